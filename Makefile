@@ -1,0 +1,52 @@
+# batonpass: `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+RUN_DIR ?= run
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint types layers unit clean
+
+help: ## list the targets
+	@echo "batonpass"
+	@echo
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup: $(STAMP) ## make the virtual environment (.venv) and install batonpass into it
+
+$(STAMP): pyproject.toml
+	@echo "==> creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "batonpass needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv $(VENV) || { echo "could not create a virtual environment: on Debian, install python3-venv"; exit 1; }
+	@echo "==> installing batonpass and its development tools (about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP) ## start a local cluster, run the transfer cases on it, show the report
+	@echo "==> running the transfer cases on a local cluster (report in $(RUN_DIR)/)"
+	@mkdir -p $(RUN_DIR)
+	@$(BIN)/baton run cases --json $(RUN_DIR)/cases.json --html $(RUN_DIR)/cases.html
+
+test: lint types layers unit ## run every check: ruff, mypy strict, import-linter, pytest
+
+lint: $(STAMP) ## ruff: lint and formatting
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy strict
+	@echo "==> mypy"
+	@$(BIN)/mypy
+
+layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
+	@echo "==> import-linter"
+	@$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP) ## pytest
+	@echo "==> pytest"
+	@$(BIN)/pytest
+
+clean: ## remove the environment and everything generated
+	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
