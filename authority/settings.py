@@ -1,0 +1,99 @@
+"""Configuration that both kinds of server share: addresses, TOML loading, and one error for all of it.
+
+A server reads one TOML file; flags of the command line override single fields. Secrets are never written into that file:
+it names files that hold them, so that a configuration can be shown to anybody.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from authority.names import INSTANCE_PATTERN, NAME_PATTERN
+
+__all__ = ["Address", "ConfigError", "InstanceName", "ServerName", "Settings", "read_secret"]
+
+ServerName = Annotated[str, Field(pattern=NAME_PATTERN)]
+InstanceName = Annotated[str, Field(pattern=INSTANCE_PATTERN)]
+
+# Long enough that guessing is hopeless, short enough that a pasted book is noticed.
+MIN_SECRET_BYTES = 16
+MAX_SECRET_BYTES = 1024
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the sentence names the file, the field and the remedy."""
+
+
+class Address(BaseModel):
+    """Where a server listens: a host to bind and a port (0 lets the kernel choose)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+
+    @property
+    def url(self) -> str:
+        """The address as the base of an HTTP URL."""
+        return f"http://{self.host}:{self.port}"
+
+
+class Settings(BaseModel):
+    """Base of every server's configuration model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read `path`, lay `overrides` (dotted field → value, `None` means "not given") over it, and check it.
+
+        Raises:
+            ConfigError: the file cannot be read, is not TOML, or a field is missing, unknown or of a wrong type.
+        """
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read configuration {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        for dotted, value in (overrides or {}).items():
+            if value is not None:
+                _set_dotted(data, dotted, value)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise ConfigError(f"{path}: {where}: {first['msg']}") from error
+
+
+def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        data = data.setdefault(parent, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"cannot override {dotted}: {parent} is not a table")
+    data[last] = value
+
+
+def read_secret(path: Path) -> bytes:
+    """Read a shared secret from a file that only its owner may read.
+
+    Raises:
+        ConfigError: missing, readable by others, or of an unlikely length.
+    """
+    try:
+        mode = path.stat().st_mode
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read secret file {path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise ConfigError(f"secret file {path} is readable by others; run: chmod 600 {path}")
+    if not MIN_SECRET_BYTES <= len(secret) <= MAX_SECRET_BYTES:
+        raise ConfigError(
+            f"secret file {path} holds {len(secret)} bytes; expected {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES}"
+        )
+    return secret
