@@ -26,9 +26,7 @@ def check_name(name: str) -> str:
     """
     # `$` also matches before a trailing newline, which must not pass: names end up in paths and headers.
     if not _NAME.fullmatch(name):
-        raise BadName(
-            f"{name[:80]!r} is not a name like 'alpha.s1' (instance, a dot, letters, digits, - or _)"
-        )
+        raise BadName(f"{name[:80]!r} is not a name like 'alpha.s1' (instance, a dot, letters, digits, - or _)")
     return name
 
 
