@@ -1,0 +1,183 @@
+"""The report in a terminal: rich tables that fit in 100 columns, and what is wrong, in red, with the reason."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
+from scenarios.report.verdict import hops_as_expected, report_problems, sectors_problems
+from scenarios.report.words import case_title, counted, hop_range_text, number_text, whole_text
+
+TABLE_WIDTH = 100
+"""The tables fit a terminal this many columns wide."""
+
+
+def cases_table(report: Report) -> RenderableType:
+    """Everything `baton run cases` shows when it is done; print it with a rich Console."""
+    return Group(
+        _hops_table(report),
+        _phases_table(report),
+        _invariants_line(report.invariants),
+        _verdict_lines(report_problems(report)),
+        _facts_line(report),
+    )
+
+
+def sectors_table(report: SectorsReport) -> RenderableType:
+    """Everything `baton run sectors` shows when it is done; print it with a rich Console."""
+    return Group(
+        _traffic_table(report),
+        _crossings_table(report),
+        _sector_rows_table(report),
+        _invariants_line(report.invariants),
+        _verdict_lines(sectors_problems(report)),
+        _facts_line(report),
+    )
+
+
+def _hops_table(report: Report) -> Table:
+    table = _table("Transfer cases: hops and latency")
+    for name in ("case", "via", "mode"):
+        table.add_column(name)
+    for name in ("formula", "expected", "measured", "done", "failed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("p50 ms", "p95", "p99", "max", "gap ticks"):
+        table.add_column(name, justify="right")
+    for case in report.cases:
+        latency = case.latency_ms
+        table.add_row(
+            _case_cell(case),
+            case.transport,
+            case.mode,
+            case.formula,
+            str(case.expected_hops),
+            _measured_cell(case.expected_hops, case.measured_hops),
+            f"{case.transfers:,}",
+            Text(f"{case.failed:,}", style="bold red" if case.failed else ""),
+            *(number_text(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
+            f"{whole_text(case.gap_ticks.p50)}/{whole_text(case.gap_ticks.max)}",
+        )
+    table.caption = "gap ticks: median/largest number of ticks in which nobody simulated the entity"
+    return table
+
+
+def _phases_table(report: Report) -> Table:
+    table = _table("Where the time goes: median ms per phase, and messages beside the path")
+    table.add_column("case")
+    for name in ("request", "rule", "commit", "state", "activation", "bytes", "resent"):
+        table.add_column(name, justify="right")
+    table.add_column("off path, per transfer")
+    for case in report.cases:
+        phases = case.phases_ms
+        table.add_row(
+            f"{_case_cell(case)} {case.transport}",
+            *(
+                number_text(value)
+                for value in (phases.request, phases.rule, phases.commit, phases.state, phases.activation)
+            ),
+            whole_text(case.bytes_p50),
+            f"{case.retransmissions:,}",
+            ", ".join(f"{kind} {whole_text(count)}" for kind, count in sorted(case.off_path.items())),
+        )
+    return table
+
+
+def _traffic_table(report: SectorsReport) -> Table:
+    table = _table(f"Sectors: {report.grid} over {report.source}")
+    for name in ("aircraft", "finished", "transfers", "failed", "p50 ms", "p95", "p99", "max", "gap ticks"):
+        table.add_column(name, justify="right")
+    table.add_column("inputs sent/applied", justify="right")
+    latency = report.latency_ms
+    table.add_row(
+        f"{report.aircraft_total:,}",
+        f"{report.aircraft_finished:,}",
+        f"{report.transfers:,}",
+        Text(f"{report.failed:,}", style="bold red" if report.failed else ""),
+        *(number_text(value) for value in (latency.p50, latency.p95, latency.p99, latency.max)),
+        f"{whole_text(report.gap_ticks.p50)}/{whole_text(report.gap_ticks.max)}",
+        f"{report.inputs_sent:,}/{report.inputs_applied:,}",
+    )
+    table.caption = (
+        f"custody: {counted(report.custody_overlaps, 'overlap')}, {counted(report.custody_holes, 'hole')} "
+        "(two sectors or no sector holding a flying aircraft)"
+    )
+    return table
+
+
+def _crossings_table(report: SectorsReport) -> Table:
+    table = _table("Border crossings by transfer case")
+    table.add_column("case")
+    for name in ("crossings", "failed", "hops expected", "hops measured"):
+        table.add_column(name, justify="right")
+    for count in report.cases:
+        measured: Text = _measured_cell(count.expected_hops, count.measured_hops) if count.transfers else Text("–")
+        table.add_row(
+            case_title(count.case, count.h),
+            f"{count.transfers:,}",
+            f"{count.failed:,}",
+            str(count.expected_hops),
+            measured,
+        )
+    return table
+
+
+def _sector_rows_table(report: SectorsReport) -> Table:
+    table = _table("Per sector")
+    table.add_column("sector", justify="right")
+    table.add_column("server")
+    for name in ("peak aircraft", "handed in", "handed out", "inputs applied"):
+        table.add_column(name, justify="right")
+    for row in report.sectors:
+        table.add_row(
+            str(row.sector),
+            row.server,
+            *(f"{count:,}" for count in (row.aircraft_peak, row.handed_in, row.handed_out, row.inputs_applied)),
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_style="bold",
+        title_justify="left",
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def _case_cell(case: CaseResult) -> str:
+    return case.case if case.h is None else f"{case.case} H={case.h}"
+
+
+def _measured_cell(expected_hops: int, measured: HopRange) -> Text:
+    if hops_as_expected(expected_hops, measured):
+        return Text(hop_range_text(measured), style="green")
+    # The sign repeats what the colour says, for those who do not see it and for logs without colours.
+    return Text(f"{hop_range_text(measured)} ≠ {expected_hops}", style="bold white on red")
+
+
+def _invariants_line(invariants: Invariants) -> Text:
+    line = Text("\ninvariants, times broken:\n  ")
+    for position, (name, count) in enumerate(invariants.model_dump().items()):
+        if position:
+            line.append(", ")
+        line.append(f"{name} {count}", style="bold red" if count else "green")
+    return line
+
+
+def _verdict_lines(problems: tuple[str, ...]) -> Text:
+    if not problems:
+        return Text("PASSED: every hop count is as expected, and no invariant was broken", style="bold green")
+    lines = Text(f"FAILED: {counted(len(problems), 'problem')}", style="bold red")
+    for problem in problems:
+        lines.append(f"\n  - {problem}", style="red")
+    return lines
+
+
+def _facts_line(facts: RunFacts) -> Text:
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    return Text(f"seed {facts.seed}; started {facts.started_at.isoformat(timespec='seconds')}; {versions}", style="dim")
