@@ -1,7 +1,7 @@
 """Configuration that both kinds of server share: addresses, TOML loading, and one error for all of it.
 
-A server reads one TOML file; flags of the command line override single fields. Secrets are never written into that file:
-it names files that hold them, so that a configuration can be shown to anybody.
+A server reads one TOML file; flags of the command line override single fields. Secrets are never written into that
+file: it names files that hold them, so that a configuration can be shown to anybody.
 """
 
 import tomllib

@@ -1,0 +1,132 @@
+"""Certificates: signed sentences about authority that anybody with the key directory can check.
+
+`CommitCertificate`  a homeserver says: the log gave this entity to `target` at this fence, with this state.
+`DelegationGrant`    a homeserver says: from this fence on, this group may pass the entity on directly.
+`PassCertificate`    the holder says: I pass the entity to `target` at the next sub-epoch, with this state.
+
+A chain is a grant followed by passes, each naming the hash of the one before (`parent`), so that only the holder can
+extend it. These are the models; signing and checking signatures is `crypto.jose`'s.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from authority.epoch import MAX_EPOCH, Fence
+from authority.errors import MessageError
+from authority.names import NAME_PATTERN
+
+__all__ = [
+    "MAX_CHAIN",
+    "CommitCertificate",
+    "DelegationGrant",
+    "Name",
+    "PassCertificate",
+    "check_chain",
+    "token_hash",
+]
+
+# A chain travels with every direct pass until the log has learned of it and issues a new grant (a few milliseconds
+# behind, normally). 64 passes without an answer from the home instance are a reason to go through it.
+MAX_CHAIN: Final = 64
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+TransferId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Certificate(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    entity: Name
+    epoch: Epoch
+    sub: Epoch
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that this certificate is about."""
+        return Fence(self.epoch, self.sub)
+
+    def to_claims(self) -> dict[str, Any]:
+        """As the JSON object to be signed."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_claims_untrusted(cls, claims: object) -> Self:
+        """Read a signed JSON object.
+
+        Raises:
+            MessageError: it is not a certificate of this kind.
+        """
+        try:
+            return cls.model_validate_json(_dumps(claims))
+        except (ValidationError, TypeError, ValueError) as error:
+            raise MessageError(f"not a {cls.__name__}") from error
+
+
+def _dumps(claims: object) -> bytes:
+    # Through JSON, because strict mode takes a list for a tuple only there.
+    return json.dumps(claims).encode()
+
+
+class CommitCertificate(_Certificate):
+    """The log gave `entity` to `target` at (epoch, sub), continuing from `tick` with the state of this hash."""
+
+    kind: Literal["commit"] = "commit"
+    transfer_id: TransferId
+    source: Name
+    target: Name
+    tick: int
+    state_hash: Hash
+
+
+class DelegationGrant(_Certificate):
+    """`holder` has authority at (epoch, sub) and `group` may pass the entity among themselves from there."""
+
+    kind: Literal["delegation"] = "delegation"
+    holder: Name
+    group: tuple[Name, ...] = Field(min_length=2, max_length=16)
+
+
+class PassCertificate(_Certificate):
+    """`source` passed `entity` directly to `target`, which holds it at (epoch, sub) from `tick` on."""
+
+    kind: Literal["pass"] = "pass"
+    transfer_id: TransferId
+    source: Name
+    target: Name
+    tick: int
+    state_hash: Hash
+    parent: Hash
+
+
+def token_hash(token: str) -> str:
+    """Hex SHA-256 of a signed token: what a pass names as its `parent`."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def check_chain(grant: DelegationGrant, grant_token: str, passes: Sequence[tuple[str, PassCertificate]]) -> Fence:
+    """Check that signed `passes` (token and content, oldest first) follow from `grant`; return the fence they lead to.
+
+    Signatures must have been checked before: the grant's by a homeserver of the entity's instance, each pass's by its
+    `source`.
+
+    Raises:
+        MessageError: a link does not follow from the one before.
+    """
+    holder, fence, parent = grant.holder, grant.fence, token_hash(grant_token)
+    if len(passes) > MAX_CHAIN:
+        raise MessageError(f"a chain of {len(passes)} passes is longer than {MAX_CHAIN}")
+    for token, step in passes:
+        if step.entity != grant.entity or step.source != holder or step.parent != parent:
+            raise MessageError(
+                f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
+            )
+        if step.fence != fence.passed() or step.target not in grant.group:
+            raise MessageError(f"pass {step.fence} of {step.entity} to {step.target} is outside its grant")
+        holder, fence, parent = step.target, step.fence, token_hash(token)
+    return fence

@@ -1,0 +1,58 @@
+"""Reasons: the stable codes with which requests are refused, and the exceptions that carry them.
+
+A code never changes its meaning. REST answers carry it as `code`, transfer messages as `reason`.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["MessageError", "Reason", "Refused"]
+
+
+class Reason(StrEnum):
+    """Why something was refused."""
+
+    ALREADY_EXISTS = "already_exists"
+    """The id is taken."""
+    DENIED = "denied"
+    """The rule, or the master who was asked, said no."""
+    FULL = "full"
+    """A bounded table has no room for another row."""
+    KEY_CONFLICT = "key_conflict"
+    """Other keys are pinned to this name."""
+    NO_DELEGATION = "no_delegation"
+    """The entity was not delegated to both ends, so it cannot be passed directly."""
+    NOT_FOUND = "not_found"
+    """There is no such entity, server, player or transfer."""
+    NOT_HOLDER = "not_holder"
+    """The server that asks does not have authority at the epoch that it named."""
+    NOT_MASTER = "not_master"
+    """Only the master may do this."""
+    OWNER_CHANGED = "owner_changed"
+    """Ownership changed between the permission and the commit."""
+    RULE_CHANGED = "rule_changed"
+    """The rule changed between the permission and the commit."""
+    SAME_SERVER = "same_server"
+    """The target has authority already."""
+    TOO_LATE = "too_late"
+    """The transfer has its result already."""
+    TRANSFER_ID_TAKEN = "transfer_id_taken"
+    """The transfer id belongs to a transfer of another entity or target."""
+    UNKNOWN_TARGET = "unknown_target"
+    """No simulation server of this name is registered."""
+    WRONG_HOME = "wrong_home"
+    """The record lives in another instance."""
+
+
+class Refused(Exception):
+    """A request was refused for a stated reason; nothing was changed."""
+
+    def __init__(self, reason: Reason, sentence: str, **details: Any) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+        self.details = details
+
+
+class MessageError(ValueError):
+    """Bytes from a peer are not a message of this protocol. The peer is guilty; the message is dropped and counted."""

@@ -1,0 +1,144 @@
+"""The new authority's side: what a server does with states and certificates that are offered to it, per entity.
+
+Rules it keeps:
+
+1. Nothing is simulated without a certificate that names this server, and only from the very state that the certificate
+   names by its hash.
+2. A certificate under a fence that is not higher than every fence seen is of the past and changes nothing.
+3. A repetition of a certificate that was acted on is answered again, so that a lost answer is no dead end.
+4. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from authority.epoch import Fence
+
+__all__ = ["Activate", "AnswerAgain", "Drop", "Effect", "Incoming", "Offer", "Permission", "Wait"]
+
+MAX_OFFERS: Final = 4
+# How many hand-overs back a lost answer can still be asked for; the home instance answers for older ones.
+MAX_ACTED_ON: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A frozen state that another server sent: its hash, the fence it was frozen under and the tick."""
+
+    transfer_id: str
+    fence: Fence
+    state_hash: str
+    kind: str
+    tick: int
+    state: bytes
+    staged_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A verified certificate that names this server: the fence it gives and the state it is about."""
+
+    transfer_id: str
+    fence: Fence
+    state_hash: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Simulate from the offered state, under the permission's fence, and tell the source."""
+
+    offer: Offer
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAgain:
+    """This permission was acted on already: tell the source once more."""
+
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Noted; the other half has not come yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Of the past: count it under `reason` and forget it."""
+
+    reason: str
+
+
+Effect = Activate | AnswerAgain | Wait | Drop
+
+
+class Incoming:
+    """One entity, seen from a server to which it may be handed.
+
+    Args:
+        seen: the highest fence under which this server has known the entity so far.
+    """
+
+    def __init__(self, seen: Fence = Fence(0, 0)) -> None:  # noqa: B008 — an immutable tuple
+        self.seen = seen
+        self._offers: OrderedDict[str, Offer] = OrderedDict()
+        self._permission: Permission | None = None
+        self._acted_on: OrderedDict[str, Permission] = OrderedDict()
+
+    @property
+    def staged(self) -> int:
+        """How many offered states are held."""
+        return len(self._offers)
+
+    @property
+    def expecting(self) -> bool:
+        """Whether something has been announced, so that early inputs are worth keeping."""
+        return bool(self._offers) or self._permission is not None
+
+    def fence_raised(self, fence: Fence) -> None:
+        """This server learned elsewhere (its own hand-over, the log) that the entity has reached `fence`."""
+        if fence > self.seen:
+            self.seen = fence
+            self._offers = OrderedDict((k, o) for k, o in self._offers.items() if o.fence >= fence)
+            if self._permission is not None and self._permission.fence < fence:
+                self._permission = None
+
+    def offered(self, offer: Offer) -> Effect:
+        """A state arrived."""
+        if offer.fence < self.seen or offer.transfer_id in self._acted_on:
+            return Drop("stale_state")
+        self._offers.pop(offer.transfer_id, None)
+        self._offers[offer.transfer_id] = offer
+        while len(self._offers) > MAX_OFFERS:
+            self._offers.popitem(last=False)
+        return self._try()
+
+    def permitted(self, permission: Permission) -> Effect:
+        """A verified certificate arrived."""
+        if self._acted_on.get(permission.transfer_id) == permission:
+            # Even after the entity went on to somebody else: the source still wants to hear that it may retire.
+            return AnswerAgain(permission)
+        if permission.fence <= self.seen or (self._permission and permission.fence < self._permission.fence):
+            return Drop("stale_certificate")
+        self._permission = permission
+        return self._try()
+
+    def _try(self) -> Effect:
+        permission = self._permission
+        if permission is None:
+            return Wait()
+        offer = self._offers.get(permission.transfer_id)
+        if offer is None:
+            return Wait()
+        if offer.state_hash != permission.state_hash:
+            del self._offers[permission.transfer_id]
+            return Drop("wrong_state")
+        self.seen = permission.fence
+        self._acted_on[permission.transfer_id], self._permission = permission, None
+        while len(self._acted_on) > MAX_ACTED_ON:
+            self._acted_on.popitem(last=False)
+        self._offers.clear()
+        return Activate(offer, permission)

@@ -1,0 +1,418 @@
+"""Every message that servers exchange about entities, and the parcel they travel in.
+
+A *parcel* is what crosses the wire: a hop trace in the open (relays extend it) and a sealed body (the seed's eight
+steps: encrypted to the receiver, signed by the sender). The body is CBOR (RFC 8949) with a `type`. Input messages of
+players are the exception: they are not about transfers, there are thousands a second, and the link session already
+encrypts and authenticates them; they travel as bare CBOR.
+
+`on_path` messages are numbered hops of the three cases. The others (state, retire, forwarded inputs, orders, reports)
+are counted by kind and reported apart.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import cbor2
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, TransferId
+from authority.epoch import Fence
+from authority.errors import MessageError
+from authority.hops import BadTrace, Trace
+
+__all__ = [
+    "MAX_BODY_BYTES",
+    "MAX_INPUTS",
+    "MAX_INPUT_BYTES",
+    "Activate",
+    "Activated",
+    "AdmitReply",
+    "AdmitRequest",
+    "Delegation",
+    "DirectHandoff",
+    "ForwardInputs",
+    "Grant",
+    "HandoffReply",
+    "HandoffRequest",
+    "Input",
+    "InputAck",
+    "InputItem",
+    "LinkMessage",
+    "Message",
+    "NotHere",
+    "Order",
+    "Parcel",
+    "PassReport",
+    "Report",
+    "ReportReply",
+    "Spawn",
+    "Spawned",
+    "StateTransfer",
+    "decode_link_untrusted",
+    "decode_message_untrusted",
+    "encode_link",
+    "encode_message",
+]
+
+# Entities of this size fit a parcel whole; bigger ones are for a manifest with a stream beside it.
+MAX_BODY_BYTES: Final = 2 * 1024 * 1024
+MAX_INPUTS: Final = 4096
+MAX_INPUT_BYTES: Final = 4096
+MAX_TOKEN_CHARS: Final = 8192
+
+Token = Annotated[str, Field(max_length=MAX_TOKEN_CHARS)]
+Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Fenced(_Message):
+    transfer_id: TransferId
+    entity: Name
+    epoch: Epoch
+    sub: Epoch
+
+    @property
+    def fence(self) -> Fence:
+        """The fence under which this message was sent."""
+        return Fence(self.epoch, self.sub)
+
+
+class InputItem(_Message):
+    """One numbered input of one source; numbers start at 1 and have no gaps."""
+
+    source: Name
+    seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
+
+
+Inputs = Annotated[list[InputItem], Field(max_length=MAX_INPUTS)]
+
+
+# --- to a homeserver, and between homeservers ---------------------------------------------------------------------
+
+
+class HandoffRequest(_Fenced):
+    """Old authority → home: move my entity, frozen at `tick` under this fence, to `target`."""
+
+    type: Literal["handoff"] = "handoff"
+    source: Name
+    target: Name
+    tick: int
+    state_hash: Hash
+    transport: Literal["rest", "link"] = "rest"
+    chain: Chain = Field(default_factory=list)
+
+
+class HandoffReply(_Message):
+    """Home → old authority: what the log decided. `epoch`/`sub` is the fence after it."""
+
+    type: Literal["handoff_reply"] = "handoff_reply"
+    transfer_id: TransferId
+    outcome: Literal["committed", "refused"]
+    reason: str = ""
+    authority: Name
+    epoch: Epoch
+    sub: Epoch
+    certificate: Token = ""
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that the log holds after the decision."""
+        return Fence(self.epoch, self.sub)
+
+
+class AdmitRequest(_Message):
+    """Record's home → target's home: will `target` take this entity?"""
+
+    type: Literal["admit"] = "admit"
+    transfer_id: TransferId
+    entity: Name
+    target: Name
+
+
+class AdmitReply(_Message):
+    """Target's home → record's home: yes, or why not."""
+
+    type: Literal["admit_reply"] = "admit_reply"
+    transfer_id: TransferId
+    accepted: bool
+    reason: str = ""
+
+
+class Report(_Message):
+    """Old authority → home, after it retired: the whole trace and what it counted."""
+
+    type: Literal["report"] = "report"
+    transfer_id: TransferId
+    entity: Name
+    source: Name
+    trace: dict[str, Any]
+    off_path: dict[str, int]
+    counters: dict[str, int]
+    chain: Chain = Field(default_factory=list)
+
+
+class PassReport(_Message):
+    """Holder → home: the chain of direct passes so far (case 3, behind)."""
+
+    type: Literal["pass_report"] = "pass_report"
+    entity: Name
+    chain: Chain
+
+
+class ReportReply(_Message):
+    """Home → simulation server: noted; a new grant when the entity is still delegated."""
+
+    type: Literal["report_reply"] = "report_reply"
+    transfer_id: str
+    grant: Token = ""
+
+
+# --- homeserver → simulation server -------------------------------------------------------------------------------
+
+
+class Grant(_Message):
+    """Home → new authority (case 2, hop 2): the log gave you this entity."""
+
+    type: Literal["grant"] = "grant"
+    certificate: Token
+
+
+class Order(_Message):
+    """Home → old authority: begin this transfer (somebody was permitted to have the entity moved)."""
+
+    type: Literal["order"] = "order"
+    transfer_id: TransferId
+    entity: Name
+    target: Name
+    direct: bool = False
+    transport: Literal["rest", "link"] = "rest"
+
+
+class Delegation(_Message):
+    """Home → holder: you may pass this entity on directly within the group of the grant."""
+
+    type: Literal["delegation"] = "delegation"
+    entity: Name
+    grant: Token
+
+
+class Spawn(_Message):
+    """Home → simulation server: simulate this new entity."""
+
+    type: Literal["spawn"] = "spawn"
+    entity: Name
+    kind: Annotated[str, Field(max_length=64)]
+    epoch: Epoch
+    params: dict[str, Any]
+
+
+class Spawned(_Message):
+    """Simulation server → home: it lives (or `reason` says why not)."""
+
+    type: Literal["spawned"] = "spawned"
+    entity: Name
+    reason: str = ""
+
+
+# --- simulation server → simulation server ------------------------------------------------------------------------
+
+
+class StateTransfer(_Fenced):
+    """Old → new authority, while the request is on its way: the frozen state under the *old* fence."""
+
+    type: Literal["state"] = "state"
+    kind: Annotated[str, Field(max_length=64)]
+    tick: int
+    state: bytes
+    state_hash: Hash
+
+
+class Activate(_Message):
+    """Old → new authority (case 1, last hop): the log's certificate, and the inputs that came since the freeze."""
+
+    type: Literal["activate"] = "activate"
+    transfer_id: TransferId
+    certificate: Token
+    inputs: Inputs = Field(default_factory=list)
+
+
+class DirectHandoff(_Fenced):
+    """Old → new authority (case 3, hop 1): state and the chain of certificates whose last one names the receiver."""
+
+    type: Literal["direct"] = "direct"
+    kind: Annotated[str, Field(max_length=64)]
+    tick: int
+    state: bytes
+    state_hash: Hash
+    chain: Chain
+
+
+class Activated(_Fenced):
+    """New → old authority: I simulate it now, under this fence. Hop 3 of case 2, hop 2 of case 3, off-path in case 1.
+
+    In case 1 it brings the trace home (`trace`), because the last numbered hop ended at its sender.
+    """
+
+    type: Literal["activated"] = "activated"
+    trace: dict[str, Any] | None = None
+
+
+class ForwardInputs(_Fenced):
+    """Old → new authority after the commit: inputs that still came to the old one. `forwards` bounds the chase."""
+
+    type: Literal["forward"] = "forward"
+    inputs: Inputs
+    forwards: Annotated[int, Field(ge=1, le=4)] = 1
+
+
+Message = Annotated[
+    HandoffRequest
+    | HandoffReply
+    | AdmitRequest
+    | AdmitReply
+    | Report
+    | PassReport
+    | ReportReply
+    | Grant
+    | Order
+    | Delegation
+    | Spawn
+    | Spawned
+    | StateTransfer
+    | Activate
+    | DirectHandoff
+    | Activated
+    | ForwardInputs,
+    Field(discriminator="type"),
+]
+
+
+# --- players ------------------------------------------------------------------------------------------------------
+
+
+class Input(_Message):
+    """Player → authority: one numbered input for an entity."""
+
+    type: Literal["input"] = "input"
+    entity: Name
+    seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
+
+
+class InputAck(_Message):
+    """Authority → player: every input up to `applied` has been applied."""
+
+    type: Literal["input_ack"] = "input_ack"
+    entity: Name
+    applied: Annotated[int, Field(ge=0)]
+    tick: int
+    epoch: Epoch
+    sub: Epoch
+
+
+class NotHere(_Message):
+    """Server → player: I have no authority over this entity; `moved_to` names who had it last, if I know."""
+
+    type: Literal["not_here"] = "not_here"
+    entity: Name
+    moved_to: str = ""
+    epoch: Epoch = 0
+    sub: Epoch = 0
+
+
+LinkMessage = Annotated[Input | InputAck | NotHere, Field(discriminator="type")]
+
+
+class Parcel(BaseModel):
+    """A sealed message and the trace it travels with.
+
+    `on_path` says that the last hop of the trace is this message; otherwise the trace only names the transfer.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+    trace: Trace
+    on_path: bool
+    kind: str
+    sealed: str
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data for CBOR or JSON."""
+        return {
+            "trace": self.trace.to_data(),
+            "on_path": self.on_path,
+            "kind": self.kind,
+            "sealed": self.sealed,
+        }
+
+    @classmethod
+    def from_data_untrusted(cls, data: object) -> "Parcel":
+        """Read what `to_data` wrote, from a peer.
+
+        Raises:
+            MessageError: anything else.
+        """
+        if not isinstance(data, dict) or set(data) != {"trace", "on_path", "kind", "sealed"}:
+            raise MessageError("a parcel has exactly trace, on_path, kind and sealed")
+        on_path, kind, sealed = data["on_path"], data["kind"], data["sealed"]
+        if not isinstance(on_path, bool) or not isinstance(kind, str) or not isinstance(sealed, str):
+            raise MessageError("a parcel's on_path is a boolean, kind and sealed are texts")
+        if not 1 <= len(kind) <= 32 or len(sealed) > 2 * MAX_BODY_BYTES:
+            raise MessageError("a parcel's kind or sealed body is too long")
+        try:
+            return cls(trace=Trace.from_data_untrusted(data["trace"]), on_path=on_path, kind=kind, sealed=sealed)
+        except BadTrace as error:
+            raise MessageError(str(error)) from error
+
+
+_MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Message)
+_LINK: Final[TypeAdapter[LinkMessage]] = TypeAdapter(LinkMessage)
+
+
+def encode_message(message: Message) -> bytes:
+    """A transfer message as the bytes to be sealed."""
+    return cbor2.dumps(message.model_dump())
+
+
+def decode_message_untrusted(body: bytes) -> Message:
+    """Read an opened body.
+
+    Raises:
+        MessageError: it is not exactly one known message.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise MessageError(f"a body of {len(body)} bytes is longer than {MAX_BODY_BYTES}")
+    try:
+        return _MESSAGE.validate_python(_loads(body))
+    except ValidationError as error:
+        raise MessageError("not a known message") from error
+
+
+def encode_link(message: LinkMessage | Parcel) -> bytes:
+    """What travels over the link: a parcel, or a bare player message."""
+    return cbor2.dumps(message.to_data() if isinstance(message, Parcel) else message.model_dump())
+
+
+def decode_link_untrusted(body: bytes) -> Parcel | LinkMessage:
+    """Read a message from the link.
+
+    Raises:
+        MessageError: it is neither a parcel nor a known player message.
+    """
+    data = _loads(body)
+    if isinstance(data, dict) and "sealed" in data:
+        return Parcel.from_data_untrusted(data)
+    try:
+        return _LINK.validate_python(data)
+    except ValidationError as error:
+        raise MessageError("not a player message") from error
+
+
+def _loads(body: bytes) -> Any:
+    try:
+        return cbor2.loads(body)
+    except Exception as error:
+        raise MessageError("not CBOR") from error

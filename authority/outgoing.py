@@ -1,0 +1,263 @@
+"""The old authority's side of one transfer: a machine with one table.
+
+Rules it keeps, whatever the network does:
+
+1. The entity is frozen before anything is sent, and does not tick again under the old fence.
+2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal.
+3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
+4. A refusal resumes the entity under the fence that the log names, which is higher than the one it froze under.
+
+Events go in together with `now_ns`; effects come out and are performed by the shell in the order given.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from authority.epoch import Fence
+
+__all__ = [
+    "AskHome",
+    "Case",
+    "Committed",
+    "Effect",
+    "Event",
+    "ForwardJournal",
+    "Lost",
+    "Outgoing",
+    "OutgoingPhase",
+    "PeerActive",
+    "Refusal",
+    "Report",
+    "Resume",
+    "Retire",
+    "SendActivate",
+    "SendDirect",
+    "SendState",
+    "StepDown",
+    "Tick",
+]
+
+
+class Case(StrEnum):
+    """Which of the three cases of TRANSFER.md this transfer takes."""
+
+    DIFFERENT_HOMES = "1"
+    SAME_HOME = "2"
+    DIRECT = "3"
+
+
+class OutgoingPhase(StrEnum):
+    """Where the transfer stands, as far as the old authority knows."""
+
+    REQUESTED = "requested"
+    COMMITTED = "committed"
+    RETIRED = "retired"
+    RESUMED = "resumed"
+    LOST = "lost"
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The home answered: committed. `fence` is the one that the target holds."""
+
+    fence: Fence
+    certificate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The home answered: refused; authority stays here, under `fence`."""
+
+    reason: str
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The home answered: you do not have authority any more; somebody else does, under `fence`."""
+
+    authority: str
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class PeerActive:
+    """The target said that it simulates under `fence`."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = Committed | Refusal | Lost | PeerActive | Tick
+
+
+# --- effects ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendState:
+    """Send the frozen state to the target (off the numbered path)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskHome:
+    """Send, or repeat, the request to the home instance; `attempt` counts from 1."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDirect:
+    """Send, or repeat, state and certificate chain to the target (case 3)."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendActivate:
+    """Send, or repeat, the log's certificate to the target (case 1, last hop)."""
+
+    certificate: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardJournal:
+    """Send the inputs that came since the freeze (and were not sent yet) to the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """Drop the frozen copy; keep a tombstone with the new authority's name."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Simulate again under `fence`, from the frozen state and the journal."""
+
+    fence: Fence
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """Somebody else has authority: drop the entity and forward what it was owed."""
+
+    authority: str
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the home instance how it went."""
+
+
+Effect = SendState | AskHome | SendDirect | SendActivate | ForwardJournal | Retire | Resume | StepDown | Report
+
+# Every legal transition. An event that is absent for a phase is stale (a repetition or a late answer) and changes
+# nothing: nothing may follow from it, because the phase already holds the log's word.
+TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
+    (OutgoingPhase.REQUESTED, Committed): OutgoingPhase.COMMITTED,
+    (OutgoingPhase.REQUESTED, Refusal): OutgoingPhase.RESUMED,
+    (OutgoingPhase.REQUESTED, Lost): OutgoingPhase.LOST,
+    (OutgoingPhase.REQUESTED, PeerActive): OutgoingPhase.RETIRED,
+    (OutgoingPhase.REQUESTED, Tick): OutgoingPhase.REQUESTED,
+    (OutgoingPhase.COMMITTED, PeerActive): OutgoingPhase.RETIRED,
+    (OutgoingPhase.COMMITTED, Tick): OutgoingPhase.COMMITTED,
+}
+
+# The first repetition comes well after a healthy transfer is over (tens of milliseconds on one machine), later ones
+# back off to a second, about the time in which a homeserver instance elects a new leader.
+FIRST_RETRY_NS: Final = 250_000_000
+MAX_RETRY_NS: Final = 1_000_000_000
+
+
+class Outgoing:
+    """One transfer, seen from the server that hands over.
+
+    Args:
+        case: which path the transfer takes.
+        fence: the fence under which the entity was frozen.
+        now_ns: monotonic time of the freeze.
+    """
+
+    def __init__(self, case: Case, fence: Fence, now_ns: int) -> None:
+        self.case = case
+        self.fence = fence
+        self.phase = OutgoingPhase.REQUESTED
+        self.attempt = 0
+        self._certificate = ""
+        self._retry_at_ns = now_ns
+
+    @property
+    def over(self) -> bool:
+        """Whether the transfer has its result."""
+        return self.phase in (OutgoingPhase.RETIRED, OutgoingPhase.RESUMED, OutgoingPhase.LOST)
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the next `Tick` is due, or None."""
+        return None if self.over else self._retry_at_ns
+
+    def start(self, now_ns: int) -> list[Effect]:
+        """The effects that begin the transfer."""
+        return self.handle(Tick(), now_ns)
+
+    def handle(self, event: Event, now_ns: int) -> list[Effect]:
+        """Take one event; return what must be done, in order."""
+        target = TABLE.get((self.phase, type(event)))
+        if target is None or not self._believable(event):
+            return []
+        if isinstance(event, Tick) and now_ns < self._retry_at_ns:
+            return []
+        self.phase = target
+        match event:
+            case Tick():
+                return self._repeat(now_ns)
+            case Committed(certificate=certificate):
+                self._certificate = certificate
+                self.attempt = 0
+                self._retry_at_ns = now_ns
+                # In case 2 the home tells the target itself; the old authority steps in only when that takes long.
+                if self.case is Case.DIFFERENT_HOMES:
+                    return self._repeat(now_ns)
+                self._retry_at_ns = now_ns + FIRST_RETRY_NS
+                return []
+            case PeerActive(fence=fence):
+                return [ForwardJournal(), Retire(fence), Report()]
+            case Refusal(reason=reason, fence=fence):
+                return [Resume(fence, reason)]
+            case Lost(authority=authority, fence=fence):
+                return [StepDown(authority, fence)]
+
+    def _believable(self, event: Event) -> bool:
+        """Whatever ends the wait must carry a higher fence than the one frozen under; else it is of the past."""
+        match event:
+            case Committed(fence=fence) | PeerActive(fence=fence) | Refusal(fence=fence):
+                return fence > self.fence
+            case Lost(fence=fence):
+                return fence >= self.fence
+            case Tick():
+                return True
+
+    def _repeat(self, now_ns: int) -> list[Effect]:
+        self.attempt += 1
+        self._retry_at_ns = now_ns + min(FIRST_RETRY_NS << (self.attempt - 1), MAX_RETRY_NS)
+        if self.case is Case.DIRECT:
+            return [SendDirect(self.attempt)]
+        if self.phase is OutgoingPhase.REQUESTED:
+            # The request leaves first: it has the longer way to go.
+            return [AskHome(self.attempt), SendState()]
+        # A repetition re-sends the state too: the target may have restarted and lost what it had staged in memory.
+        resend: list[Effect] = [SendState()] if self.attempt > 1 else []
+        return [*resend, SendActivate(self._certificate, self.attempt)]

@@ -1,0 +1,137 @@
+"""The ownership record of an entity and the other rows that homeservers replicate.
+
+Where things stand in the tree:
+
+    entities/<id>    EntityRecord
+    transfers/<id>   TransferRecord
+    servers/<name>   DirectoryRow of a homeserver, relay or simulation server
+    players/<name>   DirectoryRow of a player
+"""
+
+from enum import StrEnum
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from authority.epoch import Fence
+from authority.rules import Rule
+
+__all__ = ["DirectoryRow", "EntityRecord", "Outcome", "Phase", "Role", "TransferRecord"]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data for the tree."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_data(cls, data: Any) -> Self:
+        """Read what `to_data` wrote."""
+        return cls.model_validate(data)
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return self.model_copy(update=changes)
+
+
+class EntityRecord(_Row):
+    """Who may do what with one entity; each right has a revision of its own, which guards compare-and-sets.
+
+    `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
+    that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
+    """
+
+    id: str
+    kind: str
+    master: str
+    master_rev: int = 1
+    owner: str
+    owner_rev: int = 1
+    rule: Rule = Rule.ASK
+    rule_rev: int = 1
+    authority: str
+    epoch: int = 1
+    sub: int = 0
+    delegation: tuple[str, ...] = ()
+
+    @property
+    def fence(self) -> Fence:
+        """The fence of the authority that the log knows."""
+        return Fence(self.epoch, self.sub)
+
+
+class Phase(StrEnum):
+    """How far the log knows a transfer to be."""
+
+    ASKED = "asked"
+    """The master has been asked and has not answered."""
+    PERMITTED = "permitted"
+    """The rule allows it; the old authority has been told to begin."""
+    COMMITTED = "committed"
+    """The compare-and-set succeeded: the target has authority."""
+    REFUSED = "refused"
+    """It will never happen; the reason says why."""
+    DONE = "done"
+    """The target simulates, the old authority has retired, the report is in."""
+
+
+class Outcome(StrEnum):
+    """What the log answers to a request to hand over."""
+
+    COMMITTED = "committed"
+    REFUSED = "refused"
+
+
+class TransferRecord(_Row):
+    """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
+
+    `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
+    """
+
+    id: str
+    entity: str
+    target: str
+    source: str = ""
+    phase: Phase
+    reason: str = ""
+    requester: str = ""
+    mode: str = "eager"
+    direct: bool = False
+    transport: str = "rest"
+    permit_rule_rev: int = 0
+    permit_owner_rev: int = 0
+    epoch: int = 0
+    sub: int = 0
+    tick: int = 0
+    state_hash: str = ""
+    report: dict[str, Any] | None = None
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that the target holds after this transfer."""
+        return Fence(self.epoch, self.sub)
+
+
+class Role(StrEnum):
+    """What a name in the key directory stands for."""
+
+    HOMESERVER = "homeserver"
+    SIMSERVER = "simserver"
+    PLAYER = "player"
+
+
+class DirectoryRow(_Row):
+    """The public keys of one server or player, pinned to its name, and where a server listens.
+
+    `keys` is a JWK set (RFC 7517) with one signing and one agreement key.
+    """
+
+    name: str
+    role: Role
+    keys: dict[str, Any]
+    rest_url: str = ""
+    link_host: str = ""
+    link_port: int = 0
+    revision: int = 1
