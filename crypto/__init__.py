@@ -1,1 +1,35 @@
-"""crypto"""
+"""Keys, envelopes, sessions and replay windows: the leaf under everything that must be trusted.
+
+Pure: nothing here waits, opens a socket or reads a clock; `now_s` is an argument. Start with `keys`.
+
+- `errors`   what can be wrong with something a stranger sent, one class each
+- `names`    which strings may name a server or a transfer
+- `keys`     Identity (private) and PublicIdentity (JWK Set, thumbprints)
+- `jose`     one message: sealed for one receiver and signed by one sender (JWE in JWS), or only signed
+- `mac`      proofs of knowing a shared secret
+- `session`  many messages: an authenticated handshake, then AES-GCM datagrams
+- `replay`   the sliding window that lets each datagram of a session in once
+"""
+
+from crypto.errors import CryptoError, Expired, KeyFileError, Malformed, Tampered, UnknownSender, WrongReceiver
+from crypto.jose import Claims, Opened, open_untrusted, peek_sender_untrusted, seal, sign, verify_untrusted
+from crypto.keys import Identity, PublicIdentity
+
+__all__ = [
+    "Claims",
+    "CryptoError",
+    "Expired",
+    "Identity",
+    "KeyFileError",
+    "Malformed",
+    "Opened",
+    "PublicIdentity",
+    "Tampered",
+    "UnknownSender",
+    "WrongReceiver",
+    "open_untrusted",
+    "peek_sender_untrusted",
+    "seal",
+    "sign",
+    "verify_untrusted",
+]
