@@ -1,0 +1,77 @@
+"""A small physics world: balls in a box, pushed by players.
+
+Positions and speeds are whole micrometres (per second), so that every machine computes the same next state and the
+continuity of a hand-over can be checked by equality, not by tolerance.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import cbor2
+
+from simserver.inputs import PendingInput
+
+__all__ = ["BOX_UM", "Balls"]
+
+BOX_UM: Final = 10_000_000
+MAX_SPEED_UM_S: Final = 50_000_000
+# Each bounce keeps 9/10 of the speed; gravity pulls along the last axis.
+BOUNCE: Final = (9, 10)
+GRAVITY_UM_S2: Final = -9_810_000
+
+
+class Balls:
+    """Entities of kind `ball`: state is `{"p": [x, y, z], "v": [x, y, z]}` in µm and µm/s.
+
+    An input is CBOR `[dx, dy, dz]`: a push, added to the speed in µm/s. Anything else is applied as no push.
+    """
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        """A ball at `params["p"]` with speed `params["v"]`; `ballast` bytes make its state as big as wanted."""
+        if kind != "ball":
+            raise ValueError(f"this world has balls, no {kind!r}")
+        position = _vector(params.get("p", [BOX_UM // 2] * 3), 0, BOX_UM)
+        speed = _vector(params.get("v", [0, 0, 0]), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
+        ballast = params.get("ballast", 0)
+        if not isinstance(ballast, int) or not 0 <= ballast <= 1024 * 1024:
+            raise ValueError(f"ballast is 0 to 1048576 bytes, not {ballast!r}")
+        return {"p": position, "v": speed, "ballast": bytes(ballast)}
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        """Push, fall, bounce."""
+        micros = round(dt_s * 1_000_000)
+        speed = list(state["v"])
+        for item in inputs:
+            for axis, push in enumerate(_push(item.data)):
+                speed[axis] = max(-MAX_SPEED_UM_S, min(MAX_SPEED_UM_S, speed[axis] + push))
+        speed[2] += GRAVITY_UM_S2 * micros // 1_000_000
+        position = []
+        for axis in range(3):
+            place = state["p"][axis] + speed[axis] * micros // 1_000_000
+            if not 0 <= place <= BOX_UM:
+                place = max(0, min(BOX_UM, -place if place < 0 else 2 * BOX_UM - place))
+                speed[axis] = -speed[axis] * BOUNCE[0] // BOUNCE[1]
+            position.append(place)
+        return {"p": position, "v": speed, "ballast": state["ballast"]}
+
+    def destination(self, state: Any, ticks_here: int) -> str | None:
+        """Balls go where they are told."""
+        return None
+
+
+def _vector(value: Any, low: int, high: int) -> list[int]:
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not all(isinstance(item, int) and low <= item <= high for item in value)
+    ):
+        raise ValueError(f"expected three whole numbers from {low} to {high}, not {value!r:.80}")
+    return list(value)
+
+
+def _push(data: bytes) -> list[int]:
+    try:
+        return _vector(cbor2.loads(data), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
+    except Exception:
+        # A malformed input is still that source's input number n: it counts, and pushes nothing.
+        return [0, 0, 0]
