@@ -1,0 +1,42 @@
+"""A sliding window that lets every counter value in once (the shape of RFC 6479).
+
+A ring of 64-bit words: sliding forward clears whole words, never shifts bits, so its cost does not depend on the
+window. Ask with `is_fresh` before a datagram is opened; `mark` only after its tag was verified, or a forger could
+close the window for the datagrams that are still to come.
+"""
+
+from typing import Final
+
+_WORD_BITS: Final = 64
+_WORDS: Final = 128
+
+WINDOW: Final = (_WORDS - 1) * _WORD_BITS
+"""8,128 counters: how far a datagram may be overtaken by others and still be taken."""
+
+
+class ReplayWindow:
+    """Which of the last 8,128 counter values have been seen; older ones count as seen."""
+
+    __slots__ = ("_ring", "_top")
+
+    def __init__(self) -> None:
+        self._ring = [0] * _WORDS
+        self._top = -1  # the highest counter marked
+
+    def is_fresh(self, counter: int) -> bool:
+        """Whether `counter` (0 to 2**64 - 1) has not been marked and is not behind the window."""
+        if counter > self._top:
+            return True
+        if self._top - counter >= WINDOW:
+            return False
+        return not self._ring[(counter // _WORD_BITS) % _WORDS] >> (counter % _WORD_BITS) & 1
+
+    def mark(self, counter: int) -> None:
+        """Close the window for `counter`. Only for counters that are fresh and whose datagram has been verified."""
+        word = counter // _WORD_BITS
+        if counter > self._top:
+            top_word = self._top // _WORD_BITS
+            for stale in range(top_word + 1, min(word, top_word + _WORDS) + 1):
+                self._ring[stale % _WORDS] = 0
+            self._top = counter
+        self._ring[word % _WORDS] |= 1 << (counter % _WORD_BITS)

@@ -1,0 +1,277 @@
+"""Many messages between two servers that know each other's public keys: a handshake, then AES-GCM datagrams.
+
+The handshake is a signed Diffie-Hellman exchange in three messages (ISO/IEC 9798-3 mutual authentication; the signed
+variant that Canetti and Krawczyk prove secure, EUROCRYPT 2001). Both sides sign, with their static ES256 keys, a hash
+over both ephemeral keys, both names, both static key ids, both session ids and both incarnations, so that nothing of
+one handshake can be used in another:
+
+    HELLO    initiator -> responder   names, ephemeral key; padded to 1184 bytes
+    ACCEPT   responder -> initiator   ephemeral key, signature
+    CONFIRM  initiator -> responder   signature
+
+Whoever holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
+Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification), and carries
+a MAC whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
+5.4.4): a stranger who does not even know whom he is talking to is dropped for the price of one short hash, and learns
+nothing from the silence.
+
+Pure: the ephemeral key is an argument, so a run can be repeated exactly.
+"""
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from crypto.errors import Malformed, Tampered
+from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from crypto.names import is_name, require_name
+
+VERSION: Final = 1
+"""First byte of every handshake message; another version is Malformed."""
+
+HELLO_BYTES: Final = 1184
+"""With the 16-byte datagram header in front, 1200 bytes: what every path carries (RFC 9000 section 14.1)."""
+
+TAG_BYTES: Final = 16
+
+_HELLO_HEAD: Final = struct.Struct("<BIQ65sB")  # version, session id, incarnation, ephemeral point, length of a name
+_ACCEPT_CORE: Final = struct.Struct("<BIQ65s")
+_SIGNATURE_BYTES: Final = 64
+_SCALAR_BYTES: Final = 32
+_ACCEPT_BYTES: Final = _ACCEPT_CORE.size + _SIGNATURE_BYTES
+_CONFIRM_BYTES: Final = 1 + _SIGNATURE_BYTES
+_MAC_BYTES: Final = 16
+_NONCE: Final = struct.Struct("<4sQ")
+
+# A zero byte cannot occur in the ASCII that a JWS signs, so no signature made here passes for one of an envelope.
+_ACCEPT_LABEL: Final = b"\x00batonpass link accept 1\x00"
+_CONFIRM_LABEL: Final = b"\x00batonpass link confirm 1\x00"
+_KEYS_LABEL: Final = b"batonpass link keys 1"
+_MAC_LABEL: Final = b"batonpass link hello 1"
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a HELLO claims. Nothing of it is proved before the CONFIRM."""
+
+    initiator: str
+    responder: str
+    session_id: int
+    incarnation: int
+    ephemeral_point: bytes
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Established:
+    """A finished handshake: whom the peer proved to be follows from the keys it was checked with."""
+
+    session: "Session"
+    peer_session_id: int
+    peer_incarnation: int
+
+
+class Session:
+    """AES-128-GCM in both directions. The caller never uses a counter twice for sealing."""
+
+    __slots__ = ("_open", "_open_salt", "_seal", "_seal_salt")
+
+    def __init__(self, *, seal_key: bytes, seal_salt: bytes, open_key: bytes, open_salt: bytes) -> None:
+        self._seal = AESGCM(seal_key)
+        self._seal_salt = seal_salt
+        self._open = AESGCM(open_key)
+        self._open_salt = open_salt
+
+    def seal(self, counter: int, header: bytes, plaintext: bytes) -> bytes:
+        """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""
+        return self._seal.encrypt(_NONCE.pack(self._seal_salt, counter), plaintext, header)
+
+    def open_untrusted(self, counter: int, header: bytes, sealed: bytes) -> bytes:
+        """What the peer sealed. Raises Tampered when header, counter or contents are not the peer's."""
+        try:
+            return self._open.decrypt(_NONCE.pack(self._open_salt, counter), sealed, header)
+        except (InvalidTag, ValueError) as error:
+            raise Tampered("the tag of this datagram does not fit") from error
+
+
+class Initiator:
+    """The side that opens: send `hello`, feed the ACCEPT to `finish_untrusted`, send the CONFIRM it returns."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Identity,
+        peer: str,
+        peer_keys: PublicIdentity,
+        session_id: int,
+        incarnation: int,
+        ephemeral: ec.EllipticCurvePrivateKey,
+    ) -> None:
+        self._identity = identity
+        self._peer_keys = peer_keys
+        self._ephemeral = ephemeral
+        self.hello: Final = _write_hello(
+            name=name,
+            peer=peer,
+            peer_keys=peer_keys,
+            session_id=session_id,
+            incarnation=incarnation,
+            ephemeral=ephemeral,
+        )
+
+    def finish_untrusted(self, accept: bytes) -> tuple[Established, bytes]:
+        """The session, and the CONFIRM to send. Raises Malformed, or Tampered when the peer did not sign this."""
+        if len(accept) != _ACCEPT_BYTES or accept[0] != VERSION:
+            raise Malformed(f"an ACCEPT has {_ACCEPT_BYTES} bytes and version {VERSION}")
+        core, signature = accept[: _ACCEPT_CORE.size], accept[_ACCEPT_CORE.size :]
+        _, peer_session_id, peer_incarnation, point = _ACCEPT_CORE.unpack(core)
+        transcript = _transcript(self.hello, core, self._identity.public, self._peer_keys)
+        _verify_untrusted(self._peer_keys, _ACCEPT_LABEL + transcript, signature)
+        initiator_half, responder_half = _derive(self._ephemeral, decode_point_untrusted(point), transcript)
+        session = Session(
+            seal_key=initiator_half[0],
+            seal_salt=initiator_half[1],
+            open_key=responder_half[0],
+            open_salt=responder_half[1],
+        )
+        confirm = bytes([VERSION]) + _sign(self._identity, _confirmed(transcript, signature))
+        return Established(session, peer_session_id, peer_incarnation), confirm
+
+
+class Responder:
+    """The side that answers: send `accept`, feed the CONFIRM to `finish_untrusted`. Until then nothing is proved."""
+
+    def __init__(
+        self,
+        hello: Hello,
+        *,
+        identity: Identity,
+        peer_keys: PublicIdentity,
+        session_id: int,
+        incarnation: int,
+        ephemeral: ec.EllipticCurvePrivateKey,
+    ) -> None:
+        """Raises Malformed when the ephemeral key of the HELLO is not on the curve."""
+        point = encode_point(ephemeral.public_key())
+        core = _ACCEPT_CORE.pack(VERSION, session_id, incarnation, point)
+        transcript = _transcript(hello.body, core, peer_keys, identity.public)
+        initiator_half, responder_half = _derive(ephemeral, decode_point_untrusted(hello.ephemeral_point), transcript)
+        signature = _sign(identity, _ACCEPT_LABEL + transcript)
+        self._established = Established(
+            Session(
+                seal_key=responder_half[0],
+                seal_salt=responder_half[1],
+                open_key=initiator_half[0],
+                open_salt=initiator_half[1],
+            ),
+            hello.session_id,
+            hello.incarnation,
+        )
+        self._peer_keys = peer_keys
+        self._confirmed = _confirmed(transcript, signature)
+        self.accept: Final = core + signature
+
+    def finish_untrusted(self, confirm: bytes) -> Established:
+        """The session, now that the initiator has proved its name. Raises Malformed or Tampered."""
+        if len(confirm) != _CONFIRM_BYTES or confirm[0] != VERSION:
+            raise Malformed(f"a CONFIRM has {_CONFIRM_BYTES} bytes and version {VERSION}")
+        _verify_untrusted(self._peer_keys, self._confirmed, confirm[1:])
+        return self._established
+
+
+def read_hello_untrusted(body: bytes, *, responder: str, responder_keys: PublicIdentity) -> Hello:
+    """Parse a HELLO meant for us: its length, its MAC under our public keys and only then its fields.
+
+    Raises Malformed, also when it was made for other keys or another name than ours.
+    """
+    if len(body) != HELLO_BYTES or body[0] != VERSION:
+        raise Malformed(f"a HELLO has {HELLO_BYTES} bytes and version {VERSION}")
+    if not hmac.compare_digest(_hello_mac(responder_keys, body[:-_MAC_BYTES]), body[-_MAC_BYTES:]):
+        raise Malformed("this HELLO was not made for the keys of this server")
+    _, session_id, incarnation, point, initiator_length = _HELLO_HEAD.unpack_from(body)
+    initiator, rest = _name_untrusted(body[_HELLO_HEAD.size : -_MAC_BYTES], initiator_length)
+    named, padding = _name_untrusted(rest[1:], rest[0])
+    if named != responder or any(padding):
+        raise Malformed("this HELLO is for another server, or its padding is not zero")
+    return Hello(initiator, named, session_id, incarnation, point, body)
+
+
+def _write_hello(
+    *,
+    name: str,
+    peer: str,
+    peer_keys: PublicIdentity,
+    session_id: int,
+    incarnation: int,
+    ephemeral: ec.EllipticCurvePrivateKey,
+) -> bytes:
+    initiator = require_name("name", name).encode("ascii")
+    responder = require_name("peer", peer).encode("ascii")
+    point = encode_point(ephemeral.public_key())
+    fields = b"".join(
+        (
+            _HELLO_HEAD.pack(VERSION, session_id, incarnation, point, len(initiator)),
+            initiator,
+            bytes([len(responder)]),
+            responder,
+        )
+    )
+    covered = fields.ljust(HELLO_BYTES - _MAC_BYTES, b"\x00")
+    return covered + _hello_mac(peer_keys, covered)
+
+
+def _hello_mac(responder_keys: PublicIdentity, covered: bytes) -> bytes:
+    kids = (responder_keys.signing_kid + responder_keys.agreement_kid).encode("ascii")
+    key = hashlib.blake2s(_MAC_LABEL + kids).digest()
+    return hashlib.blake2s(covered, digest_size=_MAC_BYTES, key=key).digest()
+
+
+def _name_untrusted(data: bytes, length: int) -> tuple[str, bytes]:
+    name = data[:length].decode("ascii", errors="replace")
+    if len(data) <= length or not is_name(name):
+        raise Malformed("a name in a HELLO is 1 to 128 visible ASCII characters")
+    return name, data[length:]
+
+
+def _transcript(hello_body: bytes, accept_core: bytes, initiator: PublicIdentity, responder: PublicIdentity) -> bytes:
+    """SHA-256 over everything both sides said and who they are. All parts have fixed lengths, so they need no
+    framing."""
+    kids = initiator.signing_kid + initiator.agreement_kid + responder.signing_kid + responder.agreement_kid
+    return hashlib.sha256(hello_body + accept_core + kids.encode("ascii")).digest()
+
+
+def _confirmed(transcript: bytes, accept_signature: bytes) -> bytes:
+    return _CONFIRM_LABEL + hashlib.sha256(transcript + accept_signature).digest()
+
+
+def _derive(
+    ours: ec.EllipticCurvePrivateKey, theirs: ec.EllipticCurvePublicKey, transcript: bytes
+) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    """(key, salt) that the initiator seals with, and those of the responder: HKDF-SHA256 (RFC 5869)."""
+    secret = ours.exchange(ec.ECDH(), theirs)
+    okm = HKDF(algorithm=hashes.SHA256(), length=40, salt=transcript, info=_KEYS_LABEL).derive(secret)
+    return (okm[:16], okm[32:36]), (okm[16:32], okm[36:40])
+
+
+def _sign(identity: Identity, message: bytes) -> bytes:
+    r, s = decode_dss_signature(identity.signing.sign(message, ec.ECDSA(hashes.SHA256())))
+    return r.to_bytes(_SCALAR_BYTES, "big") + s.to_bytes(_SCALAR_BYTES, "big")
+
+
+def _verify_untrusted(signer: PublicIdentity, message: bytes, signature: bytes) -> None:
+    r = int.from_bytes(signature[:_SCALAR_BYTES], "big")
+    s = int.from_bytes(signature[_SCALAR_BYTES:], "big")
+    try:
+        signer.signing.verify(encode_dss_signature(r, s), message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature as error:
+        raise Tampered("this handshake was not signed with the key known for the peer") from error

@@ -1,0 +1,289 @@
+"""Sealed envelopes: what gets through, and which error each way of being wrong has."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from joserfc import jws as joserfc_jws
+from jwcrypto import jwe as other_jwe
+from jwcrypto import jwk as other_jwk
+from jwcrypto import jws as other_jws
+
+from crypto.errors import CryptoError, Expired, Malformed, Tampered, UnknownSender, WrongReceiver
+from crypto.jose import (
+    MAX_STATEMENT_BYTES,
+    Claims,
+    Opened,
+    open_untrusted,
+    peek_sender_untrusted,
+    seal,
+    sign,
+    verify_untrusted,
+)
+from crypto.keys import Identity
+
+ALICE = Identity.generate()
+BOB = Identity.generate()
+MALLORY = Identity.generate()
+NOW_S = 1_700_000_000.0
+CLAIMS = Claims("alpha.s1", "beta.s1", "tr-1", 7, NOW_S + 10, "digest")
+
+
+def seal_for_bob(payload: bytes = b"state", claims: Claims = CLAIMS) -> str:
+    return seal(payload, claims, sender=ALICE, receiver=BOB.public)
+
+
+def open_as_bob(sealed: str, *, now_s: float = NOW_S, max_bytes: int = 1_000_000) -> Opened:
+    return open_untrusted(
+        sealed, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=now_s, max_bytes=max_bytes
+    )
+
+
+def b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def unb64(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def header_of(token: str) -> dict[str, Any]:
+    header = json.loads(unb64(token.split(".", maxsplit=1)[0]))
+    assert isinstance(header, dict)
+    return header
+
+
+def sign_by_hand(header: dict[str, Any], payload: bytes, signer: Identity) -> str:
+    """What a peer with a valid key but bad manners can send."""
+    registry = joserfc_jws.JWSRegistry(algorithms=["ES256"], strict_check_header=False)
+    return joserfc_jws.serialize_compact(header, payload, signer.signing_jwk, registry=registry)
+
+
+@given(st.binary(max_size=2000), st.integers(0, 2**63 - 1), st.sampled_from(["", "abc"]))
+def test_what_was_sealed_comes_out_with_its_claims(payload: bytes, sequence: int, trace_digest: str) -> None:
+    claims = replace(CLAIMS, sequence=sequence, trace_digest=trace_digest)
+
+    opened = open_as_bob(seal_for_bob(payload, claims))
+
+    assert opened == Opened(payload, claims)
+
+
+def test_the_sender_can_be_read_before_its_keys_are_known() -> None:
+    assert peek_sender_untrusted(seal_for_bob()) == "alpha.s1"
+    assert peek_sender_untrusted(sign({}, sender=ALICE, sender_id="alpha.h1")) == "alpha.h1"
+
+
+def test_two_seals_of_one_payload_share_nothing() -> None:
+    """A fresh ephemeral key each time: reading one message does not help to read the next."""
+    first, second = (unb64(seal_for_bob().split(".")[1]).split(b".") for _ in range(2))
+    assert first[0] != second[0]
+    assert first[3] != second[3]
+
+
+@given(st.data())
+def test_changing_any_character_is_noticed(data: st.DataObject) -> None:
+    sealed = seal_for_bob()
+    at = data.draw(st.integers(0, len(sealed) - 1))
+    character = data.draw(st.characters(min_codepoint=33, max_codepoint=126).filter(lambda c: c != sealed[at]))
+    with pytest.raises((Malformed, Tampered, UnknownSender, WrongReceiver, Expired)):
+        open_as_bob(sealed[:at] + character + sealed[at + 1 :])
+
+
+@given(st.data())
+def test_cutting_it_off_is_noticed(data: st.DataObject) -> None:
+    sealed = seal_for_bob()
+    length = data.draw(st.integers(0, len(sealed) - 1))
+    with pytest.raises((Malformed, Tampered)):
+        open_as_bob(sealed[:length])
+
+
+@given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda b: b64(b) + "." + b64(b) + "." + "A" * 86)))
+def test_noise_raises_a_crypto_error_and_nothing_else(noise: str) -> None:
+    for read in (open_as_bob, peek_sender_untrusted, lambda text: verify_untrusted(text, sender=ALICE.public)):
+        with pytest.raises(CryptoError):
+            read(noise)
+
+
+def test_a_signature_over_changed_contents_is_tampered() -> None:
+    header, _, signature = seal_for_bob(b"one").split(".")
+    other = seal_for_bob(b"two").split(".")[1]
+    with pytest.raises(Tampered):
+        open_as_bob(f"{header}.{other}.{signature}")
+
+
+def test_after_its_time_it_is_expired() -> None:
+    sealed = seal_for_bob()
+    open_as_bob(sealed, now_s=CLAIMS.expires_at_s - 0.001)
+    with pytest.raises(Expired):
+        open_as_bob(sealed, now_s=CLAIMS.expires_at_s)
+
+
+def test_passing_a_sealed_message_on_to_somebody_else_does_not_work() -> None:
+    with pytest.raises(WrongReceiver, match=r"for beta\.s1, not for gamma\.s1"):
+        open_untrusted(seal_for_bob(), receiver=BOB, receiver_id="gamma.s1", sender=ALICE.public, now_s=NOW_S)
+
+
+def test_a_message_for_an_old_key_says_that_the_key_is_old() -> None:
+    sealed = seal(b"", CLAIMS, sender=ALICE, receiver=MALLORY.public)
+    with pytest.raises(WrongReceiver, match="another key"):
+        open_as_bob(sealed)
+
+
+def test_a_message_made_with_a_key_that_is_not_the_senders_is_unknown() -> None:
+    with pytest.raises(UnknownSender, match=ALICE.public.signing_kid):
+        open_as_bob(seal(b"", CLAIMS, sender=MALLORY, receiver=BOB.public))
+
+
+def test_claiming_somebody_elses_key_id_does_not_help() -> None:
+    forged = seal(b"", CLAIMS, sender=MALLORY, receiver=BOB.public)
+    header = header_of(forged) | {"kid": ALICE.public.signing_kid}
+    with pytest.raises(Tampered):
+        open_as_bob(sign_by_hand(header, unb64(forged.split(".")[1]), MALLORY))
+
+
+def test_signing_what_somebody_else_has_sealed_is_found_out() -> None:
+    """Mallory cannot read Alice's message, and cannot pass it off as her own either."""
+    sealed = seal_for_bob()
+    header = header_of(sealed) | {"iss": "mallory", "kid": MALLORY.public.signing_kid}
+    stolen = sign_by_hand(header, unb64(sealed.split(".")[1]), MALLORY)
+    with pytest.raises(Tampered, match="sealed"):
+        open_untrusted(stolen, receiver=BOB, receiver_id="beta.s1", sender=MALLORY.public, now_s=NOW_S)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alg": "none"},
+        {"alg": "HS256"},
+        {"typ": "batonpass-statement"},
+        {"crit": ["x"]},
+        {"b64": False},
+        {"seq": "1"},
+        {"seq": True},
+        {"seq": -1},
+        {"exp": "soon"},
+        {"exp": None},
+        {"iss": "a b"},
+        {"aud": 1},
+        {"tid": "x" * 129},
+        {"trace": [1]},
+    ],
+)
+def test_a_header_of_another_form_is_malformed(change: dict[str, Any]) -> None:
+    header, payload, signature = seal_for_bob().split(".")
+    changed = json.dumps(json.loads(unb64(header)) | change)
+    with pytest.raises(Malformed):
+        open_as_bob(f"{b64(changed.encode())}.{payload}.{signature}")
+
+
+@pytest.mark.parametrize("text", ["[" * 1000, "1", "null", '"x"', '{"exp": NaN}', '{"a": ' + "9" * 900 + "}"])
+def test_hostile_json_in_the_header_is_malformed(text: str) -> None:
+    with pytest.raises(Malformed):
+        open_as_bob(f"{b64(text.encode())}.AA.{'A' * 86}")
+
+
+@pytest.mark.parametrize(
+    "change", [{"zip": "DEF"}, {"alg": "dir"}, {"enc": "A256GCM"}, {"epk": {}}, {"apv": "AAAA"}, {"p2c": 10**9}]
+)
+def test_an_encryption_of_another_form_is_refused_even_when_it_is_signed(change: dict[str, Any]) -> None:
+    sealed = seal_for_bob()
+    protected, *rest = unb64(sealed.split(".")[1]).decode().split(".")
+    inner = ".".join([b64(json.dumps(json.loads(unb64(protected)) | change).encode()), *rest])
+    with pytest.raises((Malformed, WrongReceiver)):
+        open_as_bob(sign_by_hand(header_of(sealed), inner.encode(), ALICE))
+
+
+def test_a_payload_larger_than_the_receiver_wants_is_refused_before_it_is_decrypted() -> None:
+    assert len(open_as_bob(seal_for_bob(bytes(10_000)), max_bytes=10_000).payload) == 10_000
+    with pytest.raises((Malformed, Tampered)):
+        open_as_bob(seal_for_bob(bytes(20_000)), max_bytes=10_000)
+
+
+def test_a_megabyte_passes() -> None:
+    payload = bytes(range(256)) * 3906
+    assert open_as_bob(seal_for_bob(payload)).payload == payload
+
+
+def test_our_own_mistakes_are_value_errors_and_not_crypto_errors() -> None:
+    for make in (
+        lambda: replace(CLAIMS, sender=""),
+        lambda: replace(CLAIMS, receiver='a"b'),
+        lambda: replace(CLAIMS, sequence=-1),
+        lambda: replace(CLAIMS, expires_at_s=float("nan")),
+        lambda: sign({"x": float("inf")}, sender=ALICE, sender_id="a"),
+        lambda: sign({"x": "y" * MAX_STATEMENT_BYTES}, sender=ALICE, sender_id="a"),
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            make()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(max_size=8), JSON, max_size=5))
+def test_a_signed_statement_comes_out_as_it_went_in(statement: dict[str, Any]) -> None:
+    assert verify_untrusted(sign(statement, sender=ALICE, sender_id="alpha.h1"), sender=ALICE.public) == statement
+
+
+def test_a_statement_by_another_key_or_with_another_signature_is_refused() -> None:
+    token = sign({"epoch": 3}, sender=MALLORY, sender_id="alpha.h1")
+    with pytest.raises(UnknownSender):
+        verify_untrusted(token, sender=ALICE.public)
+    good = sign({"epoch": 3}, sender=ALICE, sender_id="alpha.h1")
+    other = sign({"epoch": 4}, sender=ALICE, sender_id="alpha.h1")
+    with pytest.raises(Tampered):
+        verify_untrusted(".".join([*good.split(".")[:2], other.split(".")[2]]), sender=ALICE.public)
+
+
+def test_a_sealed_message_is_not_a_statement_and_a_statement_is_not_sealed() -> None:
+    with pytest.raises(Malformed):
+        verify_untrusted(seal_for_bob(), sender=ALICE.public)
+    with pytest.raises(Malformed):
+        open_as_bob(sign({}, sender=ALICE, sender_id="alpha.s1"))
+
+
+def test_a_signed_thing_that_is_not_an_object_is_malformed() -> None:
+    header = header_of(sign({}, sender=ALICE, sender_id="alpha.s1"))
+    with pytest.raises(Malformed):
+        verify_untrusted(sign_by_hand(header, b"[1]", ALICE), sender=ALICE.public)
+
+
+def other_key(jwk: dict[str, Any]) -> other_jwk.JWK:
+    return other_jwk.JWK(**jwk)
+
+
+def test_another_implementation_can_open_what_we_seal() -> None:
+    """jwcrypto shares no JOSE code with joserfc."""
+    signature = other_jws.JWS()
+    signature.deserialize(seal_for_bob(b"interop"))
+    signature.verify(other_key(ALICE.public.to_jwks()["keys"][0]))
+    encryption = other_jwe.JWE(algs=["ECDH-ES", "A128GCM"])
+    encryption.deserialize(signature.payload.decode(), other_key(BOB.agreement_jwk.as_dict(private=True)))
+    assert encryption.payload == b"interop"
+
+
+def test_we_can_open_what_another_implementation_seals() -> None:
+    encryption = other_jwe.JWE(
+        b"interop",
+        json.dumps(
+            {
+                "alg": "ECDH-ES",
+                "enc": "A128GCM",
+                "apu": b64(ALICE.public.signing_kid.encode()),
+                "apv": b64(BOB.public.agreement_kid.encode()),
+            }
+        ),
+    )
+    encryption.add_recipient(other_key(BOB.public.to_jwks()["keys"][1]))
+    signature = other_jws.JWS(encryption.serialize(compact=True).encode())
+    header = header_of(seal_for_bob())
+    signature.add_signature(other_key(ALICE.signing_jwk.as_dict(private=True)), protected=json.dumps(header))
+    assert open_as_bob(signature.serialize(compact=True)) == Opened(b"interop", CLAIMS)

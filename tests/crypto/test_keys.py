@@ -1,0 +1,164 @@
+"""Identities: their published form and their files."""
+
+import contextlib
+import copy
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from joserfc.jwk import ECKey
+
+from crypto.errors import KeyFileError, Malformed
+from crypto.keys import (
+    AGREEMENT_FILE,
+    SIGNING_FILE,
+    Identity,
+    PublicIdentity,
+    decode_point_untrusted,
+    encode_point,
+)
+
+IDENTITY = Identity.generate()
+
+
+def test_a_public_identity_survives_json() -> None:
+    text = json.dumps(IDENTITY.public.to_jwks())
+    assert PublicIdentity.from_jwks_untrusted(json.loads(text)) == IDENTITY.public
+    assert hash(PublicIdentity.from_jwks_untrusted(json.loads(text))) == hash(IDENTITY.public)
+
+
+def test_key_ids_are_the_thumbprints_of_rfc_7638() -> None:
+    """Checked against joserfc, which computes them on its own."""
+    assert IDENTITY.public.signing_kid == ECKey.import_key(IDENTITY.public.signing).thumbprint()
+    assert IDENTITY.public.agreement_kid == ECKey.import_key(IDENTITY.public.agreement).thumbprint()
+
+
+def test_identities_differ_when_one_key_differs() -> None:
+    other = Identity(IDENTITY.signing, Identity.generate().agreement)
+    assert other.public != IDENTITY.public
+    assert IDENTITY.public != "IDENTITY"
+
+
+def changed(index: int, **members: Any) -> dict[str, Any]:
+    jwks = IDENTITY.public.to_jwks()
+    jwks["keys"][index] |= members
+    return jwks
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        None,
+        [],
+        {},
+        {"keys": {}},
+        {"keys": []},
+        {"keys": [1]},
+        {"keys": [{}] * 17},
+        {"keys": IDENTITY.public.to_jwks()["keys"][:1]},
+        {"keys": IDENTITY.public.to_jwks()["keys"][:1] * 2},
+        changed(0, x="AA"),
+        changed(0, x=7),
+        changed(0, x="A" * 43),
+        changed(0, x="!" * 43),
+        changed(1, y="é" * 43),
+        changed(0, kid=IDENTITY.public.agreement_kid),
+        changed(0, crv="P-384"),
+        changed(0, use="enc"),
+    ],
+)
+def test_anything_else_is_malformed(obj: object) -> None:
+    with pytest.raises(Malformed):
+        PublicIdentity.from_jwks_untrusted(obj)
+
+
+def test_a_private_key_in_a_published_set_is_refused_loudly() -> None:
+    with pytest.raises(Malformed, match="private key"):
+        PublicIdentity.from_jwks_untrusted(changed(0, d="AAAA"))
+
+
+def test_keys_of_other_kinds_in_the_set_are_ignored() -> None:
+    jwks = IDENTITY.public.to_jwks()
+    jwks["keys"].insert(0, {"kty": "OKP", "crv": "Ed25519", "x": "AA", "use": "sig"})
+    assert PublicIdentity.from_jwks_untrusted(jwks) == IDENTITY.public
+
+
+@given(st.binary(max_size=70))
+def test_bytes_are_a_point_or_malformed(data: bytes) -> None:
+    for candidate in (data, b"\x04" + data[:64].ljust(64, b"\x07")):
+        with contextlib.suppress(Malformed):
+            assert encode_point(decode_point_untrusted(candidate)) == candidate
+
+
+def test_other_curves_are_a_programming_error() -> None:
+    key = ec.generate_private_key(ec.SECP384R1())
+    with pytest.raises(ValueError, match="P-256"):
+        Identity(key, key)
+
+
+def test_an_identity_shows_no_secret_and_is_not_copied() -> None:
+    secret = str(IDENTITY.signing.private_numbers().private_value)
+    assert secret not in repr(IDENTITY)
+    assert IDENTITY.public.signing_kid in repr(IDENTITY)
+    with pytest.raises(TypeError, match="stay where they are"):
+        copy.deepcopy(IDENTITY)
+
+
+def test_the_first_load_creates_and_the_second_finds_the_same(tmp_path: Path) -> None:
+    directory = tmp_path / "server" / "keys"
+    first = Identity.load_or_create(directory)
+    assert Identity.load_or_create(directory).public == first.public
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {path.name for path in directory.iterdir()} == {SIGNING_FILE, AGREEMENT_FILE}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+
+
+def test_an_interrupted_creation_is_continued(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    identity = Identity.load_or_create(directory)
+    (directory / SIGNING_FILE).unlink()
+    assert Identity.load_or_create(directory).public.agreement_kid == identity.public.agreement_kid
+
+
+def test_a_lost_agreement_key_is_not_replaced_silently(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    (directory / AGREEMENT_FILE).unlink()
+    with pytest.raises(KeyFileError, match="restore it from a backup"):
+        Identity.load_or_create(directory)
+
+
+def test_keys_that_others_can_read_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    (directory / SIGNING_FILE).chmod(0o640)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        Identity.load_or_create(directory)
+    (directory / SIGNING_FILE).chmod(0o600)
+    directory.chmod(0o755)
+    with pytest.raises(KeyFileError, match="chmod 700"):
+        Identity.load_or_create(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_keys_of_another_user_are_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    os.chown(directory / SIGNING_FILE, 12345, -1)
+    with pytest.raises(KeyFileError, match="chown"):
+        Identity.load_or_create(directory)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+def test_damaged_files_say_what_to_do(tmp_path: Path, content: bytes) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    (directory / SIGNING_FILE).write_bytes(content)
+    with pytest.raises(KeyFileError, match="restore it from a backup"):
+        Identity.load_or_create(directory)

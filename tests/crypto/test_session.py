@@ -1,0 +1,177 @@
+"""The handshake: both sides prove their names, and nothing of one handshake is any good in another."""
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crypto.errors import CryptoError, Malformed, Tampered
+from crypto.keys import Identity, PublicIdentity
+from crypto.session import HELLO_BYTES, Established, Hello, Initiator, Responder, read_hello_untrusted
+
+ALICE, BOB, MALLORY = Identity.generate(), Identity.generate(), Identity.generate()
+A_EPHEMERAL, B_EPHEMERAL, OTHER_EPHEMERAL = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+
+
+def alice_opens(
+    *,
+    name: str = "alpha.s1",
+    identity: Identity = ALICE,
+    peer: str = "beta.s1",
+    peer_keys: PublicIdentity = BOB.public,
+    ephemeral: ec.EllipticCurvePrivateKey = A_EPHEMERAL,
+) -> Initiator:
+    return Initiator(
+        name=name,
+        identity=identity,
+        peer=peer,
+        peer_keys=peer_keys,
+        session_id=11,
+        incarnation=2**64 - 1,
+        ephemeral=ephemeral,
+    )
+
+
+def read_as_bob(body: bytes) -> Hello:
+    return read_hello_untrusted(body, responder="beta.s1", responder_keys=BOB.public)
+
+
+def bob_answers(
+    hello: bytes,
+    *,
+    identity: Identity = BOB,
+    peer_keys: PublicIdentity = ALICE.public,
+    ephemeral: ec.EllipticCurvePrivateKey = B_EPHEMERAL,
+) -> Responder:
+    return Responder(
+        read_as_bob(hello), identity=identity, peer_keys=peer_keys, session_id=22, incarnation=5, ephemeral=ephemeral
+    )
+
+
+def shake() -> tuple[Established, Established]:
+    initiator = alice_opens()
+    responder = bob_answers(initiator.hello)
+    at_alice, confirm = initiator.finish_untrusted(responder.accept)
+    return at_alice, responder.finish_untrusted(confirm)
+
+
+def test_both_sides_learn_each_others_session_and_incarnation() -> None:
+    at_alice, at_bob = shake()
+    assert (at_alice.peer_session_id, at_alice.peer_incarnation) == (22, 5)
+    assert (at_bob.peer_session_id, at_bob.peer_incarnation) == (11, 2**64 - 1)
+
+
+@given(st.binary(max_size=100), st.binary(max_size=30), st.integers(0, 2**64 - 1))
+def test_what_one_side_seals_the_other_opens(plaintext: bytes, header: bytes, counter: int) -> None:
+    at_alice, at_bob = shake()
+    for sender, receiver in ((at_alice, at_bob), (at_bob, at_alice)):
+        sealed = sender.session.seal(counter, header, plaintext)
+        assert receiver.session.open_untrusted(counter, header, sealed) == plaintext
+
+
+def test_a_datagram_is_bound_to_its_direction_counter_header_and_contents() -> None:
+    at_alice, at_bob = shake()
+    sealed = at_alice.session.seal(1, b"header", b"contents")
+    for session, counter, header, data in (
+        (at_alice.session, 1, b"header", sealed),
+        (at_bob.session, 2, b"header", sealed),
+        (at_bob.session, 1, b"headeR", sealed),
+        (at_bob.session, 1, b"header", sealed[:-1]),
+        (at_bob.session, 1, b"header", bytes([sealed[0] ^ 1]) + sealed[1:]),
+        (at_bob.session, 1, b"header", b""),
+    ):
+        with pytest.raises(Tampered):
+            session.open_untrusted(counter, header, data)
+
+
+def test_the_answer_is_smaller_than_the_question() -> None:
+    initiator = alice_opens(name="a" * 128)
+    assert len(initiator.hello) == HELLO_BYTES
+    assert len(bob_answers(alice_opens().hello).accept) < HELLO_BYTES
+
+
+@given(st.integers(0, HELLO_BYTES - 1), st.integers(1, 255))
+def test_a_changed_hello_is_dropped_by_its_mac(at: int, change: int) -> None:
+    hello = bytearray(alice_opens().hello)
+    hello[at] ^= change
+    with pytest.raises(Malformed):
+        read_as_bob(bytes(hello))
+
+
+def test_a_hello_for_other_keys_or_another_name_is_dropped() -> None:
+    with pytest.raises(Malformed, match="keys"):
+        read_as_bob(alice_opens(peer_keys=MALLORY.public).hello)
+    with pytest.raises(Malformed, match="another server"):
+        read_as_bob(alice_opens(peer="beta.s2").hello)
+
+
+@given(st.binary(max_size=1300))
+def test_noise_raises_a_crypto_error_and_nothing_else(noise: bytes) -> None:
+    initiator = alice_opens()
+    for read in (read_as_bob, initiator.finish_untrusted, bob_answers(initiator.hello).finish_untrusted):
+        with pytest.raises(CryptoError):
+            read(noise)
+        with pytest.raises(CryptoError):
+            read(b"\x01" + noise)
+
+
+@given(st.data())
+def test_a_changed_accept_or_confirm_is_noticed(data: st.DataObject) -> None:
+    initiator = alice_opens()
+    responder = bob_answers(initiator.hello)
+    _, confirm = initiator.finish_untrusted(responder.accept)
+    for message, read in ((responder.accept, initiator.finish_untrusted), (confirm, responder.finish_untrusted)):
+        changed = bytearray(message)
+        changed[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
+        with pytest.raises((Tampered, Malformed)):
+            read(bytes(changed))
+
+
+def test_mallory_cannot_answer_in_bobs_name() -> None:
+    initiator = alice_opens()
+    with pytest.raises(Tampered):
+        initiator.finish_untrusted(bob_answers(initiator.hello, identity=MALLORY).accept)
+
+
+def test_mallory_cannot_open_in_alices_name() -> None:
+    """Bob looks up Alice's keys because the HELLO says alpha.s1; Mallory's signature does not fit them."""
+    mallory = alice_opens(identity=MALLORY)
+    responder = bob_answers(mallory.hello)
+    with pytest.raises(Tampered):
+        mallory.finish_untrusted(responder.accept)  # the transcripts differ already
+    confirm = alice_opens(identity=MALLORY).finish_untrusted(
+        bob_answers(mallory.hello, peer_keys=MALLORY.public).accept
+    )[1]
+    with pytest.raises(Tampered):
+        responder.finish_untrusted(confirm)
+
+
+def test_a_recorded_confirm_does_not_fit_a_new_handshake() -> None:
+    """The responder's ephemeral key is new each time, and it is signed."""
+    initiator = alice_opens()
+    _, recorded = initiator.finish_untrusted(bob_answers(initiator.hello).accept)
+    again = bob_answers(initiator.hello, ephemeral=OTHER_EPHEMERAL)
+    with pytest.raises(Tampered):
+        again.finish_untrusted(recorded)
+
+
+def test_a_recorded_accept_does_not_fit_a_new_handshake() -> None:
+    recorded = bob_answers(alice_opens().hello).accept
+    with pytest.raises(Tampered):
+        alice_opens(ephemeral=OTHER_EPHEMERAL).finish_untrusted(recorded)
+
+
+def test_the_same_static_keys_make_different_sessions() -> None:
+    first = alice_opens()
+    second = alice_opens(ephemeral=OTHER_EPHEMERAL)
+    one, _ = first.finish_untrusted(bob_answers(first.hello).accept)
+    two, _ = second.finish_untrusted(bob_answers(second.hello).accept)
+    assert one.session.seal(0, b"", b"x" * 16) != two.session.seal(0, b"", b"x" * 16)
+    assert one.session.seal(0, b"", b"x" * 16) == one.session.seal(0, b"", b"x" * 16)
+
+
+def test_an_ephemeral_key_off_the_curve_is_malformed() -> None:
+    hello = read_as_bob(alice_opens().hello)
+    bent = Hello(hello.initiator, hello.responder, 1, 2, b"\x04" + b"\x01" * 64, hello.body)
+    with pytest.raises(Malformed):
+        Responder(bent, identity=BOB, peer_keys=ALICE.public, session_id=1, incarnation=1, ephemeral=B_EPHEMERAL)
