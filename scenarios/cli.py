@@ -1,0 +1,330 @@
+"""The `baton` command: clusters, scenarios, and the servers themselves.
+
+Only what every command needs is imported at the top; each command imports the rest when it runs, so that `--help` and
+typing mistakes are answered at once.
+"""
+
+import logging
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from scenarios.topology import ClusterSpec
+
+__all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main"]
+
+OK = 0
+BAD_RESULT = 1
+BAD_USAGE = 2
+CLUSTER_FAILED = 3
+INTERRUPTED = 130
+
+SECONDS = click.FloatRange(min=0.0)
+LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
+
+_EPILOG = """\
+\b
+Examples:
+  baton run cases                          the transfer cases on a fresh cluster, with a report
+  baton up                                 a cluster to play with, until Ctrl-C
+  baton up --instances alpha:3 --dir here  the same one again tomorrow
+  baton homeserver --config alpha.h1.toml  one server by hand
+
+\b
+Exit status:
+    0  all is well, or a cluster was stopped as asked
+    1  a run's result is bad: hops differ from the formula, an invariant is broken
+    2  wrong usage or configuration
+    3  the cluster or its environment failed
+  130  interrupted
+"""
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands live in modules that are imported when one of them is used."""
+
+    def __init__(self, *args: Any, members: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._members = members
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._members)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._members:
+            return None
+        command = import_module(self._members[cmd_name][0]).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self._members[cmd_name][0]}.command is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._members[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(version("batonpass"), "--version", message="batonpass %(version)s")
+def cli() -> None:
+    """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
+
+    A cluster consists of logical instances. Each has homeservers, which agree in a replicated log on who may act on an
+    entity, and simulation servers, which hold the entities as actors and hand them over.
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "cases": ("scenarios.cases", "the transfer cases: hops on the wire against the formula, latency, invariants"),
+        "sectors": ("scenarios.sectors", "aircraft crossing sector borders: every border is a hand-over"),
+    },
+)
+def run() -> None:
+    """Run a scenario on a fresh local cluster and report what was measured."""
+
+
+# ---- a cluster to play with ----
+
+
+@cli.command()
+@click.option(
+    "--instances", metavar="NAME:COUNT,...", help="Homeservers per logical instance. [default: alpha:3,beta:3]"
+)
+@click.option("--simservers", type=int, metavar="K", help="Simulation servers per instance. [default: 2]")
+@click.option("--relays", type=int, metavar="N", help="Relays between instances. [default: 0]")
+@click.option("--route", "routes", multiple=True, metavar="A:B=r1,r2", help="Let A and B talk through relays only.")
+@click.option("--world", metavar="MODULE:CLASS", help="The simulation. [default: that of the simulation server]")
+@click.option("--world-option", "world_options", multiple=True, metavar="KEY=VALUE", help="Handed to the world.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, keys, journals and logs here, and go on from them at the next start.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
+@click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60.0, show_default=True, metavar="SECONDS", help="To come up."
+)
+@click.option("--grace", "grace_s", type=SECONDS, default=10.0, show_default=True, metavar="SECONDS", help="To end.")
+def up(**flags: Any) -> int:
+    """Start a cluster of real processes on this machine and run it until Ctrl-C.
+
+    With --dir, what is not given on the command line is as it was at the last start in that directory.
+
+    \b
+    Examples:
+      baton up
+      baton up --instances alpha:3,beta:3,gamma:1 --relays 1 --route alpha:gamma=r1
+      baton up --instances alpha:3 --dir ./playground
+      baton up --json --simservers 4 > cluster.jsonl
+    """
+    spec = _spec_of(flags)
+    from scenarios.up import JsonScreen, TerminalScreen, run_until_asked_to_end
+
+    screen = JsonScreen() if flags["as_json"] else TerminalScreen()
+    return run_until_asked_to_end(spec, screen, timeout_s=flags["timeout_s"], grace_s=flags["grace_s"])
+
+
+def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
+    from dataclasses import replace
+
+    from scenarios.topology import ClusterSpec, parse_instances, parse_route
+
+    given = {
+        "instances": flags["instances"] and parse_instances(flags["instances"]),
+        "simservers": flags["simservers"],
+        "relays": flags["relays"],
+        "routes": tuple(parse_route(route) for route in flags["routes"]) or None,
+        "world": flags["world"],
+        "world_options": dict(_key_and_value(option) for option in flags["world_options"]) or None,
+        "directory": flags["directory"] and flags["directory"].absolute(),
+        "log_level": flags["log_level"],
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if "directory" in given:
+        from scenarios.blueprint import remembered_spec
+
+        earlier = remembered_spec(given["directory"])
+        if earlier is not None:
+            return replace(earlier, **given)
+    return ClusterSpec(**{"instances": {"alpha": 3, "beta": 3}, **given})
+
+
+# ---- the servers ----
+
+
+def _server_options(command: Callable[..., int]) -> Callable[..., int]:
+    """The options that all servers share: where the configuration is, and what overrides it."""
+    options = (
+        click.option(
+            "--config",
+            "config_file",
+            required=True,
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="The TOML file.",
+        ),
+        click.option("--name", metavar="INSTANCE.LOCAL", help="Override its name."),
+        click.option("--listen", metavar="HOST:PORT", help="Override where REST listens."),
+        click.option("--directory", metavar="DIR", help="Override where its state lives."),
+        click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="Override any field, dotted."),
+        click.option("--log-level", type=LOG_LEVEL, help="Override it."),
+        click.option("--parent-pipe", is_flag=True, help="End when stdin, a pipe held by the parent, closes."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@_server_options
+@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
+def homeserver(**flags: Any) -> int:
+    """Run one homeserver: a member of an instance's log, with its REST interface."""
+    _prepare_server(flags)
+    from homeserver.config import HomeserverConfig
+
+    config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
+    _start_logging(config.log_level)
+    from homeserver.app import main as serve
+
+    return serve(config)
+
+
+@cli.command()
+@_server_options
+@click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
+def simserver(**flags: Any) -> int:
+    """Run one simulation server: entities as actors, and their hand-over."""
+    _prepare_server(flags)
+    from simserver.config import SimserverConfig
+
+    config = SimserverConfig.load(flags["config_file"], _overrides(flags))
+    _start_logging(config.log_level)
+    from simserver.app import main as serve
+
+    return serve(config)
+
+
+@cli.command()
+@_server_options
+def relay(**flags: Any) -> int:
+    """Run one relay: it passes sealed messages on between instances and can read none of them."""
+    _prepare_server(flags)
+    from homeserver.config import RelayConfig
+
+    config = RelayConfig.load(flags["config_file"], _overrides(flags))
+    _start_logging(config.log_level)
+    from homeserver.relay import main as serve
+
+    return serve(config)
+
+
+def _prepare_server(flags: dict[str, Any]) -> None:
+    # Before the imports of a server, which take most of its start-up time: an orphan shall not even finish those.
+    if flags["parent_pipe"]:
+        from scenarios.orphans import die_with_parent
+
+        die_with_parent()
+
+
+def _overrides(flags: dict[str, Any]) -> dict[str, Any]:
+    overrides: dict[str, Any] = dict(_key_and_value(setting) for setting in flags["settings"])
+    overrides |= {"name": flags["name"], "directory": flags["directory"], "log_level": flags["log_level"]}
+    for flag, field in (("listen", "rest"), ("link", "link")):
+        if flags.get(flag) is not None:
+            overrides[f"{field}.host"], overrides[f"{field}.port"] = _host_and_port(f"--{flag}", flags[flag])
+    return overrides
+
+
+def _start_logging(level: str) -> None:
+    import time
+
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+# ---- reading the command line ----
+
+
+def _host_and_port(flag: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit():
+        raise click.UsageError(f"{flag} {text!r} is not HOST:PORT, for example 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def _key_and_value(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.UsageError(f"{text!r} is not KEY=VALUE")
+    try:
+        # A TOML value if it is one (4, true, [1, 2]), else the text as it stands, so that words need no quotes.
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+# ---- the end ----
+
+
+def main() -> NoReturn:
+    """Run `baton` and exit with its status; each foreseeable error is one line on stderr."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        status = cli.main(args=arguments, prog_name="baton", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
+        return _fail(error.format_message() + hint, BAD_USAGE)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", INTERRUPTED)
+    except Exception as error:
+        code = _exit_code_of(error)
+        if code is None:
+            traceback.print_exc()
+            return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
+        return _fail(str(error), code)
+    return status if isinstance(status, int) else OK
+
+
+def _exit_code_of(error: Exception) -> int | None:
+    """The exit status of a foreseeable error, None for all others."""
+    from authority.settings import ConfigError
+    from scenarios.errors import EnvironmentFailed
+    from scenarios.topology import BadSpec
+
+    match error:
+        case BadSpec() | ConfigError():
+            return BAD_USAGE
+        case EnvironmentFailed():
+            return CLUSTER_FAILED
+        case _:
+            return None
+
+
+def _fail(sentence: str, status: int) -> int:
+    click.echo(f"baton: {sentence}", err=True)
+    return status
+
+
+if __name__ == "__main__":
+    main()

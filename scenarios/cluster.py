@@ -1,0 +1,333 @@
+"""A whole cluster of real server processes on loopback, as one `async with`.
+
+    spec = ClusterSpec({"alpha": 3, "beta": 3})
+    async with LocalCluster.start(spec) as cluster:
+        url = cluster.server("alpha.h1").rest_url
+        await cluster.kill("alpha.h2")
+        await cluster.restart("alpha.h2")
+
+`topology` describes a cluster, `blueprint` lays it out on disk, `processes` runs the servers, and this file brings
+them up, watches over them, and does to them what a scenario asks for.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Self
+
+import httpx
+import trio
+
+from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
+from scenarios.cluster_events import ClusterEvent, Crashed, Kept, NotInPeace, Progress, Ready, Started, Stopping
+from scenarios.errors import EnvironmentFailed
+from scenarios.ports import Ports
+from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+from scenarios.topology import ClusterSpec
+
+__all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "ServerInfo", "baton_launcher"]
+
+# Simulation servers lean on homeservers, so they leave first and can still say goodbye to them.
+_WAVES = {Role.RELAY: 0, Role.HOMESERVER: 0, Role.SIMSERVER: 1}
+HEALTH_POLL_S = 0.1
+HEALTH_TIMEOUT_S = 2.0
+MAX_REASON_CHARS = 200
+
+
+class ClusterFailed(EnvironmentFailed):
+    """The cluster, or a server of it, did not come up; the sentence names the server, the reason and its log."""
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """One server as it is now. `pid` is None while it does not run."""
+
+    name: str
+    role: Role
+    instance: str
+    rest_url: str
+    link_address: tuple[str, int] | None
+    pid: int | None
+    log_file: Path
+    directory: Path
+
+
+Launcher = Callable[[ServerPlan], Sequence[str]]
+
+
+def baton_launcher(plan: ServerPlan) -> Sequence[str]:
+    """The command line that runs a server of batonpass as a child of this process."""
+    return (
+        sys.executable,
+        "-m",
+        "scenarios.cli",
+        plan.role.value,
+        "--config",
+        str(plan.config_file),
+        "--parent-pipe",
+    )
+
+
+def _silent(event: ClusterEvent) -> None:
+    pass
+
+
+class LocalCluster:
+    """A running cluster. Made by `LocalCluster.start`."""
+
+    def __init__(self, blueprint: Blueprint, processes: ChildProcesses, launcher: Launcher, progress: Progress) -> None:
+        self.directory = blueprint.directory
+        self.spec = blueprint.spec
+        self.crashes: list[ChildExit] = []
+        """Servers that ended without being asked to."""
+        self._blueprint = blueprint
+        self._processes = processes
+        self._launcher = launcher
+        self._progress = progress
+        self._plans = {plan.name: plan for plan in blueprint.servers}
+        self._children: dict[str, Child] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def start(
+        cls,
+        spec: ClusterSpec,
+        *,
+        progress: Progress = _silent,
+        timeout_s: float = 60.0,
+        grace_s: float = 10.0,
+        impatient: trio.Event | None = None,
+        launcher: Launcher = baton_launcher,
+        rng: Random | None = None,
+    ) -> AsyncIterator[Self]:
+        """Bring a cluster up, hand it out when every server is ready, and take it down at the end.
+
+        Without `spec.directory` it lives in a fresh temporary directory, which is removed unless something failed.
+
+        Args:
+            spec: what to start.
+            progress: told what happens, as it happens.
+            timeout_s: for all servers together, from start to ready.
+            grace_s: for a server to end in peace before it is killed.
+            impatient: when somebody sets it, servers are no longer given that time.
+            launcher: the command line for a server, given its plan.
+            rng: the dice for choosing ports.
+
+        Raises:
+            ClusterFailed: a server ended, or was not ready in time; the sentence says which and why.
+            BadSpec, DirectoryUnusable, PortTaken, SpawnError: before that; each says what to do.
+        """
+        temporary = None if spec.directory else Path(tempfile.mkdtemp(prefix="baton-"))
+        directory = spec.directory or temporary
+        assert directory is not None  # noqa: S101 - one of the two is there
+        failed = True
+        try:
+            with hold_directory(directory), Ports(rng or SystemRandom()) as ports:
+                blueprint = lay_out(spec, directory, ports)
+                crashes: list[ChildExit] = []
+
+                def on_crash(end: ChildExit) -> None:
+                    crashes.append(end)
+                    progress(Crashed(end))
+
+                async with ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes:
+                    cluster = cls(blueprint, processes, launcher, progress)
+                    cluster.crashes = crashes
+                    try:
+                        await cluster._bring_up(timeout_s)
+                        yield cluster
+                        failed = False
+                    except BaseException as error:
+                        failed = not _only_ends(error)
+                        raise
+                    finally:
+                        unclean = await cluster._take_down()
+                        failed = failed or bool(crashes or unclean)
+        finally:
+            if temporary is not None and not failed:
+                shutil.rmtree(temporary)
+            elif directory.exists():
+                progress(Kept(directory))
+
+    # ---- what is there ----
+
+    @property
+    def servers(self) -> list[ServerInfo]:
+        """All servers as they are now, in the order in which they were started."""
+        return [self.server(name) for name in self._plans]
+
+    def server(self, name: str) -> ServerInfo:
+        """One server as it is now.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        plan, child = self._plans[name], self._children.get(name)
+        return ServerInfo(
+            name=name,
+            role=plan.role,
+            instance=plan.instance,
+            rest_url=plan.rest_url,
+            link_address=plan.link_address,
+            pid=child.pid if child is not None and child.running else None,
+            log_file=plan.log_file,
+            directory=plan.directory,
+        )
+
+    def client_token(self, instance: str) -> str:
+        """The bearer token for clients of `instance`."""
+        return self.client_token_file(instance).read_text(encoding="utf-8").strip()
+
+    def client_token_file(self, instance: str) -> Path:
+        """The file that holds the bearer token for clients of `instance`."""
+        return self._blueprint.client_token_file(instance)
+
+    # ---- what a scenario does to it ----
+
+    async def kill(self, name: str) -> ChildExit:
+        """End a server with SIGKILL, as a power cut would; returns when the process is gone."""
+        child = self._children[name]
+        child.kill()
+        return await child.wait()
+
+    async def stop(self, name: str) -> ChildExit:
+        """Ask a server to end, kill it if it does not in time; returns when the process is gone."""
+        child = self._children[name]
+        await self._processes.stop(child)
+        return await child.wait()
+
+    async def restart(self, name: str, *, timeout_s: float = 30.0) -> ServerInfo:
+        """Start a server again with the same configuration and state (after stopping it, if it runs); wait for it.
+
+        Raises:
+            ClusterFailed: it ended, or was not ready in time.
+        """
+        await self.stop(name)
+        self._launch(self._plans[name])
+        await self.wait_ready(name, timeout_s=timeout_s)
+        return self.server(name)
+
+    async def pause(self, name: str) -> None:
+        """Freeze a server (SIGSTOP); returns when it stands still."""
+        await self._children[name].pause()
+
+    def resume(self, name: str) -> None:
+        """Let a frozen server run on (SIGCONT)."""
+        self._children[name].resume()
+
+    async def wait_ready(self, *names: str, timeout_s: float = 30.0) -> None:
+        """Wait until these servers (all of them, if none is named) say that they are ready.
+
+        Raises:
+            ClusterFailed: one ended, or was not ready in time; the sentence repeats the reason it gave.
+        """
+        waiting = _Waiting(dict.fromkeys(names or self._plans, "not asked yet"), self._progress)
+        with trio.move_on_after(timeout_s):
+            # Only loopback, hence no proxies from the environment.
+            client = httpx.AsyncClient(trust_env=False, timeout=HEALTH_TIMEOUT_S)
+            async with client, trio.open_nursery() as nursery:
+                for name in tuple(waiting.reasons):
+                    nursery.start_soon(self._until_ready, name, client, waiting, nursery.cancel_scope)
+        if waiting.failure is not None:
+            raise ClusterFailed(waiting.failure)
+        if waiting.reasons:
+            missing = "; ".join(f"{name}: {reason}" for name, reason in waiting.reasons.items())
+            raise ClusterFailed(f"not ready after {timeout_s:g} s: {missing}; logs are in {self.directory}")
+
+    # ---- inside ----
+
+    async def _bring_up(self, timeout_s: float) -> None:
+        self._progress(Started(len(self._plans), self.directory))
+        for plan in self._plans.values():
+            self._launch(plan)
+        await self.wait_ready(timeout_s=timeout_s)
+
+    def _launch(self, plan: ServerPlan) -> None:
+        command = Command(plan.name, self._launcher(plan), plan.log_file, wave=_WAVES[plan.role])
+        self._children[plan.name] = self._processes.start(command)
+
+    async def _take_down(self) -> list[ChildExit]:
+        with trio.CancelScope(shield=True):
+            self._progress(Stopping(sum(child.running for child in self._children.values())))
+            unclean = await self._processes.stop_all()
+        for end in unclean:
+            self._progress(NotInPeace(end))
+        return unclean
+
+    async def _until_ready(
+        self, name: str, client: httpx.AsyncClient, waiting: "_Waiting", all_waits: trio.CancelScope
+    ) -> None:
+        child, url = self._children[name], self._plans[name].rest_url
+        while True:
+            if child.exit is not None:
+                waiting.failure = f"not all servers came up: {child.exit.sentence}"
+                all_waits.cancel()
+                return
+            health = await _ask_health(client, url)
+            if health.name not in (None, name):
+                waiting.failure = f"{url} should be {name}, but answers as {health.name}; is another cluster running?"
+                all_waits.cancel()
+                return
+            if health.ready:
+                waiting.is_ready(name)
+                return
+            waiting.reasons[name] = health.reason
+            await trio.sleep(HEALTH_POLL_S)
+
+
+def _only_ends(error: BaseException) -> bool:
+    """Whether `error` only means that somebody wants the cluster to end, and nothing is wrong with it."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_only_ends(inner) for inner in error.exceptions)
+    return isinstance(error, trio.Cancelled | KeyboardInterrupt | GeneratorExit)
+
+
+class _Waiting:
+    """Who is waited for, and the last reason each gave; shared by the tasks of one `wait_ready`."""
+
+    def __init__(self, reasons: dict[str, str], progress: Progress) -> None:
+        self.reasons = reasons
+        self.failure: str | None = None
+        self._servers = len(reasons)
+        self._progress = progress
+        self._since_s = trio.current_time()
+
+    def is_ready(self, name: str) -> None:
+        del self.reasons[name]
+        ready = self._servers - len(self.reasons)
+        self._progress(Ready(name, ready, self._servers, trio.current_time() - self._since_s))
+
+
+@dataclass(frozen=True)
+class _Health:
+    ready: bool
+    name: str | None
+    reason: str
+
+
+async def _ask_health(client: httpx.AsyncClient, rest_url: str) -> _Health:
+    try:
+        response = await client.get(f"{rest_url}/healthz")
+    except httpx.TransportError:
+        return _Health(ready=False, name=None, reason="its REST address does not answer yet")
+    return _health_from_untrusted(response)
+
+
+def _health_from_untrusted(response: httpx.Response) -> _Health:
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    fields = body if isinstance(body, dict) else {}
+    name = fields.get("name")
+    reason = fields.get("reason") or f"/healthz answers with status {response.status_code}"
+    return _Health(
+        ready=response.status_code == httpx.codes.OK and isinstance(name, str),
+        name=name if isinstance(name, str) else None,
+        reason=str(reason)[:MAX_REASON_CHARS],
+    )

@@ -1,0 +1,187 @@
+"""What `baton up` does: run a cluster until somebody asks it to end, and say what happens to it."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import trio
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.cluster import Launcher, LocalCluster, baton_launcher
+from scenarios.cluster_events import ClusterEvent, Crashed, Kept
+from scenarios.topology import ClusterSpec
+
+__all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
+
+INTERRUPTED = 130
+# rich would fold the table into illegible columns on a narrow pipe; a terminal keeps its own width.
+PIPE_WIDTH = 140
+
+
+class Screen(Protocol):
+    """Where a user, or a program, reads how the cluster does."""
+
+    def event(self, event: ClusterEvent) -> None:
+        """Something happened."""
+
+    def up(self, cluster: LocalCluster) -> None:
+        """Every server is ready."""
+
+    def ended(self) -> None:
+        """All processes are gone, as asked."""
+
+
+def run_until_asked_to_end(
+    spec: ClusterSpec, screen: Screen, *, timeout_s: float, grace_s: float, launcher: Launcher = baton_launcher
+) -> int:
+    """Run the cluster until SIGINT, SIGTERM or SIGHUP; a second one of them spares the servers no more time.
+
+    Returns:
+        The exit status: 0, or 130 when it was asked to end before it was up.
+
+    Raises:
+        ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
+    """
+    return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
+
+
+async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: float, launcher: Launcher) -> int:
+    impatient = trio.Event()
+    life = trio.CancelScope()
+    was_up = False
+    failure: Exception | None = None
+    with trio.open_signal_receiver(*_ending_signals()) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_obey, signals, life, impatient)
+            try:
+                with life:
+                    async with LocalCluster.start(
+                        spec,
+                        progress=screen.event,
+                        timeout_s=timeout_s,
+                        grace_s=grace_s,
+                        impatient=impatient,
+                        launcher=launcher,
+                    ) as cluster:
+                        was_up = True
+                        screen.up(cluster)
+                        await trio.sleep_forever()
+            except Exception as error:
+                # Carried around the nursery, which would wrap it in a group.
+                failure = error
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    screen.ended()
+    return 0 if was_up else INTERRUPTED
+
+
+def _ending_signals() -> list[signal.Signals]:
+    # Under nohup SIGHUP is ignored, and a cluster started that way shall survive its terminal.
+    hangup = [] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hangup]
+
+
+async def _obey(signals: AsyncIterator[int], life: trio.CancelScope, impatient: trio.Event) -> None:
+    async for _ in signals:
+        if life.cancel_called:
+            impatient.set()
+        life.cancel()
+
+
+class TerminalScreen:
+    """Tables and sentences: the cluster on stdout, progress and trouble on stderr."""
+
+    def __init__(self) -> None:
+        self._out = _console(sys.stdout)
+        self._err = _console(sys.stderr)
+
+    def event(self, event: ClusterEvent) -> None:
+        """Print its sentence; a crash in red."""
+        style = "bold red" if isinstance(event, Crashed) else "dim"
+        self._err.print(Text(event.sentence, style=style), soft_wrap=True)
+
+    def up(self, cluster: LocalCluster) -> None:
+        """Print who is where, and how to talk to them."""
+        table = Table(title=f"cluster in {cluster.directory}", title_justify="left", title_style="bold")
+        for heading in ("server", "role", "REST", "link (UDP)", "pid", "log (in the directory above)"):
+            table.add_column(heading, justify="right" if heading == "pid" else "left", no_wrap=True)
+        for server in cluster.servers:
+            link = "" if server.link_address is None else ":".join(map(str, server.link_address))
+            log = str(server.log_file.relative_to(cluster.directory))
+            table.add_row(server.name, server.role.value, server.rest_url, link, str(server.pid or "gone"), log)
+        instance = next(iter(cluster.spec.instances))
+        home = cluster.server(cluster.spec.homeserver_names(instance)[0])
+        token_file = cluster.client_token_file(instance)
+        self._out.print(table)
+        for line in (
+            "",
+            f"Client token of {instance}: {token_file}",
+            "Try:",
+            f"  curl -s {home.rest_url}/healthz",
+            f'  curl -s -H "Authorization: Bearer $(cat {token_file})" {home.rest_url}/v1/cluster',
+            "",
+            "Ctrl-C ends it (twice: at once).",
+        ):
+            self._out.print(Text(line), soft_wrap=True)
+
+    def ended(self) -> None:
+        """Say so."""
+        self._out.print(Text("All servers are stopped."))
+
+
+class JsonScreen:
+    """One JSON object per line on stdout, for programs: `ready`, `crashed`, `kept`, `ended`; progress on stderr."""
+
+    def __init__(self, write_line: Callable[[str], None] | None = None) -> None:
+        self._write_line = write_line or _print_line
+        self._err = _console(sys.stderr)
+
+    def event(self, event: ClusterEvent) -> None:
+        """Report crashes and where the logs are; the rest is only progress."""
+        if isinstance(event, Crashed):
+            self._write("crashed", **asdict(event.exit), how=event.exit.how)
+        elif isinstance(event, Kept):
+            self._write("kept", directory=event.directory)
+        else:
+            self._err.print(Text(event.sentence), soft_wrap=True)
+
+    def up(self, cluster: LocalCluster) -> None:
+        """Report every server, and where the client tokens are."""
+        tokens = {instance: cluster.client_token_file(instance) for instance in cluster.spec.instances}
+        servers = [asdict(server) for server in cluster.servers]
+        self._write("ready", directory=cluster.directory, servers=servers, client_token_files=tokens)
+
+    def ended(self) -> None:
+        """Report the end."""
+        self._write("ended")
+
+    def _write(self, event: str, **fields: Any) -> None:
+        self._write_line(json.dumps({"event": event, **fields}, default=_jsonable))
+
+
+def _jsonable(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} in a report of the cluster")
+
+
+def _print_line(line: str) -> None:
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader took what it wanted (`baton up --json | head -1`) and the cluster is still wanted. Python would
+        # complain once more when it flushes stdout at exit, so let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _console(stream: Any) -> Console:
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPE_WIDTH)

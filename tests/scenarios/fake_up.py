@@ -1,0 +1,24 @@
+"""`baton up` with fake servers, as a program of its own, so that a test can signal and kill it.
+
+    python fake_up.py DIRECTORY INSTANCES [SERVER=BEHAVIOUR...]
+
+Prints the JSON lines of `baton up --json`; exits like it.
+"""
+
+import sys
+from pathlib import Path
+
+from scenarios.topology import ClusterSpec, parse_instances
+from scenarios.up import JsonScreen, run_until_asked_to_end
+from tests.scenarios.fakes import fake_launcher
+
+
+def main() -> int:
+    directory, instances, *behaviours = sys.argv[1:]
+    spec = ClusterSpec(parse_instances(instances), simservers=1, directory=Path(directory))
+    launcher = fake_launcher(dict(item.split("=", 1) for item in behaviours))
+    return run_until_asked_to_end(spec, JsonScreen(), timeout_s=30.0, grace_s=60.0, launcher=launcher)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
