@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.report.model import CaseResult, HopRange, Invariants, Report, RunFacts, SectorsReport
-from scenarios.report.verdict import hops_as_expected, report_problems, sectors_problems
-from scenarios.report.words import case_title, counted, hop_range_text, number_text, whole_text
+from scenarios.report.verdict import hops_as_expected, measured_text, report_problems, sectors_problems
+from scenarios.report.words import case_title, counted, number_text, whole_text
 
 TABLE_WIDTH = 100
 """The tables fit a terminal this many columns wide."""
@@ -43,7 +43,8 @@ def _hops_table(report: Report) -> Table:
     for name in ("formula", "expected", "measured", "done", "failed"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("p50 ms", "p95", "p99", "max", "gap ticks"):
-        table.add_column(name, justify="right")
+        # Folding is ugly; cutting digits off with an ellipsis would be a lie.
+        table.add_column(name, justify="right", overflow="fold")
     for case in report.cases:
         latency = case.latency_ms
         table.add_row(
@@ -154,10 +155,9 @@ def _case_cell(case: CaseResult) -> str:
 
 
 def _measured_cell(expected_hops: int, measured: HopRange) -> Text:
-    if hops_as_expected(expected_hops, measured):
-        return Text(hop_range_text(measured), style="green")
-    # The sign repeats what the colour says, for those who do not see it and for logs without colours.
-    return Text(f"{hop_range_text(measured)} ≠ {expected_hops}", style="bold white on red")
+    # The sign in the text repeats what the colour says, for those who do not see it and for logs without colours.
+    style = "green" if hops_as_expected(expected_hops, measured) else "bold white on red"
+    return Text(measured_text(expected_hops, measured), style=style)
 
 
 def _invariants_line(invariants: Invariants) -> Text:

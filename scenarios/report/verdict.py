@@ -17,20 +17,26 @@ def hops_as_expected(expected_hops: int, measured: HopRange) -> bool:
     return measured.min == measured.max == expected_hops
 
 
+def measured_text(expected_hops: int, measured: HopRange) -> str:
+    """The measured hops, and when they are not the expected ones, the sign that says so: `5`, `5–7 ≠ 5`, `none`."""
+    if hops_as_expected(expected_hops, measured):
+        return hop_range_text(measured)
+    return f"{hop_range_text(measured)} ≠ {expected_hops}" if measured.min is not None else "none"
+
+
 def case_problems(case: CaseResult) -> tuple[str, ...]:
-    """What is wrong with one case; empty when nothing is."""
-    title = case_title(case.case, case.h, case.transport)
+    """What is wrong with one case, without its name; empty when nothing is."""
     problems = []
     if case.transfers == 0:
-        problems.append(f"{title}: no transfer was completed, so there is nothing to compare with {case.formula}")
+        problems.append(f"no transfer was completed, so there is nothing to compare with {case.formula}")
     elif not hops_as_expected(case.expected_hops, case.measured_hops):
         problems.append(
-            f"{title}: {case.formula} expects {counted(case.expected_hops, 'hop')}, "
+            f"{case.formula} expects {counted(case.expected_hops, 'hop')}, "
             f"measured {hop_range_text(case.measured_hops)}"
         )
     if case.failed:
         asked = case.transfers + case.failed
-        problems.append(f"{title}: {case.failed} of {counted(asked, 'transfer')} failed{_reasons(case.failures)}")
+        problems.append(f"{case.failed} of {counted(asked, 'transfer')} failed{_reasons(case.failures)}")
     return tuple(problems)
 
 
@@ -47,7 +53,11 @@ def invariant_problems(invariants: Invariants) -> tuple[str, ...]:
 def report_problems(report: Report) -> tuple[str, ...]:
     """What is wrong with a run of the transfer cases; empty when it passed."""
     nothing = () if report.cases else ("no case was run",)
-    cases = tuple(problem for case in report.cases for problem in case_problems(case))
+    cases = tuple(
+        f"{case_title(case.case, case.h, case.transport)}: {problem}"
+        for case in report.cases
+        for problem in case_problems(case)
+    )
     return nothing + cases + invariant_problems(report.invariants)
 
 
@@ -71,7 +81,7 @@ def sectors_problems(report: SectorsReport) -> tuple[str, ...]:
     if report.custody_holes:
         problems.append(f"no sector held a flying aircraft {counted(report.custody_holes, 'time')}")
     if report.inputs_applied != report.inputs_sent:
-        problems.append(f"{counted(report.inputs_sent, 'input')} sent, {report.inputs_applied} applied")
+        problems.append(f"{counted(report.inputs_sent, 'input')} sent, {report.inputs_applied:,} applied")
     return tuple(problems) + invariant_problems(report.invariants)
 
 

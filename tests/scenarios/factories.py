@@ -14,6 +14,7 @@ from scenarios.report.model import (
     Mark,
     PhaseMedians,
     Report,
+    Role,
     SampleTransfer,
     SectorRow,
     SectorsReport,
@@ -25,6 +26,8 @@ from scenarios.report.statistics import summarise
 STARTED_AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 VERSIONS = {"batonpass": "0.1.0", "python": "3.11.7", "pysyncobj": "0.3.17"}
 MACHINE: dict[str, str | int | float] = {"system": "Linux 6.1", "cores": 2, "memory_gib": 7.8}
+
+SERVER_ROLES: tuple[tuple[str, Role, int], ...] = (("h", "homeserver", 3), ("s", "simserver", 2))
 
 
 def case_path(case: str, h: int | None) -> list[tuple[str, str, str]]:
@@ -63,7 +66,10 @@ def make_sample(case: str = "1", h: int | None = 1, *, rng: random.Random | None
     new = path[-1][2] if case == "1" else "alpha.s2"
     marks = [
         Mark(server=old, label="frozen", at_ns=start_ns),
-        Mark(server=hops[len(hops) // 2].dst, label="committed", at_ns=hops[len(hops) // 2].received_ns + 50_000),
+        *(
+            Mark(server=hop.dst, label="committed", at_ns=hop.received_ns + 50_000)
+            for hop in [hop for hop in hops if hop.dst == "alpha.h1"][-1:]
+        ),
         Mark(server=new, label="activated", at_ns=now_ns + 90_000),
         Mark(server=old, label="retired", at_ns=now_ns + 900_000),
     ]
@@ -119,7 +125,7 @@ def make_report(**changes: Any) -> Report:
         "cluster": tuple(
             ServerEntry(name=f"{instance}.{letter}{number}", role=role, instance=instance)
             for instance in ("alpha", "beta")
-            for letter, role, members in (("h", "homeserver", 3), ("s", "simserver", 2))
+            for letter, role, members in SERVER_ROLES
             for number in range(1, members + 1)
         ),
     }

@@ -5,6 +5,7 @@ import select
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 
 from scenarios.blueprint import ServerPlan
 from scenarios.cluster import Launcher
@@ -23,6 +24,11 @@ def fake_launcher(behaviours: Mapping[str, str] | None = None) -> Launcher:
         return (sys.executable, str(FAKE_SERVER), str(plan.config_file), behaviour)
 
     return launch
+
+
+def dice(seed: int) -> Random:
+    """Reproducible dice."""
+    return Random(seed)  # noqa: S311 - chooses ports, not keys
 
 
 class Witness:
