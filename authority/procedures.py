@@ -107,6 +107,15 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
     return record.to_data()
 
 
+def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard."""
+    record = _entity(rows, args["entity"])
+    if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
+        raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
+    rows.delete(("entities", record.id))
+    return record.to_data()
+
+
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master sets rule, owner or master; each that changes gets a new revision."""
     record = _entity(rows, args["entity"])
@@ -406,6 +415,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "entity.change_rights": entity_change_rights,
     "entity.create": entity_create,
     "entity.delegate": entity_delegate,
+    "entity.discard": entity_discard,
     "transfer.answer": transfer_answer,
     "transfer.commit": transfer_commit,
     "transfer.passed": transfer_passed,

@@ -1,1 +1,11 @@
-"""homeserver/rest"""
+"""The REST + JSON face of a homeserver.
+
+`models`    what requests and answers look like (the OpenAPI document is made from these)
+`api`       routes for people, players and tools
+`servers`   routes for other servers: registration, directory, sealed parcels
+`access`    who may call what: client token, join token, players' signatures
+"""
+
+from homeserver.rest.api import make_app
+
+__all__ = ["make_app"]

@@ -1,0 +1,176 @@
+"""Serving an HTTP + JSON API from a node: one way to listen, and one shape for every error.
+
+Every error answer is `{"code": …, "message": …, "value": …}`: a stable code, a sentence, and the offending value where
+there is one. That includes unknown routes, bad JSON, wrong types and bodies that are too long.
+"""
+
+import http
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final
+
+import trio
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from hypercorn.config import Config
+from hypercorn.trio import serve
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "prepare_app", "serve_app"]
+
+_log = logging.getLogger("actors.web")
+
+# Generous for JSON that people write; sealed parcels with a state in them have a route limit of their own.
+DEFAULT_BODY_BYTES: Final = 64 * 1024
+_VALUE_CHARS: Final = 200
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class ErrorBody(BaseModel):
+    """What every error answer holds."""
+
+    code: str = Field(description="stable code for programs")
+    message: str = Field(description="one sentence for people")
+    value: Any = Field(default=None, description="the offending value, shortened")
+
+
+# Put on every route, so that the OpenAPI document says what errors look like.
+ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    "default": {"model": ErrorBody, "description": "Every error: a stable code, a sentence, the offending value."}
+}
+
+
+class ApiError(Exception):
+    """An error answer: raise it in a route."""
+
+    def __init__(self, status: int, code: str, message: str, value: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.value = value
+
+
+def error_response(
+    status: int, code: str, message: str, value: Any = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The JSON answer for one error; long values are shortened."""
+    if not isinstance(value, int | float | bool | type(None)):
+        value = value if isinstance(value, str) else repr(value)
+        value = value if len(value) <= _VALUE_CHARS else value[: _VALUE_CHARS - 1] + "…"
+    return JSONResponse({"code": code, "message": message, "value": value}, status, headers)
+
+
+async def _on_api_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ApiError)  # noqa: S101 — registered for this class only
+    return error_response(error.status, error.code, error.message, error.value)
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 — registered for this class only
+    path = request.url.path
+    match error.status_code:
+        case 404:
+            return error_response(404, "unknown_route", f"there is no {path}; see /openapi.json", path)
+        case 405:
+            message = f"{path} does not take {request.method}"
+            return error_response(405, "method_not_allowed", message, request.method, error.headers)
+        case status:
+            phrase = http.HTTPStatus(status).phrase
+            return error_response(status, phrase.lower().replace(" ", "_"), str(error.detail), None, error.headers)
+
+
+async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for this class only
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return error_response(400, "bad_json", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}")
+    where = ".".join(str(part) for part in first["loc"])
+    return error_response(422, "invalid_field", f"{where}: {first['msg']}", first.get("input"))
+
+
+class BodyLimit:
+    """ASGI middleware: refuse a body that is longer than its route allows, before anything parses it."""
+
+    def __init__(self, app: App, limits: Mapping[str, int]) -> None:
+        self.app = app
+        self.limits = limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit = next((n for prefix, n in self.limits.items() if scope["path"].startswith(prefix)), DEFAULT_BODY_BYTES)
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > limit:
+                text = f"the body is longer than {limit} bytes"
+                await error_response(413, "body_too_long", text, limit)(scope, receive, send)
+                return
+        whole: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replay() -> MutableMapping[str, Any]:
+            return whole.pop() if whole else await receive()
+
+        await self.app(scope, replay, send)
+
+
+class LastResort:
+    """ASGI middleware: an unforeseen exception is logged here and answered as JSON, without its text."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception:
+            _log.exception("%s %s failed", scope.get("method"), scope.get("path"))
+            if not started:
+                text = "the server failed on this request; its log says why"
+                await error_response(500, "internal_error", text)(scope, receive, send)
+
+
+def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> None:
+    """Give `app` the error shape of this module and bound its bodies (path prefix → bytes)."""
+    app.add_exception_handler(ApiError, _on_api_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_middleware(LastResort)
+    app.add_middleware(BodyLimit, limits=dict(body_limits or {}))
+
+
+async def serve_app(
+    app: FastAPI, host: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve `app` until cancelled; reports the base URLs when it listens."""
+    config = Config()
+    config.bind = [f"{host}:{port}"]
+    config.accesslog = None
+    config.errorlog = logging.getLogger("hypercorn.error")
+    config.errorlog.setLevel(logging.WARNING)
+    config.graceful_timeout = 0.5
+    # Simulation servers keep connections to their home open; re-connecting would cost a round trip per transfer.
+    config.keep_alive_timeout = 300.0
+    config.h11_max_incomplete_size = 64 * 1024
+    config.include_server_header = False
+    await serve(app, config, task_status=task_status, mode="asgi")  # type: ignore[arg-type]  # hypercorn narrows ASGI's scope

@@ -1,0 +1,116 @@
+"""The composition root of a homeserver: builds the parts, starts them, and takes them down together."""
+
+import logging
+import signal
+
+import httpx
+import trio
+from actors.udp import LinkEndpoint
+from tree.raft import Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig
+
+from actors.clock import Clock
+from actors.web import serve_app
+from authority.records import DirectoryRow, Role
+from authority.sealing import Sealer
+from authority.settings import read_secret
+from crypto.keys import Identity
+from homeserver.config import HomeserverConfig
+from homeserver.directory import Directory
+from homeserver.federation import Federation
+from homeserver.node import Node, Secrets
+from homeserver.rest import make_app
+from homeserver.store import Store, replicated_procedures
+from homeserver.transfers import Transfers
+
+__all__ = ["main", "run"]
+
+_log = logging.getLogger("homeserver")
+
+
+def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
+    """Wire the parts of one homeserver; nothing runs yet.
+
+    Raises:
+        ConfigError, KeyFileError: secrets or keys cannot be used.
+    """
+    held = Secrets(
+        join_token=read_secret(config.join_token_file),
+        client_token=read_secret(config.client_token_file),
+        federation=read_secret(config.federation_secret_file),
+    )
+    identity = Identity.load_or_create(config.directory / "keys")
+    sealer = Sealer(config.name, identity)
+    replica = Replica(
+        ReplicaConfig(
+            kind="homeserver",
+            instance=config.instance,
+            name=config.name,
+            members=tuple(Member(m.name, m.host, m.raft_port) for m in config.members),
+            directory=config.directory / "raft",
+            secret=read_secret(config.raft_secret_file),
+        ),
+        replicated_procedures(),
+    )
+    store = Store(replica)
+    federation = Federation(sealer, config.peers, held.federation, client, clock)
+    directory = Directory(config.instance, store, federation)
+    link = LinkEndpoint(config.name, identity, directory, host=config.link.host, port=config.link.port)
+    transfers = Transfers(sealer, store, directory, federation, link, clock)
+    return Node(config, held, clock, sealer, replica, store, federation, directory, transfers, link)
+
+
+async def _register(node: Node, rest_url: str) -> None:
+    """Enter this member into its own directory as soon as the instance has a leader."""
+    host, port = node.link.address
+    row = DirectoryRow(
+        name=node.config.name,
+        role=Role.HOMESERVER,
+        keys=node.sealer.identity.public.to_jwks(),
+        rest_url=rest_url,
+        link_host=host,
+        link_port=port,
+    )
+    while True:
+        try:
+            await node.store.submit("directory.register", row=row.to_data())
+        except (NoQuorum, OutcomeUnknown) as error:
+            _log.info("not registered yet: %s", error)
+            await trio.sleep(0.2)
+        else:
+            node.registered = True
+            _log.info("%s is ready on %s", node.config.name, rest_url)
+            return
+
+
+async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> None:
+    """Run one homeserver until cancelled."""
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
+    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client:
+        node = build(config, client, Clock())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.replica.serve)
+            await nursery.start(node.link.serve)
+            urls = await nursery.start(serve_app, make_app(node), config.rest.host, config.rest.port)
+            nursery.start_soon(node.serve_link)
+            nursery.start_soon(_register, node, urls[0])
+            task_status.started(node)
+
+
+async def _until_signalled(config: HomeserverConfig) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, config)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                _log.info("%s stops on %s", config.name, signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                return
+
+
+def main(config: HomeserverConfig) -> int:
+    """Run one homeserver until SIGINT or SIGTERM; the exit status."""
+    try:
+        trio.run(_until_signalled, config)
+    except* RefusedByInstance as group:
+        _log.critical("%s", group.exceptions[0])
+        return 3
+    return 0

@@ -1,0 +1,231 @@
+"""Talking to other logical instances: directly (H = 1) or through relays (H = 2, 3, …).
+
+Two things cross: sealed parcels, whose trace every relay extends, and directory queries. The answer to a query is
+proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+import trio
+from pydantic import ValidationError
+
+from actors.clock import Clock
+from authority.errors import MessageError
+from authority.hops import Trace
+from authority.messages import Message, Parcel
+from authority.records import DirectoryRow
+from authority.sealing import Sealer
+from crypto import mac
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+from homeserver.config import PeerConfig
+
+__all__ = ["Federation", "PeerUnreachable", "prove_rows"]
+
+_log = logging.getLogger("homeserver.federation")
+
+REQUEST_TIMEOUT_S: Final = 3.0
+# Members of another instance change rarely; a failed request asks again at once.
+MEMBERS_TTL_NS: Final = 30_000_000_000
+ROW_TTL_NS: Final = 60_000_000_000
+MAX_CACHED_ROWS: Final = 10_000
+
+
+class PeerUnreachable(Exception):
+    """No homeserver of another instance could be reached; the request may be repeated."""
+
+
+def prove_rows(secret: bytes, purpose: str, nonce: str, rows: list[dict[str, Any]]) -> str:
+    """The proof that whoever answers with these directory rows knows the shared secret; `nonce` makes it fresh."""
+    text = json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
+    return mac.tag(secret, purpose, nonce.encode(), text)
+
+
+class Federation:
+    """This instance's way to the others.
+
+    Args:
+        sealer: this server's name and keys.
+        peers: how to reach each other instance.
+        secret: the federation secret, shared by the homeservers of all instances.
+        client: HTTP client for everything sent here.
+        clock: monotonic and Unix time.
+    """
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        peers: tuple[PeerConfig, ...],
+        secret: bytes,
+        client: httpx.AsyncClient,
+        clock: Clock,
+    ) -> None:
+        self._sealer = sealer
+        self._peers = {peer.instance: peer for peer in peers}
+        self._secret = secret
+        self._client = client
+        self._clock = clock
+        self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
+        self._rows: dict[str, tuple[int, DirectoryRow]] = {}
+        self._pins: dict[str, dict[str, Any]] = {}
+
+    def hops_to(self, instance: str) -> int | None:
+        """H: how many hops away an instance is, or None when no route to it is configured."""
+        peer = self._peers.get(instance)
+        return None if peer is None else peer.hops
+
+    def reachable_instances(self) -> dict[str, int]:
+        """Every other instance with a route, and its H."""
+        return {name: peer.hops for name, peer in sorted(self._peers.items())}
+
+    async def row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a server or player of another instance, or None when that instance has none.
+
+        Raises:
+            PeerUnreachable: its instance cannot be asked now.
+        """
+        now_ns = self._clock.monotonic_ns()
+        cached = self._rows.get(name)
+        if cached is not None and now_ns - cached[0] < ROW_TTL_NS:
+            return cached[1]
+        rows = await self._query(name.partition(".")[0], {"query": "row", "name": name})
+        if not rows or rows[0].name != name:
+            return None
+        if len(self._rows) >= MAX_CACHED_ROWS:
+            self._rows.pop(next(iter(self._rows)))
+        self._rows[name] = (now_ns, rows[0])
+        return rows[0]
+
+    async def members(self, instance: str, *, refresh: bool = False) -> list[DirectoryRow]:
+        """The homeservers of another instance.
+
+        Raises:
+            PeerUnreachable: it cannot be asked now.
+        """
+        now_ns = self._clock.monotonic_ns()
+        cached = self._members.get(instance)
+        if cached is not None and not refresh and now_ns - cached[0] < MEMBERS_TTL_NS:
+            return cached[1]
+        rows = await self._query(instance, {"query": "members"})
+        if not rows:
+            raise PeerUnreachable(f"instance {instance} has registered no homeserver yet")
+        self._members[instance] = (now_ns, rows)
+        return rows
+
+    async def exchange(self, instance: str, message: Message, trace: Trace, *, on_path: bool) -> tuple[Message, Trace]:
+        """Send a sealed message to a homeserver of another instance; return its sealed answer, opened.
+
+        Tries its members one after the other, the one that answered last first; the same message may therefore reach
+        two of them, which is why messages are idempotent.
+
+        Raises:
+            PeerUnreachable: none answered.
+        """
+        problem: PeerUnreachable | None = None
+        for refresh in (False, True):
+            for member in await self.members(instance, refresh=refresh):
+                try:
+                    answer = await self._exchange_with(instance, member, message, trace, on_path=on_path)
+                except PeerUnreachable as error:
+                    problem = error
+                    continue
+                self._prefer(instance, member)
+                return answer
+        raise problem or PeerUnreachable(f"instance {instance} has no members")
+
+    async def _exchange_with(
+        self, instance: str, member: DirectoryRow, message: Message, trace: Trace, *, on_path: bool
+    ) -> tuple[Message, Trace]:
+        peer = self._peer(instance)
+        try:
+            keys = PublicIdentity.from_jwks_untrusted(member.keys)
+        except CryptoError as error:
+            raise PeerUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
+        parcel = self._sealer.seal(
+            message,
+            trace,
+            to=member.name,
+            keys=keys,
+            now_ns=self._clock.monotonic_ns(),
+            now_s=self._clock.unix_s(),
+            on_path=on_path,
+        )
+        urls = (member.rest_url,) if peer.hops == 1 else peer.urls
+        body = {"to_instance": instance, "to": member.name, "parcel": parcel.to_data()}
+        answer = await self._post(instance, urls, body)
+        try:
+            opened = self._sealer.open_untrusted(
+                Parcel.from_data_untrusted(answer.get("parcel")),
+                sender=keys,
+                now_ns=self._clock.monotonic_ns(),
+                now_s=self._clock.unix_s(),
+            )
+        except MessageError as error:
+            raise PeerUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
+        return opened.message, opened.trace
+
+    def _prefer(self, instance: str, member: DirectoryRow) -> None:
+        """Try this member first next time: it answered."""
+        cached = self._members.get(instance)
+        if cached is not None and cached[1] and cached[1][0].name != member.name:
+            rest = [row for row in cached[1] if row.name != member.name]
+            self._members[instance] = (cached[0], [member, *rest])
+
+    async def _query(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
+        peer = self._peer(instance)
+        nonce = secrets.token_urlsafe(16)
+        body = {"to_instance": instance, "query": query | {"nonce": nonce}}
+        answer = await self._post(instance, peer.urls, body)
+        rows, proof = answer.get("rows"), answer.get("proof")
+        if not isinstance(rows, list) or not isinstance(proof, str):
+            raise PeerUnreachable(f"instance {instance} answered a directory query with something else")
+        expected = prove_rows(self._secret, f"federation:{instance}", nonce, rows)
+        if not secrets.compare_digest(expected.encode(), proof.encode("utf-8", "replace")):
+            _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
+            raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
+        try:
+            found = [DirectoryRow.from_data(row) for row in rows]
+        except ValidationError as error:
+            raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
+        for row in found:
+            self._pin(row)
+        return found
+
+    def _pin(self, row: DirectoryRow) -> None:
+        """Keys are pinned on first use: another key for a known name is refused until this server restarts."""
+        pinned = self._pins.setdefault(row.name, row.keys)
+        if pinned != row.keys:
+            _log.error("%s now shows other keys than those pinned: refused", row.name)
+            raise PeerUnreachable(f"{row.name} shows other keys than those pinned on first use")
+        while len(self._pins) > MAX_CACHED_ROWS:
+            self._pins.pop(next(iter(self._pins)))
+
+    def _peer(self, instance: str) -> PeerConfig:
+        peer = self._peers.get(instance)
+        if peer is None:
+            raise PeerUnreachable(f"no route to instance {instance} is configured")
+        return peer
+
+    async def _post(self, instance: str, urls: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
+        problem = "no address"
+        for url in urls:
+            try:
+                with trio.fail_after(REQUEST_TIMEOUT_S):
+                    response = await self._client.post(f"{url}/v1/federation", json=body)
+            except (httpx.HTTPError, trio.TooSlowError, OSError) as error:
+                problem = f"{url}: {type(error).__name__}"
+                continue
+            try:
+                answer = response.json()
+            except ValueError:
+                answer = None
+            if response.status_code == 200 and isinstance(answer, dict):
+                return answer
+            message = answer.get("message", "") if isinstance(answer, dict) else ""
+            problem = f"{url}: HTTP {response.status_code} {message}"
+        raise PeerUnreachable(f"instance {instance} did not answer ({problem})")

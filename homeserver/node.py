@@ -1,0 +1,134 @@
+"""One homeserver's parts, wired by `homeserver.app`, and what they do together: spawning, and the link's inbox."""
+
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+import trio
+from actors.udp import LinkEndpoint, Received
+from tree.raft import NoQuorum, OutcomeUnknown, Replica
+
+from actors.clock import Clock
+from authority.errors import MessageError, Reason, Refused
+from authority.hops import Trace
+from authority.messages import Parcel, Spawn, Spawned, decode_link_untrusted
+from authority.records import EntityRecord
+from authority.sealing import Sealer
+from homeserver.config import HomeserverConfig
+from homeserver.directory import Directory
+from homeserver.federation import Federation, PeerUnreachable
+from homeserver.store import Store
+from homeserver.transfers import Transfers
+
+__all__ = ["Node", "Secrets"]
+
+_log = logging.getLogger("homeserver")
+
+SPAWN_TIMEOUT_S: Final = 5.0
+# Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
+MAX_CONCURRENT_REQUESTS: Final = 256
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The shared secrets that a homeserver holds; never printed."""
+
+    join_token: bytes = field(repr=False)
+    client_token: bytes = field(repr=False)
+    federation: bytes = field(repr=False)
+
+
+@dataclass
+class Node:
+    """Everything that the REST routes and the link's inbox need."""
+
+    config: HomeserverConfig
+    secrets: Secrets
+    clock: Clock
+    sealer: Sealer
+    replica: Replica
+    store: Store
+    federation: Federation
+    directory: Directory
+    transfers: Transfers
+    link: LinkEndpoint
+    registered: bool = False
+    dropped: dict[str, int] = field(default_factory=dict)
+    _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
+
+    def drop(self, reason: str) -> None:
+        """Count a message that was dropped; there is no answer over the link."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def refusals(self) -> list[dict[str, object]]:
+        """Would-be members of the instance's Raft that were refused lately, newest last."""
+        return [asdict(refusal) for refusal in self.replica.refusals]
+
+    async def spawn(self, record: EntityRecord, params: dict[str, object]) -> str:
+        """Have the authority simulate a new entity; an empty text when it does, else its reason against.
+
+        Raises:
+            Refused: it cannot be reached.
+            trio.TooSlowError: it did not answer in time; it may live all the same.
+        """
+        event, reasons = self._spawns.setdefault(record.id, (trio.Event(), []))
+        message = Spawn(entity=record.id, kind=record.kind, epoch=record.epoch, params=dict(params))
+        try:
+            await self.transfers.post(message, Trace(f"spawn-{record.id}"), record.authority, on_path=False)
+            with trio.fail_after(SPAWN_TIMEOUT_S):
+                await event.wait()
+        finally:
+            self._spawns.pop(record.id, None)
+        return reasons[0]
+
+    async def serve_link(self) -> None:
+        """Take messages from the link until cancelled; each is decided beside the others."""
+        limit = trio.CapacityLimiter(MAX_CONCURRENT_REQUESTS)
+        async with trio.open_nursery() as nursery:
+            async for received in self.link.inbox:
+                await limit.acquire_on_behalf_of(received)
+                nursery.start_soon(self._take, received, limit)
+
+    async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
+        try:
+            await self._take_untrusted(received)
+        except MessageError as error:
+            self.drop("bad_message")
+            _log.warning("dropped a message of %s: %s", received.peer, error)
+        except (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
+            # The sender repeats its request; over the link, silence is the answer to what could not be decided.
+            self.drop("undecided")
+            _log.info("could not decide a message of %s: %s", received.peer, error)
+        finally:
+            limit.release_on_behalf_of(received)
+
+    async def _take_untrusted(self, received: Received) -> None:
+        parcel = decode_link_untrusted(received.message)
+        if not isinstance(parcel, Parcel):
+            raise MessageError(f"a homeserver takes no {parcel.type} over the link")
+        opened = await self.transfers.open_untrusted(parcel)
+        if opened.sender != received.peer:
+            raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
+        if isinstance(opened.message, Spawned):
+            self._spawned(opened.message, opened.sender)
+            return
+        answer = await self.transfers.answer(opened)
+        if answer is not None:
+            await self.transfers.post_parcel(answer, opened.sender)
+
+    def _spawned(self, message: Spawned, sender: str) -> None:
+        record = self.store.entity(message.entity)
+        waiting = self._spawns.get(message.entity)
+        if waiting is None or record is None or record.authority != sender:
+            self.drop("unexpected_spawned")
+            return
+        waiting[1].append(message.reason)
+        waiting[0].set()
+
+    async def discard(self, record: EntityRecord) -> None:
+        """Take back the record of an entity that its first server would not spawn."""
+        try:
+            await self.store.submit("entity.discard", entity=record.id, server=record.authority)
+        except Refused as error:
+            if error.reason is not Reason.NOT_FOUND:
+                raise

@@ -1,0 +1,144 @@
+"""A relay between instances that do not know each other's addresses: it passes messages on and can read none of them.
+
+It extends the hop trace of the parcels that it carries, both ways, so that H is counted where it happens.
+"""
+
+import logging
+import signal
+from typing import Any, Final
+
+import httpx
+import trio
+from fastapi import FastAPI
+
+from actors.clock import Clock
+from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
+from authority.hops import BadTrace
+from authority.messages import MAX_BODY_BYTES, Parcel
+from homeserver.config import PeerConfig, RelayConfig
+from homeserver.federation import REQUEST_TIMEOUT_S
+from homeserver.rest.errors import install_errors
+from homeserver.rest.models import FederationBody, Health
+
+__all__ = ["Relay", "main", "make_relay_app", "run"]
+
+_log = logging.getLogger("homeserver.relay")
+ROLE: Final = "relay"
+
+
+class Relay:
+    """Passes federation messages on, towards the instance that they name."""
+
+    def __init__(self, config: RelayConfig, client: httpx.AsyncClient, clock: Clock) -> None:
+        self._name = config.name
+        self._peers = {peer.instance: peer for peer in config.peers}
+        self._client = client
+        self._clock = clock
+        self._urls: dict[str, str] = {}
+
+    async def forward(self, body: FederationBody) -> dict[str, Any]:
+        """Send a message one hop further and bring its answer one hop back.
+
+        Raises:
+            ApiError: there is no way to go on, or nobody there answered.
+            MessageError: the parcel is malformed.
+        """
+        peer = self._peers.get(body.to_instance)
+        if peer is None:
+            raise ApiError(404, "no_route", f"{self._name} knows no way to {body.to_instance}", body.to_instance)
+        onward = body.model_dump(exclude_none=True)
+        if body.parcel is not None:
+            onward["parcel"] = self._crossed(Parcel.from_data_untrusted(body.parcel)).to_data()
+        answer = await self._post(peer, body.to, onward)
+        if "parcel" in answer:
+            answer["parcel"] = self._crossed(Parcel.from_data_untrusted(answer["parcel"])).to_data()
+        return answer
+
+    def _crossed(self, parcel: Parcel) -> Parcel:
+        """The parcel with this relay in its trace: it arrived here, and leaves again."""
+        if not parcel.on_path:
+            return parcel
+        now_ns = self._clock.monotonic_ns()
+        try:
+            trace = parcel.trace.arrive(self._name, now_ns).leave(self._name, parcel.kind, now_ns)
+        except BadTrace as error:
+            raise ApiError(400, "bad_trace", str(error)) from error
+        return parcel.model_copy(update={"trace": trace})
+
+    async def _post(self, peer: PeerConfig, to: str | None, body: dict[str, Any]) -> dict[str, Any]:
+        problem: ApiError | None = None
+        for url in await self._order(peer, to):
+            try:
+                with trio.fail_after(REQUEST_TIMEOUT_S):
+                    response = await self._client.post(f"{url}/v1/federation", json=body)
+                    answer = response.json()
+            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
+                text = f"{self._name} got no answer from {url}: {type(error).__name__}"
+                problem = ApiError(502, "peer_unreachable", text, url)
+                continue
+            if response.status_code == 200 and isinstance(answer, dict):
+                return answer
+            code, message = "peer_error", f"{url} answered HTTP {response.status_code}"
+            if isinstance(answer, dict):
+                code, message = str(answer.get("code", code)), str(answer.get("message", message))
+            problem = ApiError(502 if response.status_code >= 500 else response.status_code, code, message)
+        raise problem or ApiError(502, "peer_unreachable", f"no address of {peer.instance} is configured")
+
+    async def _order(self, peer: PeerConfig, to: str | None) -> tuple[str, ...]:
+        """The addresses to try: the named member's alone, when this relay is the last one; all of them otherwise."""
+        if to is None or peer.hops > 1:
+            return peer.urls
+        if to not in self._urls:
+            await self._learn(peer)
+        return (self._urls[to],) if to in self._urls else peer.urls
+
+    async def _learn(self, peer: PeerConfig) -> None:
+        for url in peer.urls:
+            try:
+                with trio.fail_after(REQUEST_TIMEOUT_S):
+                    health = (await self._client.get(f"{url}/healthz")).json()
+                self._urls[str(health["name"])] = url
+            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError, KeyError, TypeError):
+                continue
+
+
+def make_relay_app(relay: Relay, name: str) -> FastAPI:
+    """The relay's HTTP face."""
+    app = FastAPI(title="batonpass relay", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES)
+    prepare_app(app, {"/v1/federation": 2 * MAX_BODY_BYTES})
+    install_errors(app)
+
+    @app.get("/healthz")
+    async def healthz() -> Health:
+        """A relay is ready when it answers."""
+        return Health(status="ok", name=name, role=ROLE)
+
+    @app.post("/v1/federation")
+    async def federation(body: FederationBody) -> dict[str, Any]:
+        """Pass a message on."""
+        return await relay.forward(body)
+
+    return app
+
+
+async def run(config: RelayConfig) -> None:
+    """Run one relay until cancelled."""
+    async with httpx.AsyncClient(timeout=10.0, trust_env=False) as client:
+        relay = Relay(config, client, Clock())
+        await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
+
+
+async def _until_signalled(config: RelayConfig) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, config)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                _log.info("%s stops on %s", config.name, signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                return
+
+
+def main(config: RelayConfig) -> int:
+    """Run one relay until SIGINT or SIGTERM; the exit status."""
+    trio.run(_until_signalled, config)
+    return 0

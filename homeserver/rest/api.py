@@ -1,0 +1,287 @@
+"""Routes for people, players and tools."""
+
+import secrets
+from typing import Annotated, Any, Literal
+
+import trio
+from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi import Path as PathParam
+
+from actors.web import ERROR_RESPONSES, ApiError, prepare_app
+from authority.certificates import Name, TransferId
+from authority.errors import Reason
+from authority.messages import MAX_BODY_BYTES
+from authority.names import instance_of
+from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+from homeserver.node import Node
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.errors import install_errors
+from homeserver.rest.models import (
+    AnswerBody,
+    ClusterView,
+    DelegationBody,
+    EntityView,
+    Health,
+    KeysBody,
+    KeysView,
+    MemberView,
+    NewEntity,
+    NewTransfer,
+    RightsBody,
+    ServerView,
+    TransferView,
+)
+from homeserver.rest.servers import server_routes
+
+__all__ = ["make_app"]
+
+Consistency = Annotated[
+    Literal["linearizable", "local"],
+    Query(description="linearizable: sees every commit before this call; local: this member's copy, fast"),
+]
+EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
+
+
+def make_app(node: Node) -> FastAPI:
+    """The whole REST API of one homeserver."""
+    app = FastAPI(
+        title="batonpass homeserver",
+        summary="Who simulates an entity, who controls it, and who may change that.",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        responses=ERROR_RESPONSES,
+    )
+    # base64url twice makes a sealed body 16/9 of its payload.
+    sealed_bytes = 2 * MAX_BODY_BYTES
+    prepare_app(app, {"/v1/handoffs": sealed_bytes, "/v1/federation": sealed_bytes})
+    install_errors(app)
+    app.include_router(_cluster_routes(node))
+    app.include_router(_entity_routes(node))
+    app.include_router(_transfer_routes(node))
+    app.include_router(_player_routes(node))
+    app.include_router(server_routes(node))
+    return app
+
+
+def _here(node: Node, name: str) -> str:
+    """Return `name` if its row lives in this instance."""
+    if instance_of(name) != node.config.instance:
+        text = f"{name} is at home in {instance_of(name)}, this is {node.config.instance}"
+        raise ApiError(421, Reason.WRONG_HOME, text, name)
+    return name
+
+
+async def _entity(node: Node, entity_id: str, consistency: str = "linearizable") -> EntityRecord:
+    _here(node, entity_id)
+    if consistency == "linearizable":
+        await node.store.fresh()
+    record = node.store.entity(entity_id)
+    if record is None:
+        raise ApiError(404, Reason.NOT_FOUND, f"there is no entity {entity_id}", entity_id)
+    return record
+
+
+def _cluster_routes(node: Node) -> APIRouter:
+    routes = APIRouter(tags=["cluster"])
+
+    @routes.get("/healthz", responses={503: {"model": Health, "description": "Not ready yet."}})
+    async def healthz() -> Health:
+        """Ready when the instance has a leader and this member is registered."""
+        status = node.replica.status
+        reason = "" if status.leader else f"instance {node.config.instance} has no leader yet"
+        if not reason and not node.registered:
+            reason = "not registered in its own directory yet"
+        if reason:
+            raise ApiError(503, "not_ready", reason)
+        return Health(status="ok", name=node.config.name, role=Role.HOMESERVER)
+
+    @routes.get("/v1/cluster")
+    async def cluster() -> ClusterView:
+        """Leader, term and members of this instance's Raft."""
+        status = node.replica.status
+        return ClusterView(
+            instance=node.config.instance,
+            name=node.config.name,
+            leader=status.leader,
+            term=status.term,
+            commit_index=status.commit_index,
+            applied_index=status.applied_index,
+            members=[
+                MemberView(name=m.name, rest_url=m.rest_url, raft=f"{m.host}:{m.raft_port}")
+                for m in node.config.members
+            ],
+            refusals=[dict(refusal) for refusal in node.refusals()],
+            routes=node.federation.reachable_instances(),
+        )
+
+    @routes.get("/v1/servers")
+    async def servers() -> list[ServerView]:
+        """Every server that is registered with this instance."""
+        return [ServerView.of(row) for row in node.store.servers()]
+
+    return routes
+
+
+def _entity_routes(node: Node) -> APIRouter:
+    routes = APIRouter(prefix="/v1/entities", tags=["entities"])
+    client = Depends(client_access(node.secrets.client_token))
+
+    @routes.get("/{entity_id}")
+    async def get_entity(entity_id: EntityId, consistency: Consistency = "linearizable") -> EntityView:
+        """Owner, master, authority, epoch and rule of an entity."""
+        return EntityView.of(await _entity(node, entity_id, consistency))
+
+    @routes.post("", status_code=201, dependencies=[client])
+    async def create_entity(body: NewEntity) -> EntityView:
+        """Create an entity and have it simulated. Repeat the same request when its answer was lost."""
+        return await _create_entity(node, body)
+
+    @routes.patch("/{entity_id}", dependencies=[client])
+    async def change_rights(entity_id: EntityId, body: RightsBody) -> EntityView:
+        """Set rule, owner or master; the master signs what it wants."""
+        record = await _entity(node, entity_id)
+        statement = {
+            "action": "rights",
+            "entity": entity_id,
+            "rule": body.rule,
+            "owner": body.owner,
+            "master": body.master,
+            # Naming the revision makes the proof good for one change of master at most.
+            "master_rev": record.master_rev,
+        }
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
+        return EntityView.of(
+            EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
+        )
+
+    @routes.put("/{entity_id}/delegation", dependencies=[client])
+    async def delegate(entity_id: EntityId, body: DelegationBody) -> EntityView:
+        """Let a group of this instance's simulation servers pass the entity among themselves (case 3)."""
+        _here(node, entity_id)
+        data = await node.store.submit("entity.delegate", entity=entity_id, group=body.group)
+        record = EntityRecord.from_data(data)
+        if record.delegation:
+            await node.transfers.deliver_delegation(record)
+        return EntityView.of(record)
+
+    @routes.post("/{entity_id}/transfers", status_code=202, dependencies=[client])
+    async def request_transfer(entity_id: EntityId, body: NewTransfer) -> TransferView:
+        """Have an entity moved; answers at once with the transfer, whose progress is at /v1/transfers/{id}."""
+        return await _request_transfer(node, entity_id, body)
+
+    return routes
+
+
+async def _create_entity(node: Node, body: NewEntity) -> EntityView:
+    _here(node, body.id)
+    if instance_of(body.server) != node.config.instance:
+        text = f"{body.server} belongs to another instance; spawn here, then transfer"
+        raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
+    data = await node.store.submit(
+        "entity.create",
+        entity=body.id,
+        kind=body.kind,
+        spawner=body.spawner,
+        server=body.server,
+        rule=body.rule.value,
+    )
+    record = EntityRecord.from_data(data)
+    try:
+        reason = await node.spawn(record, body.params)
+    except trio.TooSlowError:
+        text = f"{body.server} did not confirm in time; repeat the request to learn the outcome"
+        raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
+    if reason:
+        await node.discard(record)
+        raise ApiError(422, "spawn_refused", reason, body.kind)
+    return EntityView.of(record)
+
+
+async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> TransferView:
+    _here(node, entity_id)
+    if body.requester is not None:
+        if body.proof is None:
+            text = "a request in a player's name needs that player's proof"
+            raise ApiError(422, "no_proof", text, body.requester)
+        statement = {"action": "transfer", "entity": entity_id, "to": body.to}
+        await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
+    if await node.transfers.target_row(body.to) is None:
+        raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)
+    data = await node.store.submit(
+        "transfer.propose",
+        transfer_id=body.transfer_id or secrets.token_hex(12),
+        entity=entity_id,
+        target=body.to,
+        requester=body.requester or "",
+        mode=body.mode,
+        direct=body.path == "direct",
+        transport=body.transport,
+    )
+    transfer = TransferRecord.from_data(data)
+    if transfer.phase is Phase.PERMITTED:
+        await node.transfers.order(transfer)
+    return TransferView.of(transfer)
+
+
+def _transfer_routes(node: Node) -> APIRouter:
+    routes = APIRouter(prefix="/v1/transfers", tags=["transfers"])
+    client = Depends(client_access(node.secrets.client_token))
+
+    @routes.get("/{transfer_id}")
+    async def get_transfer(transfer_id: TransferId, consistency: Consistency = "linearizable") -> TransferView:
+        """How far a transfer is; when it is done, its hops and timings."""
+        if consistency == "linearizable":
+            await node.store.fresh()
+        record = node.store.transfer(transfer_id)
+        if record is None:
+            raise ApiError(404, Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer_id)
+        return TransferView.of(record)
+
+    @routes.post("/{transfer_id}/answer", dependencies=[client])
+    async def answer(transfer_id: TransferId, body: AnswerBody) -> TransferView:
+        """The master answers a request that the rule `ask` put to it."""
+        statement = {"action": "answer", "transfer_id": transfer_id, "allow": body.allow}
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        data = await node.store.submit("transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow)
+        transfer = TransferRecord.from_data(data)
+        if transfer.phase is Phase.PERMITTED:
+            await node.transfers.order(transfer)
+        return TransferView.of(transfer)
+
+    return routes
+
+
+def _player_routes(node: Node) -> APIRouter:
+    routes = APIRouter(prefix="/v1/players", tags=["players"])
+    client = Depends(client_access(node.secrets.client_token))
+
+    @routes.put("/{player}/keys", dependencies=[client])
+    async def put_keys(player: Name, body: KeysBody) -> KeysView:
+        """Pin a player's public keys to its name. A name belongs to whoever registered it first."""
+        _here(node, player)
+        try:
+            keys = PublicIdentity.from_jwks_untrusted({"keys": body.keys})
+        except CryptoError as error:
+            raise ApiError(422, "bad_keys", str(error)) from error
+        row = DirectoryRow(name=player, role=Role.PLAYER, keys=keys.to_jwks())
+        data = await node.store.submit("directory.register", row=row.to_data())
+        return _keys_view(DirectoryRow.from_data(data))
+
+    @routes.get("/{player}/keys")
+    async def get_keys(player: Name) -> KeysView:
+        """A player's public keys; those of other instances' players are fetched from there."""
+        row = await node.directory.row(player)
+        if row is None or row.role is not Role.PLAYER:
+            raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {player}", player)
+        return _keys_view(row)
+
+    return routes
+
+
+def _keys_view(row: DirectoryRow) -> KeysView:
+    keys: list[dict[str, Any]] = row.keys["keys"]
+    return KeysView(name=row.name, keys=keys, revision=row.revision)

@@ -1,0 +1,53 @@
+"""How what goes wrong inside becomes an error answer: every exception has one status and one stable code."""
+
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from tree.raft import NoQuorum, OutcomeUnknown
+
+from actors.web import error_response
+from authority.errors import MessageError, Reason, Refused
+from homeserver.federation import PeerUnreachable
+
+__all__ = ["install_errors"]
+
+_STATUS: Final[dict[Reason, int]] = {
+    Reason.NOT_FOUND: 404,
+    Reason.UNKNOWN_TARGET: 422,
+    Reason.DENIED: 403,
+    Reason.NOT_MASTER: 403,
+    Reason.WRONG_HOME: 421,
+    Reason.FULL: 507,
+}
+
+
+async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)  # noqa: S101 — registered for this class only
+    value = next(iter(error.details.values()), None)
+    return error_response(_STATUS.get(error.reason, 409), error.reason.value, error.sentence, value)
+
+
+async def _on_bad_message(_request: Request, error: Exception) -> JSONResponse:
+    return error_response(400, "bad_message", str(error))
+
+
+async def _on_no_quorum(_request: Request, error: Exception) -> JSONResponse:
+    return error_response(503, "no_quorum", f"{error}; nothing was changed: try again, or another member")
+
+
+async def _on_unknown(_request: Request, error: Exception) -> JSONResponse:
+    return error_response(503, "outcome_unknown", f"{error}; it may have been done: repeat the same request")
+
+
+async def _on_unreachable(_request: Request, error: Exception) -> JSONResponse:
+    return error_response(502, "peer_unreachable", str(error))
+
+
+def install_errors(app: FastAPI) -> None:
+    """Answer this server's own exceptions with their codes."""
+    app.add_exception_handler(Refused, _on_refused)
+    app.add_exception_handler(MessageError, _on_bad_message)
+    app.add_exception_handler(NoQuorum, _on_no_quorum)
+    app.add_exception_handler(OutcomeUnknown, _on_unknown)
+    app.add_exception_handler(PeerUnreachable, _on_unreachable)

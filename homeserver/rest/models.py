@@ -1,0 +1,252 @@
+"""What requests and answers of the REST API look like."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from authority.certificates import Name, TransferId
+from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.rules import Rule
+
+__all__ = [
+    "AnswerBody",
+    "ClusterView",
+    "DelegationBody",
+    "EntityView",
+    "FederationBody",
+    "Health",
+    "KeysBody",
+    "KeysView",
+    "MemberView",
+    "NewEntity",
+    "NewTransfer",
+    "ParcelBody",
+    "RegisterBody",
+    "RightsBody",
+    "RowsView",
+    "ServerView",
+    "TransferView",
+]
+
+Kind = Annotated[str, Field(min_length=1, max_length=64)]
+Proof = Annotated[
+    str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
+]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Health(BaseModel):
+    """Whether a server is ready for work."""
+
+    status: Literal["ok", "starting"]
+    name: str
+    role: str
+    reason: str = Field(default="", description="what it still waits for")
+
+
+class MemberView(BaseModel):
+    """A member of the instance's Raft."""
+
+    name: str
+    rest_url: str
+    raft: str
+
+
+class ClusterView(BaseModel):
+    """The state of the instance's Raft as this member sees it, and the instances that it can reach."""
+
+    instance: str
+    name: str
+    leader: str | None
+    term: int
+    commit_index: int
+    applied_index: int
+    members: list[MemberView]
+    refusals: list[dict[str, Any]] = Field(description="would-be members that were refused lately, and why")
+    routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
+
+
+class ServerView(BaseModel):
+    """A server of this instance."""
+
+    name: str
+    role: Role
+    rest_url: str
+    link_host: str
+    link_port: int
+
+    @classmethod
+    def of(cls, row: DirectoryRow) -> "ServerView":
+        """From its directory row."""
+        return cls(**row.model_dump(include=set(cls.model_fields)))
+
+
+class EntityView(BaseModel):
+    """The three rights over an entity, their revisions, and the epoch that fences its authority."""
+
+    id: str
+    kind: str
+    owner: str
+    owner_rev: int
+    master: str
+    master_rev: int
+    rule: Rule
+    rule_rev: int
+    authority: str
+    epoch: int
+    sub: int
+    delegation: list[str]
+
+    @classmethod
+    def of(cls, record: EntityRecord) -> "EntityView":
+        """From the record in the log."""
+        return cls(**record.model_dump())
+
+
+class NewEntity(_Body):
+    """Create an entity; its spawner becomes master and owner."""
+
+    id: Name = Field(description="its instance must be this one, for example alpha.ball-1")
+    kind: Kind = Field(description="what the world knows how to spawn, for example ball")
+    spawner: Name = Field(description="the player who spawns it")
+    server: Name = Field(description="the simulation server that simulates it first")
+    rule: Rule = Rule.ASK
+    params: dict[str, Any] = Field(default_factory=dict, description="handed to the world's spawn")
+
+
+class RightsBody(_Body):
+    """Change rule, owner or master. Only the master may."""
+
+    by: Name = Field(description="who asks: the master")
+    proof: Proof = Field(
+        description="statement {action: rights, entity, rule, owner, master, master_rev, expires_at_s} of the master"
+    )
+    rule: Rule | None = None
+    owner: Name | None = None
+    master: Name | None = None
+
+
+class DelegationBody(_Body):
+    """Let a group of simulation servers pass the entity among themselves (case 3)."""
+
+    group: list[Name] = Field(max_length=16)
+
+
+class NewTransfer(_Body):
+    """Move an entity to another simulation server."""
+
+    to: Name = Field(description="the simulation server that shall have authority")
+    requester: Name | None = Field(
+        default=None, description="the player who wants it; without one it is a move for the system's own reasons"
+    )
+    proof: Proof | None = Field(
+        default=None, description="statement {action: transfer, entity, to, expires_at_s} of the requester"
+    )
+    transfer_id: TransferId | None = Field(default=None, description="choose it to be able to repeat the request")
+    mode: Literal["eager"] = "eager"
+    path: Literal["home", "direct"] = Field(
+        default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
+    )
+    transport: Literal["rest", "link"] = Field(
+        default="rest", description="how the simulation server talks to its home: REST + JSON, or the sealed link"
+    )
+
+
+class AnswerBody(_Body):
+    """The master's answer to a request under the rule `ask`."""
+
+    by: Name
+    allow: bool
+    proof: Proof = Field(description="statement {action: answer, transfer_id, allow, expires_at_s} of the master")
+
+
+class TransferView(BaseModel):
+    """A transfer: how far it is, and once it is done, its hops and timings."""
+
+    id: str
+    entity: str
+    source: str
+    target: str
+    phase: Phase
+    reason: str
+    requester: str
+    mode: str
+    direct: bool
+    transport: str
+    epoch: int
+    sub: int
+    hops: int | None = Field(description="numbered hops, counted on the wire; null until it is done")
+    trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
+    off_path: dict[str, int] | None = Field(description="messages beside the numbered hops, by kind")
+    counters: dict[str, int] | None
+    result: Literal["pending", "done", "refused"]
+
+    @classmethod
+    def of(cls, record: TransferRecord) -> "TransferView":
+        """From the record in the log."""
+        report = record.report
+        result: Literal["pending", "done", "refused"] = "pending"
+        if record.phase is Phase.DONE:
+            result = "done"
+        elif record.phase is Phase.REFUSED:
+            result = "refused"
+        fields = record.model_dump(include=set(cls.model_fields))
+        trace = None if report is None else report["trace"]
+        return cls(
+            **fields,
+            hops=None if trace is None else len(trace["hops"]),
+            trace=trace,
+            off_path=None if report is None else report["off_path"],
+            counters=None if report is None else report["counters"],
+            result=result,
+        )
+
+
+class KeysBody(_Body):
+    """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement."""
+
+    keys: list[dict[str, Any]] = Field(min_length=2, max_length=2)
+
+
+class KeysView(BaseModel):
+    """The pinned keys of a player."""
+
+    name: str
+    keys: list[dict[str, Any]]
+    revision: int
+
+
+class RegisterBody(_Body):
+    """A server of this instance registers its public keys and addresses; `proof` shows that it knows the join token."""
+
+    role: Literal["simserver"]
+    keys: dict[str, Any]
+    rest_url: Annotated[str, Field(max_length=256)]
+    link_host: Annotated[str, Field(max_length=256)]
+    link_port: Annotated[int, Field(ge=1, le=65535)]
+    proof: Annotated[str, Field(max_length=128)]
+
+
+class RowsView(BaseModel):
+    """Directory rows, and the proof that they come from somebody who knows the shared secret."""
+
+    rows: list[dict[str, Any]]
+    proof: str
+
+
+class ParcelBody(_Body):
+    """A sealed parcel; see docs/protocol.md."""
+
+    parcel: dict[str, Any]
+
+
+class FederationBody(_Body):
+    """Something for another instance: a sealed parcel for one of its homeservers, or a directory query."""
+
+    to_instance: Annotated[str, Field(max_length=16)]
+    to: Annotated[str, Field(max_length=80)] | None = None
+    parcel: dict[str, Any] | None = None
+    query: dict[str, str] | None = None

@@ -1,0 +1,106 @@
+"""Routes for other servers: registration, directory rows, and sealed parcels."""
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from actors.web import ApiError
+from authority.certificates import Name
+from authority.errors import MessageError, Reason
+from authority.messages import Parcel
+from authority.names import instance_of
+from authority.records import DirectoryRow, Role
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+from homeserver.federation import prove_rows
+from homeserver.node import Node
+from homeserver.rest.access import registration_proof
+from homeserver.rest.models import FederationBody, ParcelBody, RegisterBody, RowsView, ServerView
+
+__all__ = ["server_routes"]
+
+Nonce = Annotated[str, Query(min_length=16, max_length=64)]
+
+
+def server_routes(node: Node) -> APIRouter:
+    """What simulation servers, other instances and relays call."""
+    routes = APIRouter(tags=["servers"])
+
+    @routes.put("/v1/servers/{name}")
+    async def register(name: Name, body: RegisterBody) -> ServerView:
+        """A simulation server registers its public keys and addresses (again after every start)."""
+        return await _register(node, name, body)
+
+    @routes.get("/v1/directory")
+    async def directory(
+        nonce: Nonce, name: Annotated[Name | None, Query()] = None, role: Annotated[Role | None, Query()] = None
+    ) -> RowsView:
+        """Directory rows for the servers of this instance, proved with the join token over their nonce."""
+        if name is not None:
+            found = await node.directory.row(name)
+            rows = [] if found is None else [found.to_data()]
+        else:
+            rows = [row.to_data() for row in node.store.servers(role)]
+        return RowsView(rows=rows, proof=prove_rows(node.secrets.join_token, "directory", nonce, rows))
+
+    @routes.post("/v1/handoffs", responses={204: {"description": "Decided; the answer takes another way."}})
+    async def handoff(body: ParcelBody) -> Any:
+        """A sealed message of a simulation server of this instance (hop 1 of cases 1 and 2, and reports)."""
+        opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
+        answer = await node.transfers.answer(opened)
+        return Response(status_code=204) if answer is None else {"parcel": answer.to_data()}
+
+    @routes.post("/v1/federation")
+    async def federation(body: FederationBody) -> dict[str, Any]:
+        """A sealed message or a directory query of another instance, directly or through relays."""
+        if body.to_instance != node.config.instance:
+            raise ApiError(421, Reason.WRONG_HOME, f"this is {node.config.instance}", body.to_instance)
+        if body.query is not None:
+            return _query(node, body.query)
+        if body.to != node.config.name:
+            raise ApiError(421, "misdirected", f"this is {node.config.name}", body.to)
+        opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
+        answer = await node.transfers.answer(opened)
+        if answer is None:
+            raise MessageError(f"{opened.message.type} has no answer for another instance")
+        return {"parcel": answer.to_data()}
+
+    return routes
+
+
+async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
+    if instance_of(name) != node.config.instance:
+        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
+    fields = body.model_dump(mode="json", exclude={"proof"})
+    expected = registration_proof(node.secrets.join_token, name, fields)
+    if not secrets.compare_digest(expected.encode(), body.proof.encode("utf-8", "replace")):
+        raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
+    try:
+        keys = PublicIdentity.from_jwks_untrusted(body.keys)
+    except CryptoError as error:
+        raise ApiError(422, "bad_keys", str(error)) from error
+    row = DirectoryRow(
+        name=name,
+        role=Role.SIMSERVER,
+        keys=keys.to_jwks(),
+        rest_url=body.rest_url,
+        link_host=body.link_host,
+        link_port=body.link_port,
+    )
+    data = await node.store.submit("directory.register", row=row.to_data())
+    return ServerView.of(DirectoryRow.from_data(data))
+
+
+def _query(node: Node, query: dict[str, str]) -> dict[str, Any]:
+    nonce = query.get("nonce", "")
+    match query:
+        case {"query": "members"}:
+            rows = [row.to_data() for row in node.store.servers(Role.HOMESERVER)]
+        case {"query": "row", "name": name}:
+            found = node.store.row(name)
+            rows = [] if found is None else [found.to_data()]
+        case _:
+            raise ApiError(422, "unknown_query", "a directory query is `members`, or `row` with a name")
+    purpose = f"federation:{node.config.instance}"
+    return {"rows": rows, "proof": prove_rows(node.secrets.federation, purpose, nonce, rows)}

@@ -1,0 +1,81 @@
+"""The replicated rows as a homeserver uses them: procedures through the log, reads from the local copy.
+
+The names of this module's errors are what REST answers carry as `code`.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from tree.raft import Replica
+
+from authority.errors import Reason, Refused
+from authority.procedures import PROCEDURES, Rows
+from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from tree.errors import Abort, Aborted
+from tree.store import Transaction
+
+__all__ = ["Store", "replicated_procedures"]
+
+
+def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
+    """Authority's procedures in the form that the tree's replication takes."""
+
+    def adapt(procedure: Callable[[Rows, Mapping[str, Any]], Any]) -> Callable[[Transaction, Any], Any]:
+        @wraps(procedure)
+        def run(transaction: Transaction, args: Any) -> Any:
+            try:
+                return procedure(transaction, args)
+            except Refused as refused:
+                raise Abort(refused.reason.value, refused.sentence, refused.details) from refused
+
+        return run
+
+    return {name: adapt(procedure) for name, procedure in PROCEDURES.items()}
+
+
+class Store:
+    """Typed access to the rows of this instance."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        """Run a procedure through the log and return its answer.
+
+        Raises:
+            Refused: the procedure refused; nothing was changed.
+            NoQuorum, OutcomeUnknown: see `tree.raft`.
+        """
+        try:
+            return await self._replica.submit(procedure, args)
+        except Aborted as aborted:
+            raise Refused(Reason(aborted.code), aborted.message, **(aborted.details or {})) from aborted
+
+    async def fresh(self) -> None:
+        """After this, local reads see everything that was committed before the call."""
+        await self._replica.read_barrier()
+
+    def entity(self, entity_id: str) -> EntityRecord | None:
+        """The record of an entity, as this member knows it."""
+        data = self._get(("entities", entity_id))
+        return None if data is None else EntityRecord.from_data(data)
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        """The record of a transfer, as this member knows it."""
+        data = self._get(("transfers", transfer_id))
+        return None if data is None else TransferRecord.from_data(data)
+
+    def row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a server or player of this instance."""
+        data = self._get(("servers", name)) or self._get(("players", name))
+        return None if data is None else DirectoryRow.from_data(data)
+
+    def servers(self, role: Role | None = None) -> list[DirectoryRow]:
+        """The servers of this instance, by name."""
+        names = self._replica.store.children(("servers",)) if self._replica.store.exists(("servers",)) else ()
+        rows = [self.row(name) for name in sorted(names)]
+        return [row for row in rows if row is not None and (role is None or row.role is role)]
+
+    def _get(self, path: tuple[str, ...]) -> Any:
+        return self._replica.store.get_or(path, None)

@@ -1,0 +1,353 @@
+"""What a homeserver does with the messages of transfers: check who asks, put it to the log, tell whom it concerns.
+
+Everything here may be repeated: a request whose answer was lost comes again, perhaps to another member, and gets the
+same answer from the log.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from actors.udp import LinkDown, LinkEndpoint, LinkFull
+
+from actors.clock import Clock
+from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.errors import MessageError, Reason, Refused
+from authority.hops import Trace
+from authority.messages import (
+    AdmitReply,
+    AdmitRequest,
+    Delegation,
+    Grant,
+    HandoffReply,
+    HandoffRequest,
+    Message,
+    Order,
+    Parcel,
+    PassReport,
+    Report,
+    ReportReply,
+    encode_link,
+)
+from authority.names import instance_of
+from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
+from authority.sealing import Opened, Sealer
+from crypto import jose
+from crypto.errors import CryptoError
+from homeserver.directory import Directory
+from homeserver.federation import Federation
+from homeserver.store import Store
+
+__all__ = ["Transfers"]
+
+_log = logging.getLogger("homeserver.transfers")
+_DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
+
+
+class Transfers:
+    """One member's part in the transfers of its instance's entities, and of those that pass through."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        store: Store,
+        directory: Directory,
+        federation: Federation,
+        link: LinkEndpoint,
+        clock: Clock,
+    ) -> None:
+        self._sealer = sealer
+        self._instance = instance_of(sealer.name)
+        self._store = store
+        self._directory = directory
+        self._federation = federation
+        self._link = link
+        self._clock = clock
+
+    # --- parcels ---------------------------------------------------------------------------------------------------
+
+    async def open_untrusted(self, parcel: Parcel) -> Opened:
+        """Check and open a parcel for this server.
+
+        Raises:
+            MessageError: the sender is unknown, or anything about the parcel is wrong.
+        """
+        try:
+            sender = jose.peek_sender_untrusted(parcel.sealed)
+        except CryptoError as error:
+            raise MessageError(str(error)) from error
+        keys = await self._directory.keys_of(sender)
+        if keys is None:
+            raise MessageError(f"no keys are known for the sender {sender}")
+        return self._sealer.open_untrusted(
+            parcel, sender=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
+        )
+
+    async def seal(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> Parcel:
+        """Seal a message to a server of any instance.
+
+        Raises:
+            Refused: no keys are known for it.
+        """
+        keys = await self._directory.keys_of(to)
+        if keys is None:
+            raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
+        return self._sealer.seal(
+            message,
+            trace,
+            to=to,
+            keys=keys,
+            now_ns=self._clock.monotonic_ns(),
+            now_s=self._clock.unix_s(),
+            on_path=on_path,
+        )
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        """Seal a message to a simulation server and send it over the link, without waiting for an answer.
+
+        Raises:
+            Refused: its keys or address are not known, or it cannot be reached.
+        """
+        await self.post_parcel(await self.seal(message, trace, to, on_path=on_path), to)
+
+    async def post_parcel(self, parcel: Parcel, to: str) -> None:
+        """Send a sealed parcel to a simulation server over the link.
+
+        Raises:
+            Refused: its address is not known, or it cannot be reached.
+        """
+        row = await self._directory.row(to)
+        if row is None or not row.link_port:
+            raise Refused(Reason.NOT_FOUND, f"no link address is known for {to}", name=to)
+        try:
+            self._link.post(to, (row.link_host, row.link_port), encode_link(parcel))
+        except (LinkDown, LinkFull) as error:
+            raise Refused(Reason.NOT_FOUND, f"{to} cannot be reached over the link: {error}", name=to) from error
+
+    async def answer(self, opened: Opened) -> Parcel | None:
+        """Deal with one opened message; the parcel is the answer to its sender, or None when there is none to give.
+
+        Raises:
+            MessageError: this server does not take such a message from such a sender.
+            Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat.
+        """
+        match opened.message:
+            case HandoffRequest() as request:
+                return await self._handoff(request, opened)
+            case AdmitRequest() as request:
+                return await self._admit(request, opened)
+            case Report() as report:
+                return await self._report(report, opened)
+            case PassReport() as report:
+                return await self._pass_report(report, opened)
+            case other:
+                raise MessageError(f"a homeserver takes no {other.type}")
+
+    # --- the hand-over ---------------------------------------------------------------------------------------------
+
+    async def _handoff(self, request: HandoffRequest, opened: Opened) -> Parcel | None:
+        """Hop 1 of cases 1 and 2 (or its continuation from the home of the old authority)."""
+        await self._check_speaks_for(opened.sender, request.source)
+        home = instance_of(request.entity)
+        if home != self._instance:
+            reply, trace = await self._federation.exchange(home, request, opened.trace, on_path=True)
+            if not isinstance(reply, HandoffReply):
+                raise MessageError(f"{home} answered a hand-off with {reply.type}")
+            return await self.seal(reply, trace, opened.sender, on_path=True)
+        known = self._store.transfer(request.transfer_id)
+        repeated = known is not None and known.phase in _DECIDED
+        trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
+        refusal, trace = ("", trace) if repeated else await self._ask_target_home(request, trace)
+        decided = await self._decide(request, refusal)
+        trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
+        reply = self._reply(request, decided)
+        if instance_of(request.source) == instance_of(request.target) == self._instance:
+            return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
+        return await self.seal(reply, trace, opened.sender, on_path=True)
+
+    async def _check_speaks_for(self, sender: str, source: str) -> None:
+        """A hand-over is asked for by the old authority itself, or by a homeserver of its instance."""
+        if sender == source:
+            return
+        row = await self._directory.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(source):
+            raise MessageError(f"{sender} does not speak for {source}")
+
+    async def _ask_target_home(self, request: HandoffRequest, trace: Trace) -> tuple[str, Trace]:
+        """Whether the target's home would have the entity there: an empty reason, or why not."""
+        target_home = instance_of(request.target)
+        if target_home == self._instance:
+            return "", trace
+        if self._federation.hops_to(target_home) is None:
+            return Reason.UNKNOWN_TARGET.value, trace
+        message = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
+        reply, trace = await self._federation.exchange(target_home, message, trace, on_path=True)
+        if not isinstance(reply, AdmitReply):
+            raise MessageError(f"{target_home} answered an admission with {reply.type}")
+        return ("" if reply.accepted else reply.reason or Reason.UNKNOWN_TARGET.value), trace
+
+    async def _decide(self, request: HandoffRequest, refusal: str) -> dict[str, Any]:
+        args: dict[str, Any] = {
+            "transfer_id": request.transfer_id,
+            "entity": request.entity,
+            "source": request.source,
+            "target": request.target,
+            "epoch": request.epoch,
+            "sub": request.sub,
+            "tick": request.tick,
+            "state_hash": request.state_hash,
+            "transport": request.transport,
+            "passes": await self._passes_untrusted(request.chain, request.entity),
+            "check_target": instance_of(request.target) == self._instance,
+        }
+        if refusal:
+            answer = await self._store.submit("transfer.refuse", **args, reason=refusal)
+        else:
+            answer = await self._store.submit("transfer.commit", **args)
+        return dict(answer)
+
+    def _reply(self, request: HandoffRequest, decided: dict[str, Any]) -> HandoffReply:
+        transfer = TransferRecord.from_data(decided["transfer"])
+        committed = decided["outcome"] == Outcome.COMMITTED
+        return HandoffReply(
+            transfer_id=request.transfer_id,
+            outcome="committed" if committed else "refused",
+            reason=transfer.reason,
+            authority=decided["authority"],
+            epoch=decided["epoch"],
+            sub=decided["sub"],
+            certificate=self._certify(transfer) if committed else "",
+        )
+
+    def _certify(self, transfer: TransferRecord) -> str:
+        certificate = CommitCertificate(
+            entity=transfer.entity,
+            epoch=transfer.epoch,
+            sub=transfer.sub,
+            transfer_id=transfer.id,
+            source=transfer.source,
+            target=transfer.target,
+            tick=transfer.tick,
+            state_hash=transfer.state_hash,
+        )
+        return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+
+    async def _tell_target(
+        self, request: HandoffRequest, reply: HandoffReply, trace: Trace, sender: str, *, repeated: bool
+    ) -> Parcel | None:
+        """Case 2: the log's word goes straight to the new authority (hop 2), which tells the old one (hop 3).
+
+        Only a refusal, or the answer to a repetition, goes back to the old authority itself.
+        """
+        if reply.outcome == "committed":
+            await self.post(Grant(certificate=reply.certificate), trace, request.target, on_path=True)
+            if not repeated:
+                return None
+        return await self.seal(reply, trace, sender, on_path=False)
+
+    async def _admit(self, request: AdmitRequest, opened: Opened) -> Parcel:
+        """The record's home asks whether a server of this instance would take an entity."""
+        await self._check_homeserver_of(opened.sender, instance_of(request.entity))
+        row = self._store.row(request.target)
+        accepted = row is not None and row.role is Role.SIMSERVER
+        reply = AdmitReply(
+            transfer_id=request.transfer_id,
+            accepted=accepted,
+            reason="" if accepted else Reason.UNKNOWN_TARGET.value,
+        )
+        trace = opened.trace.mark(self._sealer.name, "admitted", self._clock.monotonic_ns())
+        return await self.seal(reply, trace, opened.sender, on_path=True)
+
+    async def _check_homeserver_of(self, sender: str, instance: str) -> None:
+        row = await self._directory.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance:
+            raise MessageError(f"{sender} is no homeserver of {instance}")
+
+    # --- behind: reports and direct passes -------------------------------------------------------------------------
+
+    async def _report(self, report: Report, opened: Opened) -> Parcel:
+        await self._check_speaks_for(opened.sender, report.source)
+        home = instance_of(report.entity)
+        if home != self._instance:
+            reply, _ = await self._federation.exchange(home, report, opened.trace, on_path=False)
+            return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+        grant = ""
+        if report.chain:
+            grant = await self._learn_passes(report.entity, report.chain)
+        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        await self._store.submit("transfer.report", transfer_id=report.transfer_id, source=report.source, report=body)
+        reply = ReportReply(transfer_id=report.transfer_id, grant=grant)
+        return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+
+    async def _pass_report(self, report: PassReport, opened: Opened) -> Parcel:
+        grant = await self._learn_passes(report.entity, report.chain)
+        reply = ReportReply(transfer_id=opened.trace.transfer_id, grant=grant)
+        return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+
+    async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> str:
+        """Bring the log up to date with direct passes; a new grant from there, so that chains stay short."""
+        passes = await self._passes_untrusted(chain, entity_id)
+        data = await self._store.submit("transfer.passed", entity=entity_id, passes=passes)
+        record = EntityRecord.from_data(data)
+        return self.grant(record) if record.delegation else ""
+
+    async def _passes_untrusted(self, chain: Sequence[str], entity_id: str) -> list[dict[str, Any]]:
+        """Verify a chain of certificates (a grant, then passes) and return the passes as the log's arguments."""
+        if not chain:
+            return []
+        grant = DelegationGrant.from_claims_untrusted(await self._verified(chain[0], Role.HOMESERVER))
+        steps = []
+        for token in chain[1:]:
+            steps.append((token, PassCertificate.from_claims_untrusted(await self._verified(token, Role.SIMSERVER))))
+            if jose.peek_sender_untrusted(token) != steps[-1][1].source:
+                raise MessageError(f"a pass by {steps[-1][1].source} is signed by somebody else")
+        check_chain(grant, chain[0], steps)
+        if grant.entity != entity_id or instance_of(jose.peek_sender_untrusted(chain[0])) != self._instance:
+            raise MessageError(f"the chain is not one of {entity_id}'s home")
+        return [step.model_dump(mode="json") for _, step in steps]
+
+    async def _verified(self, token: str, role: Role) -> dict[str, Any]:
+        try:
+            signer = jose.peek_sender_untrusted(token)
+            row = await self._directory.row(signer)
+            keys = None if row is None else self._directory.parse(row)
+            if row is None or keys is None or row.role is not role:
+                raise MessageError(f"{signer} is no known {role}")
+            return jose.verify_untrusted(token, sender=keys)
+        except CryptoError as error:
+            raise MessageError(f"a certificate does not verify: {error}") from error
+
+    def grant(self, record: EntityRecord) -> str:
+        """A signed leave for the record's group to pass the entity directly, from the fence that the log knows."""
+        grant = DelegationGrant(
+            entity=record.id, epoch=record.epoch, sub=record.sub, holder=record.authority, group=record.delegation
+        )
+        return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+
+    # --- beginning -------------------------------------------------------------------------------------------------
+
+    async def order(self, transfer: TransferRecord) -> None:
+        """Tell the old authority to begin a permitted transfer.
+
+        Raises:
+            Refused: it cannot be told now; the caller may propose the same transfer again.
+        """
+        record = self._store.entity(transfer.entity)
+        authority = record.authority if record is not None else transfer.source
+        message = Order(
+            transfer_id=transfer.id,
+            entity=transfer.entity,
+            target=transfer.target,
+            direct=transfer.direct,
+            transport="link" if transfer.transport == "link" else "rest",
+        )
+        await self.post(message, Trace(transfer.id), authority, on_path=False)
+
+    async def deliver_delegation(self, record: EntityRecord) -> None:
+        """Hand the grant of a delegated entity to its holder."""
+        message = Delegation(entity=record.id, grant=self.grant(record))
+        await self.post(message, Trace(f"delegate-{record.id}"), record.authority, on_path=False)
+
+    async def target_row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a possible target in any instance."""
+        return await self._directory.row(name)
