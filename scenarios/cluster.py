@@ -34,6 +34,8 @@ __all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "
 
 # Simulation servers lean on homeservers, so they leave first and can still say goodbye to them.
 _WAVES = {Role.RELAY: 0, Role.HOMESERVER: 0, Role.SIMSERVER: 1}
+# The log of a server that dies in C code then still says where.
+_ENVIRONMENT = {"PYTHONFAULTHANDLER": "1"}
 HEALTH_POLL_S = 0.1
 HEALTH_TIMEOUT_S = 2.0
 MAX_REASON_CHARS = 200
@@ -248,7 +250,9 @@ class LocalCluster:
         await self.wait_ready(timeout_s=timeout_s)
 
     def _launch(self, plan: ServerPlan) -> None:
-        command = Command(plan.name, self._launcher(plan), plan.log_file, wave=_WAVES[plan.role])
+        command = Command(
+            plan.name, self._launcher(plan), plan.log_file, wave=_WAVES[plan.role], environment=_ENVIRONMENT
+        )
         self._children[plan.name] = self._processes.start(command)
 
     async def _take_down(self) -> list[ChildExit]:

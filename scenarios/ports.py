@@ -39,7 +39,7 @@ def ports_outside(ephemeral_first: int, ephemeral_last: int) -> range:
     """
     candidates = (
         range(_PREFERRED_FIRST, ephemeral_first),
-        range(ephemeral_last + 1, _LAST + 1),
+        range(max(ephemeral_last + 1, _FIRST_UNPRIVILEGED), _LAST + 1),
         range(_FIRST_UNPRIVILEGED, ephemeral_first),
     )
     for candidate in candidates:

@@ -224,7 +224,10 @@ class ChildProcesses:
         """
         raised: BaseException | None = None
         async with trio.open_nursery() as nursery:
-            scope = cls(nursery, on_crash=on_crash, grace_s=grace_s, impatient=impatient or trio.Event())
+            never = trio.Event()
+            scope = cls(
+                nursery, on_crash=on_crash, grace_s=grace_s, impatient=never if impatient is None else impatient
+            )
             try:
                 yield scope
             except BaseException as error:

@@ -3,9 +3,11 @@
 import os
 import select
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+
+import trio
 
 from scenarios.blueprint import ServerPlan
 from scenarios.cluster import Launcher
@@ -46,3 +48,16 @@ class Witness:
 
     def close(self) -> None:
         os.close(self._pidfd)
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that no event announces, such as another process's doing.
+
+    Raises:
+        trio.TooSlowError: it did not come to be in time.
+    """
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            if condition():
+                return
+            await trio.sleep(0.005)
