@@ -1,1 +1,97 @@
-"""actors"""
+"""An OTP-like actor runtime on trio: servers, supervisors, names, timers. No asyncio, no threads, no pickle.
+
+Start reading with `docs/actors.md`, then `actors.server` (what you write) and `actors.system` (what runs it). The rest:
+
+=========================  ================================================================================
+`server`                   the `Server` behaviour: callbacks, and the results they return (pure)
+`messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TIMEOUT` (pure)
+`exits`                    exit reasons, and the errors a caller sees (pure)
+`restart`                  a supervisor's decisions: table, plan, restart window (pure)
+`ref`                      `Ref`: call, cast, send, stop, kill; `From`: reply
+`registry`                 unique names; `Named`, a ref by name
+`timers`                   `send_after`, `send_interval`, and `every` for async functions
+`supervisor`               one_for_one, one_for_all, rest_for_one over an ordered list of children
+`dynamic_supervisor`       children that come and go
+`children`                 specifications: `ActorSpec`, `ServiceSpec`
+`system`                   `System.open`: everything above, for the length of a block
+`scheduler`                the run queue: why an idle actor costs no task
+`process`                  the life common to all actors; `server_process` and `service` run one each
+`link`                     the messages between systems (sans-IO)
+=========================  ================================================================================
+
+Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).
+"""
+
+from actors.children import ActorSpec, ChildInfo, ChildSpec, RestartLimitReached, ServiceSpec, SupervisorError
+from actors.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
+from actors.exits import (
+    AlreadyStarted,
+    BadReturnValue,
+    CallingSelf,
+    CallTimeout,
+    Exit,
+    Ignored,
+    MailboxFull,
+    NoProc,
+    Reason,
+    StartError,
+)
+from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
+from actors.ref import From, Ref
+from actors.registry import AlreadyRegistered, Named, Registry
+from actors.restart import Restart, Strategy
+from actors.server import IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
+from actors.service import AsyncService
+from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
+from actors.system import Stats, System
+from actors.timers import Interval, Tick, Timer, every
+
+__all__ = [
+    "IGNORE",
+    "TIMEOUT",
+    "ActorSpec",
+    "AlreadyRegistered",
+    "AlreadyStarted",
+    "AsyncService",
+    "BadReturnValue",
+    "CallTimeout",
+    "CallingSelf",
+    "ChildInfo",
+    "ChildSpec",
+    "ChildStartFailed",
+    "Continue",
+    "Down",
+    "DynamicSupervisor",
+    "DynamicSupervisorSpec",
+    "Exit",
+    "ExitSignal",
+    "From",
+    "Ignored",
+    "Interval",
+    "MailboxFull",
+    "Monitor",
+    "Named",
+    "NoProc",
+    "NoReply",
+    "Ok",
+    "Reason",
+    "Ref",
+    "Registry",
+    "Reply",
+    "Restart",
+    "RestartLimitReached",
+    "Server",
+    "ServiceSpec",
+    "StartError",
+    "Stats",
+    "Stop",
+    "Strategy",
+    "Supervisor",
+    "SupervisorError",
+    "SupervisorSpec",
+    "System",
+    "Tick",
+    "Timer",
+    "TooManyChildren",
+    "every",
+]

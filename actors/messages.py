@@ -1,0 +1,57 @@
+"""The messages the runtime itself puts into an actor's mailbox; they arrive in `handle_info`.
+
+`Tick` is the fourth: it lives with the arithmetic of ticks, in `actors.timers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from actors.exits import Reason
+    from actors.ref import Ref
+
+
+class Timeout(Enum):
+    """The type of `TIMEOUT`, so that `match` and mypy can tell it from every other message."""
+
+    TIMEOUT = "timeout"
+
+
+TIMEOUT: Final = Timeout.TIMEOUT
+"""No message came for the `timeout_s` that the last callback asked for."""
+
+
+@final
+class Monitor:
+    """One watch on one actor, from `Server.monitor`: the handle to tell `Down` messages apart, and to stop watching."""
+
+    __slots__ = ("ref", "token")
+
+    def __init__(self, ref: Ref, token: int) -> None:
+        self.ref = ref
+        self.token = token
+
+    def __repr__(self) -> str:
+        return f"<monitor of {self.ref}>"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Down:
+    """The monitored actor ended (`reason` says why), or was not there to begin with (`reason` is `"noproc"`)."""
+
+    monitor: Monitor
+    ref: Ref
+    reason: Reason
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExitSignal:
+    """Somebody else than the parent asked this exit-trapping actor to end. It decides for itself what that means."""
+
+    reason: Reason
+    sender: Ref | None

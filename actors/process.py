@@ -1,0 +1,282 @@
+"""What every actor is to the runtime, whatever runs inside: an identity, a life, and those who watch it end.
+
+`Process` is the common half; `actors.server_process` runs a `Server` in it, `actors.service` an async function.
+
+A life goes STARTING, RUNNING, EXITING (no more messages; `terminate` runs), DEAD, and never back. Death happens in one
+synchronous step, so nobody sees half of it: callers fail, names and timers go, children are told, watchers are told.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from actors.exits import KILLED, NOPROC, SHUTDOWN, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
+from actors.messages import Down, Monitor
+from actors.ref import From, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actors.system import System
+    from actors.timers import Interval, Timer
+
+logger = logging.getLogger("actors")
+
+Entry = tuple[int, Any, From | None]
+"""What lies in a mailbox: which callback (`CALL`, `CAST`, ... of `actors.ref`), with what, for which caller."""
+
+ALIVE_STILL: Final = object()
+"""In place of an exit reason."""
+
+
+class Status(IntEnum):
+    """The four parts of a life, in order."""
+
+    STARTING = 0
+    RUNNING = 1
+    EXITING = 2
+    DEAD = 3
+
+
+class Process:
+    """The common half of every actor; see the head of the module. Others hold its `ref`, never the process."""
+
+    __slots__ = (
+        "_monitors",
+        "_token",
+        "_watchers",
+        "accepts",
+        "children",
+        "label",
+        "mailbox",
+        "names",
+        "parent",
+        "pending_exit",
+        "pid",
+        "reason",
+        "ref",
+        "scheduled",
+        "scope",
+        "started_value",
+        "status",
+        "system",
+        "timers",
+    )
+
+    def __init__(self, system: System, label: str, parent: Process | None) -> None:
+        self.system = system
+        self.pid = system.enroll(self)
+        self.label = f"{label} #{self.pid}"
+        self.parent = parent
+        self.ref = Ref(self)
+        self.status = Status.STARTING
+        self.reason: Reason = ALIVE_STILL
+        self.pending_exit: Reason = ALIVE_STILL
+        self.scope: trio.CancelScope | None = None
+        self.started_value: Any = None
+        self.mailbox: deque[Entry] = deque()
+        self.accepts = 0
+        self.scheduled = True
+        # Most actors have none of these, and there may be a hundred thousand actors.
+        self.names: dict[Any, Any] | None = None
+        self.timers: dict[Timer, None] | None = None
+        self.children: dict[Process, None] | None = None
+        self._watchers: dict[int, Callable[[Reason], object]] | None = None
+        self._monitors: dict[Monitor, None] | None = None
+        self._token = 0
+        if parent is not None:
+            if parent.children is None:
+                parent.children = {}
+            parent.children[self] = None
+
+    # Messages: what differs between servers and services
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.status is not Status.DEAD
+
+    def submit_call(self, request: Any, from_: From) -> None:
+        """Queue a call, or raise `NoProc`, `Exit` or `MailboxFull` at once."""
+        if self.status is Status.DEAD:
+            raise NoProc(str(self.ref))
+        raise Exit("not_a_server", str(self.ref))
+
+    def schedule(self) -> None:
+        """See to it that a message which was just queued is handled."""
+
+    def refuse(self, message: Any) -> None:
+        """Drop a message that came to a full mailbox or to an actor that takes none."""
+
+    def deliver_info(self, message: Any) -> None:
+        """Queue a message of the runtime, beyond the bound of the mailbox if need be."""
+
+    def deliver_tick(self, interval: Interval) -> None:
+        """Queue a tick; which one, is decided when it is handled."""
+
+    def forget_caller(self, from_: From) -> None:
+        """The caller has gone away."""
+
+    # The end
+
+    def exit(self, reason: Reason, sender: Ref | None = None) -> None:
+        """Take an exit signal from anybody but the parent."""
+        if not is_normal(reason):
+            self._end(reason)
+
+    def exit_from_parent(self, reason: Reason) -> None:
+        """Take an exit signal from the parent."""
+        self._end(reason)
+
+    def request_stop(self, reason: Reason) -> None:
+        """End with `reason`, in an orderly way."""
+        self._end(reason)
+
+    def kill(self) -> None:
+        """End at once."""
+        self._end(KILLED)
+
+    def abandon(self) -> None:
+        """The system is broken: be dead now, and cancel whatever still runs."""
+        scope = self.scope
+        if self.alive:
+            self._die(KILLED, quiet=True)
+        if scope is not None:
+            scope.cancel()
+
+    def _end(self, reason: Reason) -> None:
+        raise NotImplementedError
+
+    def _die(self, reason: Reason, *, quiet: bool = False) -> None:
+        """The one step from alive to dead. `reason` is what everybody is told; `quiet` keeps it out of the log."""
+        self.status = Status.DEAD
+        self.reason = reason
+        self.accepts = 0
+        self.scheduled = True
+        self.scope = None
+        self._let_go(reason)
+        self.system.dismiss(self)
+        if self.parent is not None and self.parent.children is not None:
+            self.parent.children.pop(self, None)
+        children, self.children = self.children, None
+        for child in reversed(list(children or ())):
+            child.exit_from_parent(reason)
+        watchers, self._watchers = self._watchers, None
+        for tell in (watchers or {}).values():
+            tell(reason)
+        if not quiet and not is_orderly(reason):
+            self.system.crashes += 1
+            logger.error("%s ended: %r", self.ref, reason, exc_info=cause_of(reason))
+
+    def _let_go(self, reason: Reason) -> None:
+        """Release what the actor holds: timers, names, monitors. Servers also fail their callers here."""
+        timers, self.timers = self.timers, None
+        for timer in list(timers or ()):
+            timer.cancel()
+        names, self.names = self.names, None
+        for name, registry in (names or {}).items():
+            registry.vacate(name, self.ref)
+        monitors, self._monitors = self._monitors, None
+        for monitor in monitors or ():
+            monitor.ref.process.unwatch(monitor.token)
+
+    async def wait_dead(self) -> None:
+        """Wait until the actor has ended."""
+        if self.alive:
+            ended = trio.Event()
+            token = self.watch(lambda _reason: ended.set())
+            try:
+                await ended.wait()
+            finally:
+                self.unwatch(token)
+
+    # Watching, and owning
+
+    def watch(self, tell: Callable[[Reason], object]) -> int:
+        """Call `tell(reason)` when this ends; the token is for `unwatch`. It must be alive."""
+        if self._watchers is None:
+            self._watchers = {}
+        self._token += 1
+        self._watchers[self._token] = tell
+        return self._token
+
+    def unwatch(self, token: int) -> None:
+        """Take back a `watch`; harmless if that is too late."""
+        if self._watchers is not None:
+            self._watchers.pop(token, None)
+
+    def monitor(self, ref: Ref) -> Monitor:
+        """Have a `Down` delivered to this when `ref` ends; at once if it has."""
+        target = ref.process
+        monitor = Monitor(ref, 0)
+        if not target.alive:
+            self.deliver_info(Down(monitor, ref, NOPROC))
+            return monitor
+        if self._monitors is None:
+            self._monitors = {}
+        self._monitors[monitor] = None
+        monitor.token = target.watch(lambda reason: self._tell_down(monitor, reason))
+        return monitor
+
+    def _tell_down(self, monitor: Monitor, reason: Reason) -> None:
+        if self._monitors is not None:
+            self._monitors.pop(monitor, None)
+        self.deliver_info(Down(monitor, monitor.ref, reason))
+
+    def demonitor(self, monitor: Monitor) -> None:
+        """Take back a `monitor`, and its `Down` if that is in the mailbox."""
+        if self._monitors is not None and self._monitors.pop(monitor, ALIVE_STILL) is None:
+            monitor.ref.process.unwatch(monitor.token)
+            return
+        for entry in self.mailbox:
+            if isinstance(entry[1], Down) and entry[1].monitor is monitor:
+                self.mailbox.remove(entry)
+                return
+
+    def own(self, timer: Timer) -> None:
+        """Cancel `timer` when this ends."""
+        if self.timers is None:
+            self.timers = {}
+        self.timers[timer] = None
+
+    def disown(self, timer: Timer) -> None:
+        """`timer` has fired or been cancelled."""
+        if self.timers is not None:
+            self.timers.pop(timer, None)
+
+
+KILL_GRACE_S: Final = 1.0
+"""How long something that was killed may take to notice; only a task that shields itself can take any time at all."""
+
+
+async def shut_down(group: Sequence[tuple[Process, float | None]]) -> None:
+    """End several processes at the same time, each within its own number of seconds, and wait until they have ended.
+
+    They get the exit signal `"shutdown"` from their parent, and are killed when their time is over: at once for 0,
+    never for None. A task that is shielded from its cancellation cannot be ended; it is reported and left behind.
+    """
+    began_s = trio.current_time()
+    for process, shutdown_s in group:
+        if shutdown_s == 0:
+            process.kill()
+        else:
+            process.exit_from_parent(SHUTDOWN)
+    for process, shutdown_s in group:
+        with trio.move_on_at(math.inf if shutdown_s is None else began_s + shutdown_s):
+            await process.wait_dead()
+        if process.alive:
+            process.kill()
+            with trio.move_on_after(KILL_GRACE_S):
+                await process.wait_dead()
+        if process.alive:
+            logger.error(
+                "%s ignores its cancellation for %s s after its shutdown time: look for a shielded scope in it",
+                process.ref,
+                KILL_GRACE_S,
+            )

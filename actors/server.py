@@ -1,0 +1,207 @@
+"""The server behaviour: what a stateful actor is, seen by the one who writes it (OTP's GenServer).
+
+An actor handles one message at a time, so its state needs no locks. You write callbacks; they *return* what should
+happen, and the runtime does it:
+
+====================  ======================================================  ======================================
+callback              may return                                              called for
+====================  ======================================================  ======================================
+`init`                the first state · `Ok` · `IGNORE` · `Stop`              starting; the starter waits for it
+`handle_call`         `Reply` · `NoReply` · `Stop`                            `await ref.call(request)`
+`handle_cast`         `None` · `NoReply` · `Stop`                             `ref.cast(message)`
+`handle_info`         `None` · `NoReply` · `Stop`                             `ref.send`, `Down`, `Tick`, `TIMEOUT`, ...
+`handle_continue`     `None` · `NoReply` · `Stop`                             `then=Continue(x)`, before any message
+`terminate`           ignored                                                 the end (see its docstring for when)
+====================  ======================================================  ======================================
+
+**State.** Every callback is given the state, and every result may carry the next one: `Reply(value, state)`. This is
+OTP's way, and it is the one to prefer when the state is a value (a number, a frozen dataclass). Leaving the state out,
+`Reply(value)` or `None`, keeps the present one: so a state that is a mutable object, or that lives in attributes of
+`self`, costs no ceremony and no allocation. Both are safe, because the runtime makes a new `Server` object for each
+life of the actor: a restart starts from `init`, never from what the crash left behind.
+
+**Waiting.** Callbacks are plain `def` and must not block: they run on the node's run queue, and while one runs nothing
+else does. A callback that has to wait is declared `async def`. It then runs in a trio task of its own; the actor takes
+its next message only after it has finished, and everybody else goes on meanwhile.
+
+This module is pure: it imports no trio.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
+
+from actors.exits import NORMAL, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from actors.messages import Monitor
+    from actors.ref import From, Ref
+    from actors.system import System
+    from actors.timers import Interval, Timer
+
+logger = logging.getLogger("actors")
+
+StateT = TypeVar("StateT")
+
+
+class _Keep:
+    """The type of `KEEP`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final[Any] = _Keep()
+"""In place of a state: the present state stays."""
+
+NO_REPLY: Final[Any] = _Keep()
+"""In place of a reply in `Stop`: the caller is not answered, and so gets `Exit` with the reason."""
+
+
+class Ignore(Enum):
+    """The type of `IGNORE`."""
+
+    IGNORE = "ignore"
+
+
+IGNORE: Final = Ignore.IGNORE
+"""From `init`: do not run after all. The starter gets `Ignored`; a supervisor keeps the specification and goes on."""
+
+
+@final
+@dataclass(slots=True)
+class Continue:
+    """`then=Continue(value)`: call `handle_continue(value, state)` next, before any message in the mailbox."""
+
+    value: Any
+
+
+@final
+@dataclass(slots=True)
+class Ok(Generic[StateT]):
+    """From `init`: started, with this state. Returning the bare state means `Ok(state)`."""
+
+    state: StateT
+    then: Continue | None = None
+    timeout_s: float | None = None
+
+
+@final
+@dataclass(slots=True)
+class Reply(Generic[StateT]):
+    """Answer the caller with `value` and go on with `state`.
+
+    With `timeout_s`, `handle_info(TIMEOUT)` follows if no message of any kind comes first.
+    """
+
+    value: Any
+    state: StateT = KEEP
+    then: Continue | None = None
+    timeout_s: float | None = None
+
+
+@final
+@dataclass(slots=True)
+class NoReply(Generic[StateT]):
+    """Go on with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called by anybody."""
+
+    state: StateT = KEEP
+    then: Continue | None = None
+    timeout_s: float | None = None
+
+
+@final
+@dataclass(slots=True)
+class Stop(Generic[StateT]):
+    """End with `reason` (after `terminate`), answering the present caller with `reply` if one is given."""
+
+    reason: Reason = NORMAL
+    state: StateT = KEEP
+    reply: Any = NO_REPLY
+
+
+InitResult: TypeAlias = StateT | Ok[StateT] | Ignore | Stop[StateT]
+CallResult: TypeAlias = Reply[StateT] | NoReply[StateT] | Stop[StateT]
+Result: TypeAlias = NoReply[StateT] | Stop[StateT] | None
+
+
+class Server(Generic[StateT]):
+    """Subclass this, override the callbacks you need, and start it with `System.start` or under a supervisor.
+
+    The runtime sets `ref` and `system` before `init`. Do not share a `Server` object: hand out its `ref`.
+    """
+
+    trap_exit: ClassVar[bool] = False
+    """Whether exit signals become messages, and a shutdown by the parent calls `terminate` (OTP's trap_exit)."""
+
+    mailbox_limit: ClassVar[int] = 65_536
+    """How many messages may wait. Beyond it a call is refused (`MailboxFull`) and a cast or send is dropped, counted
+    in `System.stats` and logged: what was accepted is kept, in order. What the runtime itself sends (`Down`, timers,
+    exit signals) is not refused: the actor bounds it by how many monitors and timers it makes."""
+
+    ref: Ref
+    system: System
+
+    # Callbacks
+
+    def init(self, arg: Any) -> InitResult[StateT] | Awaitable[InitResult[StateT]]:
+        """Return the first state. Raising, or returning `Stop`, makes the start fail; `terminate` is not called then.
+
+        The default keeps `arg` as the state.
+        """
+        state: StateT = arg
+        return state
+
+    def handle_call(
+        self, request: Any, from_: From, state: StateT
+    ) -> CallResult[StateT] | Awaitable[CallResult[StateT]]:
+        """Answer `request`, now (`Reply`) or later (`NoReply`, then `from_.reply`). Without an override: a crash."""
+        raise NotImplementedError(f"{type(self).__name__} got the call {request!r} but has no handle_call")
+
+    def handle_cast(self, message: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
+        """Take in `message`, from somebody who expects no answer. Without an override: a crash."""
+        raise NotImplementedError(f"{type(self).__name__} got the cast {message!r} but has no handle_cast")
+
+    def handle_info(self, message: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
+        """Take in a message of the runtime or of `ref.send`. Without an override: logged and forgotten, as in OTP."""
+        logger.warning("%s got a message it has no handle_info for: %r", self.ref, message)
+        return None
+
+    def handle_continue(self, value: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
+        """Do the rest of what a callback began; nobody's message comes in between. Without an override: a crash."""
+        raise NotImplementedError(f"{type(self).__name__} has no handle_continue to go on with {value!r}")
+
+    def terminate(self, reason: Reason, state: StateT) -> object:
+        """Clean up; the result is ignored.
+
+        Called when a callback returned `Stop` or raised, on `ref.stop`, and, only if `trap_exit` is true, when the
+        parent shuts the actor down. Not called when the actor is killed, gets any other exit signal without trapping,
+        or its `init` failed. As in OTP it is a courtesy, no guarantee: what must not be lost belongs to somebody else.
+        """
+        return None
+
+    # What an actor may ask of the runtime, about itself
+
+    def monitor(self, ref: Ref) -> Monitor:
+        """Be told by one `Down` message when `ref` ends; at once, with reason `"noproc"`, if it already has."""
+        return self.ref.process.monitor(ref)
+
+    def demonitor(self, monitor: Monitor) -> None:
+        """Stop watching. A `Down` that is already in the mailbox is taken out of it (OTP's `[:flush]`)."""
+        self.ref.process.demonitor(monitor)
+
+    def send_after(self, delay_s: float, message: Any) -> Timer:
+        """Send `message` to this actor's `handle_info` in `delay_s` seconds, unless the timer is cancelled first."""
+        return self.system.timers.send_after(delay_s, self.ref, message)
+
+    def send_interval(self, period_s: float, name: Hashable = None, *, start_s: float | None = None) -> Interval:
+        """Send a `Tick` named `name` every `period_s` seconds, without drift; see `Timers.send_interval`."""
+        return self.system.timers.send_interval(period_s, self.ref, name, start_s=start_s)

@@ -1,0 +1,458 @@
+"""Runs one `Server`: takes its messages one at a time and does what its callbacks return.
+
+A plain `def` callback runs on the scheduler's task, so an idle server costs no trio task and a busy one no task switch.
+When a callback turns out to be `async def`, its coroutine gets a trio task, and the server takes no message until that
+task is done. `_settle` is the one place where results get their meaning.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, final
+
+import trio
+
+from actors.exits import (
+    KILLED,
+    SHUTDOWN,
+    TIMED_OUT,
+    BadReturnValue,
+    Exit,
+    Ignored,
+    MailboxFull,
+    NoProc,
+    Reason,
+    StartError,
+    is_normal,
+    reason_of,
+)
+from actors.messages import TIMEOUT, ExitSignal
+from actors.process import ALIVE_STILL, Process, Status, logger
+from actors.ref import CALL, CAST, INFO, STOP, TICK, From, Ref, current_process
+from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable
+
+    from actors.messages import Timeout
+    from actors.system import System
+    from actors.timers import Interval, Timer
+
+_NOBODY: Server[Any] = Server()
+_CALLBACKS = {CALL: "handle_call", CAST: "handle_cast", INFO: "handle_info", STOP: "terminate", TICK: "handle_info"}
+
+
+@final
+class ServerProcess(Process):
+    """One life of one server; see the head of the module."""
+
+    __slots__ = ("_current", "_deferred", "_dropped", "_farewell", "_handling", "_idle_timer", "_server", "_state")
+
+    def __init__(self, system: System, server: Server[Any], label: str, parent: Process | None) -> None:
+        super().__init__(system, label, parent)
+        self._server = server
+        self._state: Any = None
+        self._handling = False
+        self._current: From | None = None
+        self._deferred: dict[From, None] | None = None
+        self._farewell: tuple[From, Any] | None = None
+        self._idle_timer: Timer | None = None
+        self._dropped = 0
+        self.accepts = server.mailbox_limit
+        server.ref = self.ref
+        server.system = system
+
+    # Starting
+
+    @classmethod
+    def begin(
+        cls,
+        system: System,
+        factory: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+    ) -> tuple[ServerProcess, Any]:
+        """Make the process and call `init`; whatever that returned comes back for `settle_init` or `await_init`.
+
+        Raises `StartError` (`AlreadyStarted` for a name that is taken).
+        """
+        label = getattr(factory, "__name__", None) or type(factory).__name__
+        label = label if name is None else f"{label} {name!r}"
+        if system.closing:
+            raise StartError(label, SHUTDOWN)
+        try:
+            server = factory()
+        except Exception as error:
+            raise StartError(label, error) from error
+        process = cls(system, server, label, parent)
+        try:
+            if name is not None:
+                system.registry.claim(name, process.ref)
+            process._handling = True
+            result = server.init(arg)
+        except StartError as error:
+            process._fail_start(error.reason)
+            raise
+        except Exception as error:
+            process._fail_start(error)
+            raise StartError(process.label, error) from error
+        return process, result
+
+    async def await_init(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
+        """Run an `async def init` in the starter's task; its result. Raises `StartError`, reason `"timeout"` included.
+
+        If the starter is cancelled, so is `init`, and the actor is gone.
+        """
+        token = current_process.set(self)
+        timed_out = False
+        try:
+            with trio.CancelScope() as self.scope:
+                with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+                    return await coroutine
+                timed_out = limit.cancelled_caught
+        except Exception as error:
+            reason = reason_of(error)
+            self._fail_start(reason)
+            raise StartError(self.label, reason) from error
+        except BaseException:
+            self._fail_start(KILLED)
+            raise
+        finally:
+            self.scope = None
+            current_process.reset(token)
+        ended: Reason = TIMED_OUT if timed_out else self.pending_exit
+        self._fail_start(ended)
+        raise StartError(self.label, ended)
+
+    def settle_init(self, result: Any) -> None:
+        """Do what `init` returned. Raises `StartError`, `Ignored`."""
+        if self.pending_exit is not ALIVE_STILL:
+            result = Stop(self.pending_exit)
+        if type(result) is Stop:
+            self._fail_start(result.reason)
+            raise StartError(self.label, result.reason)
+        if result is IGNORE:
+            self._fail_start("normal")
+            raise Ignored(self.label)
+        if isinstance(result, Reply | NoReply):
+            error = BadReturnValue(self.label, "init", result)
+            self._fail_start(error)
+            raise StartError(self.label, error)
+        self.status = Status.RUNNING
+        if type(result) is not Ok:
+            self._state = result
+            self._resume()
+        elif self._settle(NoReply(result.state, result.then, result.timeout_s), None, "init"):
+            self._resume()
+
+    # The mailbox
+
+    def submit_call(self, request: Any, from_: From) -> None:
+        """Queue a call, or raise `NoProc`, `Exit` or `MailboxFull` at once."""
+        if len(self.mailbox) >= self.accepts:
+            if self.status is Status.DEAD:
+                raise NoProc(str(self.ref))
+            if self.status is Status.EXITING:
+                raise Exit(self.reason, str(self.ref))
+            if self.pending_exit is not ALIVE_STILL:
+                raise Exit(self.pending_exit, str(self.ref))
+            raise MailboxFull(str(self.ref), self.accepts)
+        self.mailbox.append((CALL, request, from_))
+        if not self.scheduled:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """Take a place in the run queue. Not while in it already, starting, or waiting for an async callback."""
+        self.scheduled = True
+        self.system.scheduler.enqueue(self)
+
+    def refuse(self, message: Any) -> None:
+        """Drop a cast or send: silently when there is nobody, else counted and (at each power of two) logged."""
+        if self.status < Status.EXITING and self.pending_exit is ALIVE_STILL:
+            self._dropped += 1
+            self.system.dropped += 1
+            if self._dropped & (self._dropped - 1) == 0:
+                logger.warning(
+                    "%s is full (%d messages wait): %d dropped so far, lastly a %s; send less, or raise mailbox_limit",
+                    self.ref,
+                    self.accepts,
+                    self._dropped,
+                    type(message).__name__,
+                )
+
+    def deliver_info(self, message: Any) -> None:
+        """Queue a message of the runtime, beyond the bound of the mailbox if need be."""
+        self._deliver(INFO, message)
+
+    def deliver_tick(self, interval: Interval) -> None:
+        """Queue a tick; which one, is decided when it is handled."""
+        self._deliver(TICK, interval)
+
+    def _deliver(self, kind: int, message: Any) -> None:
+        if self.status < Status.EXITING:
+            self.mailbox.append((kind, message, None))
+            if not self.scheduled:
+                self.schedule()
+
+    def forget_caller(self, from_: From) -> None:
+        """The caller has gone away: do not keep it."""
+        if self._deferred is not None:
+            self._deferred.pop(from_, None)
+
+    # A turn
+
+    def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
+        """Handle up to `budget` messages, fewer once the clock passes `slice_end_s`; how many, and the time then."""
+        scheduler = self.system.scheduler
+        if self.status is Status.DEAD:
+            return 0, scheduler.clock_s()
+        clock_s, slow_s = scheduler.clock_s, scheduler.slow_callback_s
+        mailbox, server = self.mailbox, self._server
+        handled = 0
+        now_s = clock_s()
+        self._handling = True
+        while mailbox and handled < budget:
+            kind, payload, from_ = mailbox.popleft()
+            handled += 1
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+                self._idle_timer = None
+            try:
+                if kind == CAST:
+                    result: Any = server.handle_cast(payload, self._state)
+                elif from_ is not None:
+                    result = server.handle_call(payload, from_, self._state)
+                else:
+                    result = self._handle_other(kind, payload)
+            except Exception as error:
+                self._crash(error, from_)
+                return handled, clock_s()
+            # Nothing said, nobody waits: by far the most frequent result of a cast or a tick.
+            if (result is not None or from_ is not None) and not self._settle(result, from_, _CALLBACKS[kind]):
+                return handled, clock_s()
+            started_s, now_s = now_s, clock_s()
+            if now_s - started_s > slow_s:
+                scheduler.report_slow(self.label, _CALLBACKS[kind], now_s - started_s)
+            if self.pending_exit is not ALIVE_STILL:
+                self._die_pending(from_)
+                return handled, now_s
+            if now_s >= slice_end_s:
+                break
+        self._resume()
+        return handled, now_s
+
+    def _handle_other(self, kind: int, payload: Any) -> Any:
+        if kind == INFO:
+            return self._server.handle_info(payload, self._state)
+        if kind == STOP:
+            return Stop(payload)
+        tick = payload.take()
+        return None if tick is None else self._server.handle_info(tick, self._state)
+
+    def _resume(self) -> None:
+        """Back to the run queue if there is more to do, else idle."""
+        self._handling = False
+        if self.mailbox:
+            self.schedule()
+        else:
+            self.scheduled = False
+
+    # What results mean
+
+    def _settle(self, result: Any, from_: From | None, callback: str) -> bool:
+        """Do what a callback returned. False if the server does not go on now: it ends, or waits for a coroutine."""
+        while True:
+            kind = type(result)
+            if kind is Reply and from_ is not None:
+                from_.reply(result.value)
+            elif kind is NoReply:
+                if from_ is not None and from_.waiting:
+                    self._defer(from_)
+            elif result is None and from_ is None:
+                return True
+            else:
+                self._settle_rare(result, from_, callback)
+                return False
+            if result.state is not KEEP:
+                self._state = result.state
+            if result.timeout_s is not None:
+                self._arm_idle_timer(result.timeout_s)
+            if result.then is None:
+                return True
+            if self.pending_exit is not ALIVE_STILL:
+                self._die_pending(from_)
+                return False
+            from_, callback = None, "handle_continue"
+            try:
+                result = self._server.handle_continue(result.then.value, self._state)
+            except Exception as error:
+                self._crash(error, None)
+                return False
+
+    def _settle_rare(self, result: Any, from_: From | None, callback: str) -> None:
+        """The results after which the server does not simply go on."""
+        if inspect.iscoroutine(result):
+            self._current = from_
+            self.system.spawn(self, self._run_callback, result, from_, callback)
+        elif type(result) is Stop:
+            if result.state is not KEEP:
+                self._state = result.state
+            if from_ is not None and result.reply is not NO_REPLY:
+                self._farewell = (from_, result.reply)
+                from_ = None
+            self._terminate(result.reason, from_)
+        else:
+            self._crash(BadReturnValue(self.label, callback, result), from_)
+
+    def _defer(self, from_: From) -> None:
+        # Kept only so that the caller can be told if the actor ends; whoever replies needs no table.
+        if self._deferred is None:
+            self._deferred = {}
+        self._deferred[from_] = None
+        from_.deferred = True
+
+    def _arm_idle_timer(self, timeout_s: float) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = self.system.timers.at(trio.current_time() + timeout_s, self._idle, self)
+
+    def _idle(self) -> None:
+        self._idle_timer = None
+        if not self.scheduled:
+            timeout: Timeout = TIMEOUT
+            self.deliver_info(timeout)
+
+    async def _run_callback(self, coroutine: Coroutine[Any, Any, Any], from_: From | None, callback: str) -> None:
+        """Run one async callback in its own task, then let the server go on."""
+        current_process.set(self)
+        result: Any = None
+        failure: BaseException | None = None
+        # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
+        with trio.CancelScope(shield=True) as self.scope:
+            if self.pending_exit is not ALIVE_STILL:
+                self.scope.cancel()
+            try:
+                result = await coroutine
+            except Exception as error:
+                failure = reason_of(error)
+        self.scope = None
+        self._current = None
+        if self.pending_exit is not ALIVE_STILL:
+            self._die_pending(from_)
+        elif failure is not None:
+            self._crash(failure, from_)
+        elif self._settle(result, from_, callback):
+            self._resume()
+
+    # The end
+
+    def exit(self, reason: Reason, sender: Ref | None = None) -> None:
+        """Take an exit signal from anybody but the parent."""
+        if self._server.trap_exit:
+            self.deliver_info(ExitSignal(reason, sender))
+        elif not is_normal(reason):
+            self._end(reason)
+
+    def exit_from_parent(self, reason: Reason) -> None:
+        """Take an exit signal from the parent: with `trap_exit` there is time for `terminate`."""
+        if self._server.trap_exit and self.status is not Status.STARTING:
+            self._deliver(STOP, reason)
+        else:
+            self._end(reason)
+
+    def request_stop(self, reason: Reason) -> None:
+        """End with `reason`, with `terminate`, after the messages that wait already."""
+        self._deliver(STOP, reason)
+
+    def _end(self, reason: Reason) -> None:
+        """End without `terminate`: now, or as soon as the callback that is on the stack or in a task is out of the way.
+
+        Callers are told now in any case.
+        """
+        killed = reason is KILLED
+        if self.status is Status.DEAD or (self.status is Status.EXITING and not killed):
+            return
+        if self.pending_exit is ALIVE_STILL or killed:
+            self.pending_exit = reason
+        self.accepts = 0
+        self._fail_callers(reason)
+        if not self._handling:
+            self._die(reason)
+        elif self.scope is not None:
+            self.scope.cancel()
+
+    def _crash(self, error: BaseException, from_: From | None) -> None:
+        if self.pending_exit is ALIVE_STILL:
+            self._terminate(error, from_)
+        else:
+            self._die_pending(from_)
+
+    def _terminate(self, reason: Reason, from_: From | None) -> None:
+        """Take no more messages, call `terminate`, then die."""
+        self.status = Status.EXITING
+        self.reason = reason
+        self.accepts = 0
+        self._handling = True
+        if from_ is not None:
+            from_.fail(Exit(reason, str(self.ref)))
+        self._fail_queued(reason)
+        try:
+            result = self._server.terminate(reason, self._state)
+        except Exception as error:
+            reason, result = error, None
+        if inspect.iscoroutine(result):
+            self.system.spawn(self, self._run_terminate, result, reason)
+        else:
+            self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit)
+
+    async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason) -> None:
+        """Run an `async def terminate` in its own task, then die."""
+        current_process.set(self)
+        with trio.CancelScope(shield=True) as self.scope:
+            if self.pending_exit is not ALIVE_STILL:
+                self.scope.cancel()
+            try:
+                await coroutine
+            except Exception as error:
+                reason = reason_of(error)
+        self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit)
+
+    def _die_pending(self, from_: From | None) -> None:
+        """Die of the exit signal that came while a callback was at work."""
+        if from_ is not None:
+            from_.fail(Exit(self.pending_exit, str(self.ref)))
+        self._die(self.pending_exit)
+
+    def _fail_start(self, reason: Reason) -> None:
+        # Quietly: the starter is told by StartError, and a log line would say the same twice.
+        if self.alive:
+            self._die(reason, quiet=True)
+
+    def _let_go(self, reason: Reason) -> None:
+        if self._farewell is not None:
+            from_, value = self._farewell
+            self._farewell = None
+            from_.reply(value)
+        self._fail_callers(reason)
+        super()._let_go(reason)
+        # The ref may outlive the actor by far; the state must not.
+        self._server = _NOBODY
+        self._state = None
+        self._idle_timer = None
+
+    def _fail_callers(self, reason: Reason) -> None:
+        """Tell everybody who waits for this actor that no answer will come."""
+        self._fail_queued(reason)
+        if self._current is not None:
+            self._current.fail(Exit(reason, str(self.ref)))
+            self._current = None
+        deferred, self._deferred = self._deferred, None
+        for from_ in list(deferred or ()):
+            from_.fail(Exit(reason, str(self.ref)))
+
+    def _fail_queued(self, reason: Reason) -> None:
+        for _, _, from_ in self.mailbox:
+            if from_ is not None:
+                from_.fail(Exit(reason, str(self.ref)))
+        self.mailbox.clear()

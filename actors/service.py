@@ -1,0 +1,123 @@
+"""Runs a long-running async function (a socket, an HTTP server) as an actor, so that it can be supervised like one.
+
+A service has a ref, can be watched, stopped and restarted, and takes no messages. To end it is to cancel it: trio has
+nothing stronger, so a service that shields itself from cancellation for long is reported, not killed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import trio
+
+from actors.exits import KILLED, NORMAL, SHUTDOWN, Reason, StartError, reason_of
+from actors.process import ALIVE_STILL, Process, Status
+from actors.ref import current_process
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from actors.system import System
+
+
+class AsyncService(Protocol):
+    """What a service is: the kind of function that trio's `nursery.start` takes.
+
+    It must call `task_status.started(value)` once it is ready (its socket is bound, say); whoever starts it waits for
+    that, and finds `value` as `ref.started_value`. Returning is the exit reason `"normal"`, raising is a crash.
+    """
+
+    async def __call__(self, *, task_status: trio.TaskStatus[Any]) -> object:
+        """Serve until cancelled."""
+
+
+@final
+class _Started:
+    """Takes `task_status.started(value)` of one service."""
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+        self.value: Any = None
+        self.called = False
+
+    def started(self, value: Any = None) -> None:
+        if self.called:
+            raise RuntimeError("task_status.started() was called twice")
+        self.called = True
+        self.value = value
+        self.event.set()
+
+
+@final
+class ServiceProcess(Process):
+    """One life of one service; see the head of the module."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self, system: System, label: str, parent: Process | None) -> None:
+        super().__init__(system, label, parent)
+        self._ready = _Started()
+
+    @classmethod
+    async def start(
+        cls,
+        system: System,
+        serve: AsyncService,
+        label: str,
+        *,
+        name: Hashable,
+        parent: Process | None,
+        timeout_s: float | None,
+    ) -> ServiceProcess:
+        """Start `serve` and wait until it says that it is ready. Raises `StartError` if it does not.
+
+        If the starter is cancelled, or `timeout_s` pass first, so is the service.
+        """
+        if system.closing:
+            raise StartError(label, SHUTDOWN)
+        process = cls(system, label, parent)
+        try:
+            if name is not None:
+                system.registry.claim(name, process.ref)
+        except StartError as error:
+            process._die(error.reason, quiet=True)
+            raise
+        system.spawn(process, process._run, serve)
+        try:
+            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+                await process._ready.event.wait()
+        except BaseException:
+            process.kill()
+            raise
+        if limit.cancelled_caught:
+            process.kill()
+            raise StartError(process.label, f"timeout: no task_status.started() within {timeout_s} s")
+        if not process._ready.called:
+            reason = process.reason
+            raise StartError(process.label, "returned without task_status.started()" if reason == NORMAL else reason)
+        process.started_value = process._ready.value
+        return process
+
+    async def _run(self, serve: AsyncService) -> None:
+        current_process.set(self)
+        reason: Reason = NORMAL
+        with trio.CancelScope(shield=True) as self.scope:
+            self.status = Status.RUNNING
+            if self.pending_exit is not ALIVE_STILL:
+                self.scope.cancel()
+            try:
+                await serve(task_status=self._ready)
+            except Exception as error:
+                # A failure while it was being cancelled is still a failure, and the more interesting reason.
+                reason = self.pending_exit = reason_of(error)
+        self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit, quiet=not self._ready.called)
+        self._ready.event.set()
+
+    def _end(self, reason: Reason) -> None:
+        if not self.alive:
+            return
+        if self.pending_exit is ALIVE_STILL or reason is KILLED:
+            self.pending_exit = reason
+        self.status = Status.EXITING
+        if self.scope is not None:
+            self.scope.cancel()

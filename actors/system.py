@@ -1,0 +1,273 @@
+"""A system (Erlang would say a node): the actors of one process, and what they share.
+
+`async with System.open("alpha.s1", children=[...]) as system:` starts the root supervisor and its children in order;
+leaving the block, by whatever way, ends them in reverse order, with time for `terminate` even if the block was
+cancelled. If the root supervisor gives up, the block is cancelled, and the error that comes out of it is that failure
+itself, not an exception group around it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+import trio
+
+from actors.exits import Exit, cause_of, is_orderly, reason_of
+from actors.process import Process, shut_down
+from actors.registry import Named, Registry
+from actors.restart import Strategy
+from actors.scheduler import Scheduler
+from actors.server import Stop
+from actors.server_process import ServerProcess
+from actors.supervisor import Supervisor, SupervisorFlags
+from actors.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+
+    from actors.children import ChildSpec
+    from actors.ref import Ref
+    from actors.server import Server
+
+ROOT: Final = "root"
+LOOSE_SHUTDOWN_S: Final = 5.0
+"""How long actors that no supervisor is responsible for may take to end with the system."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a system has counted since it was opened."""
+
+    actors: int
+    messages_handled: int
+    messages_dropped: int
+    crashes: int
+    slow_callbacks: int
+
+
+@final
+class System:
+    """One running system; made by `System.open`."""
+
+    def __init__(self, name: str, nursery: trio.Nursery, slow_callback_s: float, clock_s: Callable[[], float]) -> None:
+        self.name = name
+        self.registry = Registry()
+        self.timers = Timers()
+        self.scheduler = Scheduler(slow_callback_s, clock_s)
+        self.dropped = 0
+        self.crashes = 0
+        self._nursery = nursery
+        self._processes: dict[int, Process] = {}
+        self._last_pid = 0
+        self._closing = False
+        self._root: Ref | None = None
+        self._engine: list[trio.CancelScope] = []
+        self._broken = trio.CancelScope()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        name: str,
+        children: Sequence[ChildSpec] = (),
+        *,
+        strategy: Strategy = Strategy.ONE_FOR_ONE,
+        max_restarts: int = 3,
+        window_s: float = 5.0,
+        slow_callback_s: float = 0.1,
+        clock_s: Callable[[], float] = time.perf_counter,
+    ) -> AsyncIterator[System]:
+        """Run a system for the length of an `async with` block.
+
+        `children` and the next three arguments describe the root supervisor. A sync callback that takes longer than
+        `slow_callback_s` on `clock_s` is counted and logged.
+
+        Raises `StartError` if a child does not start, and `RestartLimitReached` if the root supervisor gives up.
+        """
+        failure: BaseException | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                system = cls(name, nursery, slow_callback_s, clock_s)
+                system._start_engine()
+                # Caught here and raised below, past the nursery, which would wrap it in a group.
+                try:
+                    with trio.CancelScope() as block:
+                        flags = SupervisorFlags(tuple(children), strategy, max_restarts, window_s)
+                        root = await system.start(Supervisor, flags, name=ROOT)
+                        system._root = root
+                        root.process.watch(lambda _reason: block.cancel())
+                        yield system
+                except BaseException as error:
+                    failure = error
+                await system._close()
+        except BaseExceptionGroup as group:
+            raise reason_of(group) from None
+        root_failure = system._root_failure()
+        if root_failure is not None:
+            if isinstance(failure, Exception):
+                root_failure.add_note(f"the block that opened the system also failed: {failure!r}")
+            raise root_failure
+        if failure is not None:
+            raise failure
+
+    # Starting actors
+
+    async def start(
+        self,
+        server: Callable[[], Server[Any]],
+        arg: Any = None,
+        *,
+        name: Hashable = None,
+        timeout_s: float | None = None,
+    ) -> Ref:
+        """Start an actor that no supervisor is responsible for; it ends with the system at the latest.
+
+        `server` is a `Server` class, or anything else that makes a fresh `Server` when called. `arg` goes to `init`,
+        which has returned when this does; an `async def init` may take `timeout_s`.
+
+        Raises `StartError`: `init` raised or returned `Stop`; `AlreadyStarted`: the name is taken; `Ignored`.
+        """
+        return (await self.start_process(server, arg, name, None, timeout_s)).ref
+
+    def start_nowait(self, server: Callable[[], Server[Any]], arg: Any = None, *, name: Hashable = None) -> Ref:
+        """`start` for a server whose `init` is a plain `def`: so that callbacks can start actors too."""
+        return self.start_process_nowait(server, arg, name, None).ref
+
+    async def start_process(
+        self,
+        server: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+        timeout_s: float | None,
+    ) -> ServerProcess:
+        """`start`, for supervisors: the new actor ends with its `parent`."""
+        process, result = ServerProcess.begin(self, server, arg, name, parent)
+        if inspect.iscoroutine(result):
+            result = await process.await_init(result, timeout_s)
+        process.settle_init(result)
+        return process
+
+    def start_process_nowait(
+        self, server: Callable[[], Server[Any]], arg: Any, name: Hashable, parent: Process | None
+    ) -> ServerProcess:
+        """`start_nowait`, for supervisors."""
+        process, result = ServerProcess.begin(self, server, arg, name, parent)
+        if inspect.iscoroutine(result):
+            result.close()
+            result = Stop("init is `async def`: start it with `await ... start(...)`")
+        process.settle_init(result)
+        return process
+
+    async def start_child(self, spec: ChildSpec) -> Ref | None:
+        """`Supervisor.start_child` for the root supervisor."""
+        return await Supervisor.start_child(self.root, spec)
+
+    # Looking around
+
+    @property
+    def root(self) -> Ref:
+        """The root supervisor, which is also registered under the name `"root"`."""
+        if self._root is None:
+            raise RuntimeError(f"the system {self.name!r} is still starting its root supervisor")
+        return self._root
+
+    def whereis(self, name: Hashable) -> Ref | None:
+        """Who has the name now, if anybody."""
+        return self.registry.whereis(name)
+
+    def named(self, name: Hashable) -> Named:
+        """A ref by name, which survives restarts; nobody needs to have the name yet."""
+        return self.registry.named(name)
+
+    def actors(self) -> list[Ref]:
+        """Everything that is alive, in the order in which it was started."""
+        return [process.ref for process in self._processes.values()]
+
+    @property
+    def stats(self) -> Stats:
+        """The counters, now."""
+        return Stats(
+            actors=len(self._processes),
+            messages_handled=self.scheduler.handled,
+            messages_dropped=self.dropped,
+            crashes=self.crashes,
+            slow_callbacks=self.scheduler.slow_callbacks,
+        )
+
+    # For processes
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing can be started any more."""
+        return self._closing
+
+    def enroll(self, process: Process) -> int:
+        """Enter a new process into the table; its pid."""
+        self._last_pid += 1
+        self._processes[self._last_pid] = process
+        return self._last_pid
+
+    def dismiss(self, process: Process) -> None:
+        """Take a process that has ended out of the table."""
+        self._processes.pop(process.pid, None)
+
+    def spawn(self, process: Process, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a part of `process` in a trio task of its own. `function` must turn every `Exception` into an exit."""
+        self._nursery.start_soon(self._guard, process, function, *args)
+
+    async def _guard(self, process: Process, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await function(*args)
+        except BaseException:
+            # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave anybody waiting meanwhile.
+            if process.alive:
+                process.abandon()
+            raise
+
+    # The engine: the scheduler and the timers
+
+    def _start_engine(self) -> None:
+        # Shielded, because ending in order takes a running engine, also when everything around it is cancelled.
+        for run in (self.scheduler.run, self.timers.run):
+            scope = trio.CancelScope(shield=True)
+            self._engine.append(scope)
+            self._nursery.start_soon(self._run_engine, scope, run)
+
+    async def _run_engine(self, scope: trio.CancelScope, run: Callable[[], Awaitable[None]]) -> None:
+        with scope:
+            try:
+                await run()
+            except trio.Cancelled:
+                raise
+            except BaseException:
+                self._broken.cancel()
+                raise
+
+    async def _close(self) -> None:
+        """End everything, in order: the tree from its root, then loose actors, then the engine."""
+        self._closing = True
+        self._broken.shield = True
+        with self._broken:
+            if self._root is not None:
+                await shut_down([(self._root.process, None)])
+            await shut_down(
+                [(process, LOOSE_SHUTDOWN_S) for process in self._processes.values() if process.parent is None]
+            )
+        if self._broken.cancelled_caught:
+            for process in list(self._processes.values()):
+                process.abandon()
+        for scope in self._engine:
+            scope.cancel()
+
+    def _root_failure(self) -> BaseException | None:
+        if self._root is None:
+            return None
+        reason = self._root.process.reason
+        cause = cause_of(reason)
+        return cause if cause is not None or is_orderly(reason) else Exit(reason, str(self._root))
