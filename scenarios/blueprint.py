@@ -131,6 +131,10 @@ def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
         PortTaken: a port used by the earlier start is in use now, or none is free.
     """
     directory = directory.resolve()
+    try:
+        to_toml(spec.world_options)
+    except TypeError as error:
+        raise BadSpec(f"world option {error}") from error
     earlier = _read_manifest(directory)
     if earlier is not None and dict(earlier.spec.instances) != dict(spec.instances):
         raise BadSpec(
@@ -272,11 +276,7 @@ def _plan(config: _Config, directory: Path) -> ServerPlan:
 
 def _write_config(config: _Config, directory: Path) -> None:
     plan = _plan(config, directory)
-    data = config.model_dump(mode="json", exclude_none=True)
-    try:
-        text = to_toml(data)
-    except TypeError as error:
-        raise BadSpec(f"{plan.name}: {error}") from error
+    text = to_toml(config.model_dump(mode="json", exclude_none=True))
     (plan.directory / "state").mkdir(mode=0o700, parents=True, exist_ok=True)
     plan.directory.chmod(0o700)
     heading = f"# {plan.name}: {plan.role}; written anew at every start of the cluster in {directory}\n"

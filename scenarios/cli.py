@@ -19,7 +19,7 @@ import click
 if TYPE_CHECKING:
     from scenarios.topology import ClusterSpec
 
-__all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main"]
+__all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main", "run_command"]
 
 OK = 0
 BAD_RESULT = 1
@@ -112,10 +112,8 @@ def run() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
-@click.option(
-    "--timeout", "timeout_s", type=float, default=60.0, show_default=True, metavar="SECONDS", help="To come up."
-)
-@click.option("--grace", "grace_s", type=SECONDS, default=10.0, show_default=True, metavar="SECONDS", help="To end.")
+@click.option("--timeout", "timeout_s", type=SECONDS, default=60.0, show_default=True, help="For all to come up.")
+@click.option("--grace", "grace_s", type=SECONDS, default=10.0, show_default=True, help="For all to end in peace.")
 def up(**flags: Any) -> int:
     """Start a cluster of real processes on this machine and run it until Ctrl-C.
 
@@ -239,7 +237,7 @@ def _prepare_server(flags: dict[str, Any]) -> None:
 
 def _overrides(flags: dict[str, Any]) -> dict[str, Any]:
     overrides: dict[str, Any] = dict(_key_and_value(setting) for setting in flags["settings"])
-    overrides |= {"name": flags["name"], "directory": flags["directory"], "log_level": flags["log_level"]}
+    overrides |= {field: flags[field] for field in ("name", "directory", "log_level") if flags[field] is not None}
     for flag, field in (("listen", "rest"), ("link", "link")):
         if flags.get(flag) is not None:
             overrides[f"{field}.host"], overrides[f"{field}.port"] = _host_and_port(f"--{flag}", flags[flag])
@@ -282,10 +280,11 @@ def _key_and_value(text: str) -> tuple[str, Any]:
 
 def main() -> NoReturn:
     """Run `baton` and exit with its status; each foreseeable error is one line on stderr."""
-    sys.exit(_run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))
 
 
-def _run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
+    """Run `baton` with these arguments and return the exit status; foreseeable errors are one line on stderr."""
     try:
         status = cli.main(args=arguments, prog_name="baton", standalone_mode=False)
     except click.exceptions.Exit as end:

@@ -39,6 +39,7 @@ _ENVIRONMENT = {"PYTHONFAULTHANDLER": "1"}
 HEALTH_POLL_S = 0.1
 HEALTH_TIMEOUT_S = 2.0
 MAX_REASON_CHARS = 200
+_NO_ANSWER = "its REST address does not answer"
 
 
 class ClusterFailed(EnvironmentFailed):
@@ -228,7 +229,7 @@ class LocalCluster:
         Raises:
             ClusterFailed: one ended, or was not ready in time; the sentence repeats the reason it gave.
         """
-        waiting = _Waiting(dict.fromkeys(names or self._plans, "not asked yet"), self._progress)
+        waiting = _Waiting(dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress)
         with trio.move_on_after(timeout_s):
             # Only loopback, hence no proxies from the environment.
             client = httpx.AsyncClient(trust_env=False, timeout=HEALTH_TIMEOUT_S)
@@ -318,7 +319,7 @@ async def _ask_health(client: httpx.AsyncClient, rest_url: str) -> _Health:
     try:
         response = await client.get(f"{rest_url}/healthz")
     except httpx.TransportError:
-        return _Health(ready=False, name=None, reason="its REST address does not answer yet")
+        return _Health(ready=False, name=None, reason=_NO_ANSWER)
     return _health_from_untrusted(response)
 
 

@@ -29,6 +29,7 @@ def _serve(config: dict[str, object], behaviour: str) -> None:
             self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)
+            sys.stderr.write(f"answered {payload.decode()}\n")
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -8,17 +8,24 @@ Prints the JSON lines of `baton up --json`; exits like it.
 import sys
 from pathlib import Path
 
+import click
+
+from scenarios import cli
 from scenarios.topology import ClusterSpec, parse_instances
 from scenarios.up import JsonScreen, run_until_asked_to_end
 from tests.scenarios.fakes import fake_launcher
 
 
-def main() -> int:
-    directory, instances, *behaviours = sys.argv[1:]
-    spec = ClusterSpec(parse_instances(instances), simservers=1, directory=Path(directory))
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("instances")
+@click.argument("behaviours", nargs=-1)
+def fake_up(directory: Path, instances: str, behaviours: tuple[str, ...]) -> int:
+    spec = ClusterSpec(parse_instances(instances), simservers=1, directory=directory)
     launcher = fake_launcher(dict(item.split("=", 1) for item in behaviours))
     return run_until_asked_to_end(spec, JsonScreen(), timeout_s=30.0, grace_s=60.0, launcher=launcher)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.cli.add_command(fake_up)
+    sys.exit(cli.run_command(["fake-up", *sys.argv[1:]]))

@@ -1,0 +1,260 @@
+"""The `baton` command: what it teaches, what it refuses, and with which exit status."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+import trio
+
+from homeserver.config import HomeserverConfig, RelayConfig
+from scenarios import cli
+from scenarios.blueprint import hold_directory, lay_out
+from scenarios.errors import EnvironmentFailed
+from scenarios.ports import Ports
+from scenarios.topology import ClusterSpec, Route
+from simserver.config import SimserverConfig
+from tests.scenarios.fakes import DEADLINE_S, dice
+
+Baton = Callable[..., tuple[int, str, str]]
+AnyConfig = HomeserverConfig | SimserverConfig | RelayConfig
+
+
+@pytest.fixture
+def baton(capsys: pytest.CaptureFixture[str]) -> Baton:
+    """Runs the command in this process; returns exit status, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.run_command(list(arguments))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts a module in the place of one that a command imports when it runs."""
+
+    def install(name: str, **contents: Any) -> None:
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return install
+
+
+# ---- what it teaches ----
+
+
+def test_help_shows_examples_and_exit_statuses(baton: Baton) -> None:
+    status, out, _ = baton("--help")
+
+    assert status == 0
+    assert "baton up --instances alpha:3 --dir here" in out
+    assert "130  interrupted" in out
+    for command in ("up", "run", "homeserver", "simserver", "relay"):
+        assert f"\n  {command}" in out
+
+
+@pytest.mark.parametrize("command", [("up",), ("run",), ("homeserver",), ("simserver",), ("relay",)])
+def test_every_command_explains_itself(baton: Baton, command: tuple[str, ...]) -> None:
+    status, out, _ = baton(*command, "--help")
+
+    assert status == 0
+    assert out.startswith(f"Usage: baton {command[0]} ")
+
+
+def test_the_version_is_that_of_the_package(baton: Baton) -> None:
+    assert baton("--version") == (0, "batonpass 0.1.0\n", "")
+
+
+async def test_help_imports_nothing_that_makes_it_slow() -> None:
+    heavy = ["trio", "httpx", "pydantic", "rich", "fastapi", "cryptography", "plotly"]
+    program = (
+        "import sys; from scenarios.cli import run_command; run_command(['--help']); run_command(['run', '--help']);"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    with trio.fail_after(DEADLINE_S):
+        done = await trio.run_process((sys.executable, "-c", program), capture_stdout=True, capture_stderr=True)
+
+    assert done.stderr.strip() == b"[]"
+
+
+# ---- what it refuses ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("dance",), "No such command 'dance'"),
+        (("run", "dance"), "No such command 'dance'"),
+        (("up", "--instances", "alpha"), "cannot read 'alpha'; write name:count, for example alpha:3,beta:3"),
+        (("up", "--route", "alpha"), "for example alpha:gamma=r1,r2"),
+        (("up", "--route", "alpha:beta=r1"), "there is no relay.r1"),
+        (("up", "--world-option", "balls"), "'balls' is not KEY=VALUE"),
+        (("up", "--simservers", "-1"), "-1 is not between 0 and 99"),
+        (("up", "--timeout", "-1"), "Invalid value for '--timeout'"),
+        (("homeserver",), "Missing option '--config'"),
+        (("homeserver", "--config", "/no/such.toml"), "cannot read configuration /no/such.toml"),
+        (("relay", "--config", "x", "--listen", "8080"), "--listen '8080' is not HOST:PORT"),
+    ],
+)
+def test_wrong_usage_is_one_line_on_stderr_and_status_2(
+    baton: Baton, arguments: tuple[str, ...], sentence: str
+) -> None:
+    status, out, err = baton(*arguments)
+
+    assert (status, out) == (2, "")
+    assert err.startswith("baton: ")
+    assert err.count("\n") == 1
+    assert sentence in err
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def action() -> None:
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "err"),
+    [
+        (lambda: None, 0, ""),
+        (lambda: 0, 0, ""),
+        (lambda: 1, 1, ""),
+        (raising(EnvironmentFailed("the disk is full")), 3, "baton: the disk is full\n"),
+        # The empty line is click's, so that the sentence does not stand behind the ^C of the terminal.
+        (raising(KeyboardInterrupt()), 130, "\nbaton: interrupted\n"),
+    ],
+)
+def test_the_exit_status_of_a_run_says_how_it_went(
+    baton: Baton, stand_in: Callable[..., None], action: Callable[[], object], status: int, err: str
+) -> None:
+    stand_in("scenarios.cases", command=click.Command("cases", callback=action))
+
+    assert baton("run", "cases") == (status, "", err)
+
+
+def test_an_error_of_our_own_shows_where_and_asks_for_a_report(baton: Baton, stand_in: Callable[..., None]) -> None:
+    stand_in("scenarios.cases", command=click.Command("cases", callback=raising(ZeroDivisionError("oh"))))
+
+    status, _, err = baton("run", "cases")
+
+    assert status == 3
+    assert "ZeroDivisionError: oh" in err
+    assert err.endswith("baton: this is an error in batonpass itself; please report it with the lines above\n")
+
+
+# ---- what `up` makes of its flags ----
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[ClusterSpec]:
+    """The clusters that `baton up` would have started."""
+    specs: list[ClusterSpec] = []
+
+    def remember(spec: ClusterSpec, screen: object, *, timeout_s: float, grace_s: float) -> int:
+        specs.append(spec)
+        return 0
+
+    monkeypatch.setattr("scenarios.up.run_until_asked_to_end", remember)
+    return specs
+
+
+def test_up_without_flags_is_two_instances_of_three(baton: Baton, started: list[ClusterSpec]) -> None:
+    assert baton("up")[0] == 0
+    assert started == [ClusterSpec({"alpha": 3, "beta": 3}, simservers=2)]
+
+
+def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[ClusterSpec], tmp_path: Path) -> None:
+    status, _, _ = baton(
+        *("up", "--instances", "a:1,b:2", "--simservers", "3", "--relays", "2", "--route", "a:b=r2"),
+        *("--world", "simserver.balls:Balls", "--world-option", "balls=7", "--world-option", "mood=calm"),
+        *("--dir", str(tmp_path / "x"), "--log-level", "debug"),
+    )
+
+    assert status == 0
+    assert started == [
+        ClusterSpec(
+            {"a": 1, "b": 2},
+            simservers=3,
+            relays=2,
+            routes=(Route("a", "b", ("relay.r2",)),),
+            world="simserver.balls:Balls",
+            world_options={"balls": 7, "mood": "calm"},
+            directory=tmp_path / "x",
+            log_level="DEBUG",
+        )
+    ]
+
+
+def test_what_is_not_given_is_as_at_the_last_start_in_the_directory(
+    baton: Baton, started: list[ClusterSpec], tmp_path: Path
+) -> None:
+    directory = tmp_path / "cluster"
+    with hold_directory(directory), Ports(dice(1)) as ports:
+        lay_out(ClusterSpec({"alpha": 1}, simservers=1, log_level="DEBUG"), directory, ports)
+
+    assert baton("up", "--dir", str(directory), "--simservers", "2")[0] == 0
+    assert started == [ClusterSpec({"alpha": 1}, simservers=2, log_level="DEBUG", directory=directory)]
+
+
+# ---- running one server ----
+
+
+@contextmanager
+def logging_put_back() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("role", "module", "name", "kind"),
+    [
+        ("homeserver", "homeserver.app", "alpha.h1", HomeserverConfig),
+        ("simserver", "simserver.app", "alpha.s1", SimserverConfig),
+        ("relay", "homeserver.relay", "relay.r1", RelayConfig),
+    ],
+)
+def test_a_server_runs_with_its_file_and_the_flags_over_it(
+    baton: Baton,
+    stand_in: Callable[..., None],
+    tmp_path: Path,
+    role: str,
+    module: str,
+    name: str,
+    kind: type[AnyConfig],
+) -> None:
+    configs: list[AnyConfig] = []
+
+    def serve(config: AnyConfig) -> int:
+        configs.append(config)
+        logging.getLogger("a.name").info("a message")
+        return 5
+
+    stand_in(module, main=serve)
+    with hold_directory(tmp_path / "c"), Ports(dice(1)) as ports:
+        blueprint = lay_out(ClusterSpec({"alpha": 1}, relays=1), tmp_path / "c", ports)
+    file = next(plan.config_file for plan in blueprint.servers if plan.name == name)
+
+    with logging_put_back():
+        status, _, err = baton(role, "--config", str(file), "--listen", "[::1]:99", "--set", "log_level=DEBUG")
+
+    (config,) = configs
+    assert status == 5
+    assert type(config) is kind
+    assert (config.name, config.rest.host, config.rest.port, config.log_level) == (name, "::1", 99, "DEBUG")
+    assert err.endswith("Z INFO a.name: a message\n")
