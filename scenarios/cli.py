@@ -4,6 +4,7 @@ Only what every command needs is imported at the top; each command imports the r
 typing mistakes are answered at once.
 """
 
+import errno
 import logging
 import sys
 import tomllib
@@ -87,6 +88,7 @@ def cli() -> None:
         "cases": ("scenarios.cases", "the transfer cases: hops on the wire against the formula, latency, invariants"),
         "sectors": ("scenarios.sectors", "aircraft crossing sector borders: every border is a hand-over"),
     },
+    short_help="Run a scenario on a fresh cluster and report.",
 )
 def run() -> None:
     """Run a scenario on a fresh local cluster and report what was measured."""
@@ -95,7 +97,7 @@ def run() -> None:
 # ---- a cluster to play with ----
 
 
-@cli.command()
+@cli.command(short_help="Start a cluster on this machine, until Ctrl-C.")
 @click.option(
     "--instances", metavar="NAME:COUNT,...", help="Homeservers per logical instance. [default: alpha:3,beta:3]"
 )
@@ -112,8 +114,10 @@ def run() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
-@click.option("--timeout", "timeout_s", type=SECONDS, default=60.0, show_default=True, help="For all to come up.")
-@click.option("--grace", "grace_s", type=SECONDS, default=10.0, show_default=True, help="For all to end in peace.")
+@click.option(
+    "--timeout", "timeout_s", type=SECONDS, default=60.0, metavar="SECONDS", help="For all to come up. [default: 60]"
+)
+@click.option("--grace", "grace_s", type=SECONDS, default=10.0, metavar="SECONDS", help="For all to end. [default: 10]")
 def up(**flags: Any) -> int:
     """Start a cluster of real processes on this machine and run it until Ctrl-C.
 
@@ -183,7 +187,7 @@ def _server_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@cli.command()
+@cli.command(short_help="Run one homeserver.")
 @_server_options
 @click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
 def homeserver(**flags: Any) -> int:
@@ -198,7 +202,7 @@ def homeserver(**flags: Any) -> int:
     return serve(config)
 
 
-@cli.command()
+@cli.command(short_help="Run one simulation server.")
 @_server_options
 @click.option("--link", metavar="HOST:PORT", help="Override where the UDP link listens.")
 def simserver(**flags: Any) -> int:
@@ -213,7 +217,7 @@ def simserver(**flags: Any) -> int:
     return serve(config)
 
 
-@cli.command()
+@cli.command(short_help="Run one relay.")
 @_server_options
 def relay(**flags: Any) -> int:
     """Run one relay: it passes sealed messages on between instances and can read none of them."""
@@ -297,25 +301,32 @@ def run_command(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", INTERRUPTED)
     except Exception as error:
-        code = _exit_code_of(error)
-        if code is None:
+        problem = _foreseeable(error)
+        if problem is None:
             traceback.print_exc()
             return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
-        return _fail(str(error), code)
+        return _fail(*problem)
     return status if isinstance(status, int) else OK
 
 
-def _exit_code_of(error: Exception) -> int | None:
-    """The exit status of a foreseeable error, None for all others."""
+def _foreseeable(error: Exception) -> tuple[str, int] | None:
+    """The sentence and exit status of an error that is not our own fault; None if it is."""
     from authority.settings import ConfigError
+    from crypto.errors import KeyFileError
     from scenarios.errors import EnvironmentFailed
     from scenarios.topology import BadSpec
 
     match error:
         case BadSpec() | ConfigError():
-            return BAD_USAGE
-        case EnvironmentFailed():
-            return CLUSTER_FAILED
+            return str(error), BAD_USAGE
+        case EnvironmentFailed() | KeyFileError():
+            return str(error), CLUSTER_FAILED
+        case OSError(errno=errno.EADDRINUSE):
+            return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
+        case ExceptionGroup():
+            # A server is a tree of tasks, so what ends it arrives in groups.
+            problems = [_foreseeable(inner) for inner in error.exceptions]
+            return None if None in problems else problems[0]
         case _:
             return None
 

@@ -330,7 +330,8 @@ def _health_from_untrusted(response: httpx.Response) -> _Health:
         body = None
     fields = body if isinstance(body, dict) else {}
     name = fields.get("name")
-    reason = fields.get("reason") or f"/healthz answers with status {response.status_code}"
+    # Servers answer errors as {code, message, value}.
+    reason = fields.get("message") or f"/healthz answers with status {response.status_code}"
     return _Health(
         ready=response.status_code == httpx.codes.OK and isinstance(name, str),
         name=name if isinstance(name, str) else None,

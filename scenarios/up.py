@@ -4,12 +4,13 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import trio
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,8 +22,8 @@ from scenarios.topology import ClusterSpec
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 
 INTERRUPTED = 130
-# rich would fold the table into illegible columns on a narrow pipe; a terminal keeps its own width.
-PIPE_WIDTH = 140
+# What the table needs; rich would cut its columns off, a narrower terminal only folds the lines.
+MIN_WIDTH = 100
 
 
 class Screen(Protocol):
@@ -110,31 +111,40 @@ class TerminalScreen:
 
     def up(self, cluster: LocalCluster) -> None:
         """Print who is where, and how to talk to them."""
-        table = Table(title=f"cluster in {cluster.directory}", title_justify="left", title_style="bold")
-        for heading in ("server", "role", "REST", "link (UDP)", "pid", "log (in the directory above)"):
-            table.add_column(heading, justify="right" if heading == "pid" else "left", no_wrap=True)
-        for server in cluster.servers:
-            link = "" if server.link_address is None else ":".join(map(str, server.link_address))
-            log = str(server.log_file.relative_to(cluster.directory))
-            table.add_row(server.name, server.role.value, server.rest_url, link, str(server.pid or "gone"), log)
-        instance = next(iter(cluster.spec.instances))
-        home = cluster.server(cluster.spec.homeserver_names(instance)[0])
-        token_file = cluster.client_token_file(instance)
-        self._out.print(table)
-        for line in (
-            "",
-            f"Client token of {instance}: {token_file}",
-            "Try:",
-            f"  curl -s {home.rest_url}/healthz",
-            f'  curl -s -H "Authorization: Bearer $(cat {token_file})" {home.rest_url}/v1/cluster',
-            "",
-            "Ctrl-C ends it (twice: at once).",
-        ):
+        self._out.print(_table_of(cluster))
+        for line in _hints_for(cluster):
             self._out.print(Text(line), soft_wrap=True)
 
     def ended(self) -> None:
         """Say so."""
         self._out.print(Text("All servers are stopped."))
+
+
+def _table_of(cluster: LocalCluster) -> Table:
+    title = f"cluster in {cluster.directory}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("server", "role", "REST", "UDP port", "pid", "log, in that directory"):
+        table.add_column(heading, justify="right" if heading in ("UDP port", "pid") else "left", no_wrap=True)
+    for server in cluster.servers:
+        udp_port = "" if server.link_address is None else str(server.link_address[1])
+        log = str(server.log_file.relative_to(cluster.directory))
+        table.add_row(server.name, server.role.value, server.rest_url, udp_port, str(server.pid or "gone"), log)
+    return table
+
+
+def _hints_for(cluster: LocalCluster) -> Iterator[str]:
+    instance = next(iter(cluster.spec.instances))
+    url = cluster.server(cluster.spec.homeserver_names(instance)[0]).rest_url
+    token_file = cluster.client_token_file(instance)
+    yield f"The client token of {instance} is in {token_file}"
+    yield "Try:"
+    yield f"  curl -s {url}/v1/cluster"
+    if cluster.spec.simservers:
+        names = {"id": f"{instance}.ball-1", "spawner": f"{instance}.ada", "server": f"{instance}.s1"}
+        yield f"  curl -s {url}/v1/entities -H 'Content-Type: application/json' \\"
+        yield f"    -H \"Authorization: Bearer $(cat {token_file})\" -d '{json.dumps(names | {'kind': 'ball'})}'"
+    yield ""
+    yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
 
 
 class JsonScreen:
@@ -183,5 +193,7 @@ def _print_line(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _console(stream: Any) -> Console:
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPE_WIDTH)
+def _console(stream: TextIO) -> Console:
+    console = Console(file=stream, highlight=False)
+    console.width = max(console.width, MIN_WIDTH)
+    return console

@@ -20,7 +20,7 @@ from scenarios.orphans import die_with_parent
 def _serve(config: dict[str, object], behaviour: str) -> None:
     name = "somebody.else" if behaviour == "impostor" else config["name"]
     ready = behaviour != "unready"
-    body = {"status": "ok", "name": name} if ready else {"status": "starting", "name": name, "reason": "no leader yet"}
+    body = {"status": "ok", "name": name} if ready else {"code": "not_ready", "message": "no leader yet"}
 
     class Health(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

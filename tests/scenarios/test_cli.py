@@ -1,5 +1,6 @@
 """The `baton` command: what it teaches, what it refuses, and with which exit status."""
 
+import errno
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ import click
 import pytest
 import trio
 
+from authority.settings import ConfigError
+from crypto.errors import KeyFileError
 from homeserver.config import HomeserverConfig, RelayConfig
 from scenarios import cli
 from scenarios.blueprint import hold_directory, lay_out
@@ -130,6 +133,14 @@ def raising(error: BaseException) -> Callable[[], None]:
         (lambda: 0, 0, ""),
         (lambda: 1, 1, ""),
         (raising(EnvironmentFailed("the disk is full")), 3, "baton: the disk is full\n"),
+        (raising(ConfigError("no such world")), 2, "baton: no such world\n"),
+        (raising(KeyFileError("keys are open to others")), 3, "baton: keys are open to others\n"),
+        (raising(ExceptionGroup("", [ExceptionGroup("", [ConfigError("deep")])])), 2, "baton: deep\n"),
+        (
+            raising(OSError(errno.EADDRINUSE, "Address already in use")),
+            3,
+            "baton: an address that this server should listen on is in use; is it running already?\n",
+        ),
         # The empty line is click's, so that the sentence does not stand behind the ^C of the terminal.
         (raising(KeyboardInterrupt()), 130, "\nbaton: interrupted\n"),
     ],
@@ -142,8 +153,13 @@ def test_the_exit_status_of_a_run_says_how_it_went(
     assert baton("run", "cases") == (status, "", err)
 
 
-def test_an_error_of_our_own_shows_where_and_asks_for_a_report(baton: Baton, stand_in: Callable[..., None]) -> None:
-    stand_in("scenarios.cases", command=click.Command("cases", callback=raising(ZeroDivisionError("oh"))))
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("oh"), ExceptionGroup("two", [ConfigError("deep"), ZeroDivisionError("oh")])]
+)
+def test_an_error_of_our_own_shows_where_and_asks_for_a_report(
+    baton: Baton, stand_in: Callable[..., None], error: Exception
+) -> None:
+    stand_in("scenarios.cases", command=click.Command("cases", callback=raising(error)))
 
     status, _, err = baton("run", "cases")
 
