@@ -19,7 +19,19 @@ from scenarios.report.json_file import (
     write_cases,
     write_sectors,
 )
-from scenarios.report.model import CaseResult, HopRange, Invariants, Percentiles, SampleTransfer
+from scenarios.report.model import (
+    CaseResult,
+    Hop,
+    HopRange,
+    Invariants,
+    Mark,
+    Percentiles,
+    PhaseMedians,
+    Report,
+    ReportModel,
+    SampleTransfer,
+    SectorsReport,
+)
 from scenarios.report.table import TABLE_WIDTH, cases_table, sectors_table
 from scenarios.report.words import number_text, whole_text
 from tests.scenarios.factories import make_case, make_report, make_sectors_report
@@ -124,6 +136,23 @@ def test_nan_and_infinity_never_enter_a_report() -> None:
     for value in (float("nan"), float("inf"), -1.0):
         with pytest.raises(ValidationError):
             Percentiles(p50=value)
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "model", [Report, SectorsReport, CaseResult, Invariants, Hop, Mark, SampleTransfer, PhaseMedians]
+)
+def test_every_key_of_the_files_is_explained_in_the_document(model: type[ReportModel]) -> None:
+    # Latencies are called samples in the file.
+    unexplained = [name for name in model.model_fields if f"`{name}`" not in DOCUMENT and name != "latencies_ms"]
+    assert unexplained == []
+
+
+def test_the_document_names_the_case_keys_in_the_order_of_the_file() -> None:
+    places = [DOCUMENT.index(f"`{key}`", DOCUMENT.index("## The numbers of a case")) for key in CASE_KEYS + EXTRA_KEYS]
+    assert places == sorted(places)
 
 
 # --- tables ---
