@@ -129,3 +129,19 @@ def test_names_from_the_run_cannot_become_markup_or_script() -> None:
     # Plotly reads HTML in labels: there the brackets are entities.
     labels = timeline.sequence_diagram(case.sample or make_sample())["layout"]["yaxis"]["ticktext"]
     assert labels[0] == "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&lt;b&gt;"
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb as WCAG 2.2 defines it."""
+    parts = [int(colour[position : position + 2], 16) / 255 for position in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#1a2029"])
+def test_every_colour_of_the_charts_stands_out_from_the_light_and_the_dark_page(background: str) -> None:
+    assert f"--card: {background}" in cases_page(make_report(cases=()))
+    marks = [colour for _, colour in timeline._MARK_SYMBOLS.values()]
+    for colour in (*charts.KIND_COLOURS, charts.ON_PATH_COLOUR, charts.OFF_PATH_COLOUR, charts.MEDIAN_COLOUR, *marks):
+        lighter, darker = sorted((luminance(colour), luminance(background)), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) >= 3, colour
