@@ -10,7 +10,7 @@ machines only differences taken on one server mean anything.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, Self
 
 from authority.names import BadName, check_name
@@ -29,7 +29,7 @@ class BadTrace(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One crossing: its number (from 1), the kind of message, both ends, and when it left and arrived."""
+    """One crossing: its number (from 1), the kind of message, both ends, when it left and arrived, and its size."""
 
     number: int
     kind: str
@@ -37,6 +37,7 @@ class Hop:
     dst: str = ""
     sent_ns: int = 0
     received_ns: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,16 @@ class Trace:
         hop = Hop(len(self.hops) + 1, kind, src, "", now_ns, 0)
         return replace(self, hops=(*self.hops, hop))
 
-    def arrive(self, at: str, now_ns: int) -> Self:
-        """Complete the last hop at the server `at`.
+    def arrive(self, at: str, now_ns: int, size_bytes: int = 0) -> Self:
+        """Complete the last hop at the server `at`, which received `size_bytes` of sealed message.
 
         Raises:
             BadTrace: there is no hop under way.
         """
         if not self.hops or self.hops[-1].dst:
             raise BadTrace(f"transfer {self.transfer_id} has no hop under way")
-        return replace(self, hops=(*self.hops[:-1], replace(self.hops[-1], dst=at, received_ns=now_ns)))
+        arrived = replace(self.hops[-1], dst=at, received_ns=now_ns, size_bytes=size_bytes)
+        return replace(self, hops=(*self.hops[:-1], arrived))
 
     def mark(self, server: str, label: str, at_ns: int) -> Self:
         """Note that `label` happened on `server`; beyond `MAX_MARKS` the trace stays as it is."""
@@ -105,8 +107,8 @@ class Trace:
         """As plain data for CBOR or JSON."""
         return {
             "transfer_id": self.transfer_id,
-            "hops": [[h.number, h.kind, h.src, h.dst, h.sent_ns, h.received_ns] for h in self.hops],
-            "marks": [[m.server, m.label, m.at_ns] for m in self.marks],
+            "hops": [list(astuple(hop)) for hop in self.hops],
+            "marks": [list(astuple(mark)) for mark in self.marks],
         }
 
     @classmethod
@@ -136,9 +138,9 @@ def _text(value: object) -> str:
     return value
 
 
-def _ns(value: object) -> int:
+def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise BadTrace("a time is a whole number of nanoseconds")
+        raise BadTrace("numbers, times and sizes are whole and not negative")
     return value
 
 
@@ -150,11 +152,17 @@ def _server(value: object) -> str:
 
 
 def _hop_untrusted(item: object) -> Hop:
-    if not isinstance(item, list | tuple) or len(item) != 6:
-        raise BadTrace("a hop has six fields")
-    number, kind, src, dst, sent_ns, received_ns = item
+    if not isinstance(item, list | tuple) or len(item) != 7:
+        raise BadTrace("a hop has seven fields")
+    number, kind, src, dst, sent_ns, received_ns, size_bytes = item
     return Hop(
-        _ns(number), _text(kind), _server(src), "" if dst == "" else _server(dst), _ns(sent_ns), _ns(received_ns)
+        number=_whole(number),
+        kind=_text(kind),
+        src=_server(src),
+        dst="" if dst == "" else _server(dst),
+        sent_ns=_whole(sent_ns),
+        received_ns=_whole(received_ns),
+        size_bytes=_whole(size_bytes),
     )
 
 
@@ -162,4 +170,4 @@ def _mark_untrusted(item: object) -> Mark:
     if not isinstance(item, list | tuple) or len(item) != 3:
         raise BadTrace("a mark has three fields")
     server, label, at_ns = item
-    return Mark(_server(server), _text(label), _ns(at_ns))
+    return Mark(_server(server), _text(label), _whole(at_ns))

@@ -66,7 +66,7 @@ def _save_transfer(rows: Rows, record: TransferRecord) -> None:
     """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full."""
     path = ("transfers", record.id)
     if rows.get_or(path, None) is None:
-        head, tail = rows.get_or(_QUEUE, (0, 0))
+        head, tail = rows.get_or(_QUEUE, [0, 0])
         rows.put((*_QUEUE, str(tail)), record.id)
         tail += 1
         if tail - head > MAX_TRANSFERS:
@@ -74,7 +74,7 @@ def _save_transfer(rows: Rows, record: TransferRecord) -> None:
             rows.delete((*_QUEUE, str(head)))
             rows.delete(("transfers", oldest))
             head += 1
-        rows.put(_QUEUE, (head, tail))
+        rows.put(_QUEUE, [head, tail])
     rows.put(path, record.to_data())
 
 

@@ -90,5 +90,5 @@ class Sealer:
         if message.type != parcel.kind:
             raise MessageError(f"a parcel marked {parcel.kind} holds {message.type}")
         if parcel.on_path:
-            trace = trace.arrive(self.name, now_ns)
+            trace = trace.arrive(self.name, now_ns, len(parcel.sealed))
         return Opened(message, claims.sender, trace)

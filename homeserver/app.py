@@ -5,10 +5,9 @@ import signal
 
 import httpx
 import trio
-from actors.udp import LinkEndpoint
-from tree.raft import Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig
 
 from actors.clock import Clock
+from actors.udp import LinkEndpoint
 from actors.web import serve_app
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
@@ -21,6 +20,7 @@ from homeserver.node import Node, Secrets
 from homeserver.rest import make_app
 from homeserver.store import Store, replicated_procedures
 from homeserver.transfers import Transfers
+from tree.raft import Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig
 
 __all__ = ["main", "run"]
 
@@ -108,9 +108,10 @@ async def _until_signalled(config: HomeserverConfig) -> None:
 
 def main(config: HomeserverConfig) -> int:
     """Run one homeserver until SIGINT or SIGTERM; the exit status."""
+    status = 0
     try:
         trio.run(_until_signalled, config)
     except* RefusedByInstance as group:
         _log.critical("%s", group.exceptions[0])
-        return 3
-    return 0
+        status = 3
+    return status

@@ -60,7 +60,7 @@ class Relay:
             return parcel
         now_ns = self._clock.monotonic_ns()
         try:
-            trace = parcel.trace.arrive(self._name, now_ns).leave(self._name, parcel.kind, now_ns)
+            trace = parcel.trace.arrive(self._name, now_ns, len(parcel.sealed)).leave(self._name, parcel.kind, now_ns)
         except BadTrace as error:
             raise ApiError(400, "bad_trace", str(error)) from error
         return parcel.model_copy(update={"trace": trace})

@@ -8,9 +8,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from actors.udp import LinkDown, LinkEndpoint, LinkFull
-
 from actors.clock import Clock
+from actors.udp import LinkDown, LinkEndpoint, LinkFull
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
@@ -158,6 +157,7 @@ class Transfers:
         repeated = known is not None and known.phase in _DECIDED
         trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
         refusal, trace = ("", trace) if repeated else await self._ask_target_home(request, trace)
+        trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
         decided = await self._decide(request, refusal)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(request, decided)

@@ -54,7 +54,7 @@ class Balls:
             position.append(place)
         return {"p": position, "v": speed, "ballast": state["ballast"]}
 
-    def destination(self, state: Any, ticks_here: int) -> str | None:
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """Balls go where they are told."""
         return None
 

@@ -28,8 +28,11 @@ class World(Protocol):
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
         """The state one tick later, after applying `inputs` in order."""
 
-    def destination(self, state: Any, ticks_here: int) -> str | None:
-        """The server that should simulate this entity from now on, or None to stay (placement by position, say)."""
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+        """The server that should simulate this entity from now on, or None to stay (placement by position, say).
+
+        `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break.
+        """
 
 
 def load_world(spec: str, options: dict[str, Any]) -> World:

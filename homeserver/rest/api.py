@@ -109,6 +109,7 @@ def _cluster_routes(node: Node) -> APIRouter:
             term=status.term,
             commit_index=status.commit_index,
             applied_index=status.applied_index,
+            rounds=status.rounds,
             members=[
                 MemberView(name=m.name, rest_url=m.rest_url, raft=f"{m.host}:{m.raft_port}")
                 for m in node.config.members
@@ -121,6 +122,14 @@ def _cluster_routes(node: Node) -> APIRouter:
     async def servers() -> list[ServerView]:
         """Every server that is registered with this instance."""
         return [ServerView.of(row) for row in node.store.servers()]
+
+    @routes.get("/v1/servers/{name}")
+    async def server(name: Name) -> ServerView:
+        """One server of any instance, with its public keys."""
+        row = await node.directory.row(name)
+        if row is None or row.role is Role.PLAYER:
+            raise ApiError(404, Reason.NOT_FOUND, f"no server {name} is registered", name)
+        return ServerView.of(row)
 
     return routes
 

@@ -64,19 +64,23 @@ class ClusterView(BaseModel):
     term: int
     commit_index: int
     applied_index: int
+    rounds: int = Field(
+        description="Raft rounds since this member started: append requests it sent that carried entries"
+    )
     members: list[MemberView]
     refusals: list[dict[str, Any]] = Field(description="would-be members that were refused lately, and why")
     routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
 
 
 class ServerView(BaseModel):
-    """A server of this instance."""
+    """A server: what it is, where it listens, and its public keys."""
 
     name: str
     role: Role
     rest_url: str
     link_host: str
     link_port: int
+    keys: dict[str, Any] = Field(description="JWK set (RFC 7517)")
 
     @classmethod
     def of(cls, row: DirectoryRow) -> "ServerView":

@@ -1,0 +1,291 @@
+"""The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides."""
+
+import hashlib
+import logging
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actors.clock import Clock
+from authority import incoming as machine
+from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.epoch import Fence
+from authority.errors import MessageError
+from authority.hops import Trace
+from authority.incoming import Incoming, Offer, Permission
+from authority.messages import (
+    Activate,
+    Activated,
+    Delegation,
+    DirectHandoff,
+    ForwardInputs,
+    Grant,
+    InputItem,
+    Spawn,
+    Spawned,
+    StateTransfer,
+)
+from authority.names import instance_of
+from authority.records import Role
+from authority.sealing import Opened, Sealer
+from crypto import jose
+from crypto.errors import CryptoError
+from simserver.courier import Courier
+from simserver.departures import Departures
+from simserver.entity import NewInput, Snapshot
+from simserver.holdings import Holding, Holdings
+from simserver.home import Home
+
+__all__ = ["Arrivals"]
+
+_log = logging.getLogger("simserver.arrivals")
+
+# Machines of entities that have been offered to this server; the longest untouched is forgotten first. What is lost
+# with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.
+MAX_MACHINES: Final = 100_000
+MAX_FORWARDS: Final = 4
+MAX_CONTEXTS: Final = 4096
+
+
+@dataclass
+class _Context:
+    """How a permission came: what is needed to answer it, and what goes with it."""
+
+    trace: Trace
+    numbered_answer: bool
+    inputs: list[InputItem]
+    chain: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+
+
+class Arrivals:
+    """Every entity that comes, or may come, to this server."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        home: Home,
+        courier: Courier,
+        holdings: Holdings,
+        departures: Departures,
+        clock: Clock,
+        counts: Counter[str],
+    ) -> None:
+        self._sealer = sealer
+        self._home = home
+        self._courier = courier
+        self._holdings = holdings
+        self._departures = departures
+        self._clock = clock
+        self._counts = counts
+        self._machines: OrderedDict[str, Incoming] = OrderedDict()
+        self._contexts: OrderedDict[str, _Context] = OrderedDict()
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    async def spawn(self, message: Spawn, opened: Opened) -> None:
+        """The home instance has created an entity and gives it to this server to simulate first."""
+        await self._check_home(opened.sender, message.entity)
+        reason = ""
+        if self._holdings.get(message.entity) is None and self._holdings.gone(message.entity) is None:
+            try:
+                self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch))
+            except ValueError as error:
+                reason = str(error)[:200] or "the world would not have it"
+        answer = Spawned(entity=message.entity, reason=reason)
+        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    async def delegation(self, message: Delegation, opened: Opened) -> None:
+        """The home instance lets this server pass an entity on directly, within a group."""
+        grant = await self._verified_grant(message.grant, message.entity)
+        holding = self._holdings.get(message.entity)
+        if holding is None or grant.holder != self._sealer.name or grant.fence != holding.fence:
+            # The entity went on meanwhile; its next holder gets a grant of its own.
+            self._counts["stale_grant"] += 1
+            return
+        holding.delegated((message.grant,), grant.group)
+
+    async def state(self, message: StateTransfer, opened: Opened) -> None:
+        """A frozen state, ahead of the permission to simulate it."""
+        await self._offer(message, message.fence, opened)
+
+    async def grant(self, message: Grant, opened: Opened) -> None:
+        """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
+        certificate = await self._commit_certificate(message.certificate)
+        await self._permit(certificate, _Context(opened.trace, numbered_answer=True, inputs=[]))
+
+    async def activate(self, message: Activate, opened: Opened) -> None:
+        """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
+        certificate = await self._commit_certificate(message.certificate)
+        if certificate.source != opened.sender:
+            raise MessageError(f"{opened.sender} activates what {certificate.source} handed over")
+        await self._permit(certificate, _Context(opened.trace, numbered_answer=False, inputs=list(message.inputs)))
+
+    async def direct(self, message: DirectHandoff, opened: Opened) -> None:
+        """Case 3, hop 1: state and chain in one message."""
+        grant, last = await self._verified_chain(message.chain, message.entity)
+        wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
+        if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
+            raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
+        context = _Context(opened.trace, True, [], tuple(message.chain), grant.group)
+        known = self._machine(message.entity)
+        permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
+        context = self._remember(last.transfer_id, context)
+        await self._offer(message, Fence(last.epoch, last.sub - 1), opened)
+        await self._perform(message.entity, known.permitted(permission), context)
+
+    async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
+        """Inputs that still came to a former authority."""
+        holding = self._holdings.get(message.entity)
+        if holding is not None:
+            self._apply(holding, message.inputs)
+            return
+        gone = self._holdings.gone(message.entity)
+        if gone is None or gone.fence <= message.fence or message.forwards >= MAX_FORWARDS:
+            # Only towards a higher fence, and not for ever; their sources repeat them.
+            self._counts["forward_dropped"] += 1
+            return
+        onward = message.model_copy(
+            update={"epoch": gone.fence.epoch, "sub": gone.fence.sub, "forwards": message.forwards + 1}
+        )
+        self._courier.send(onward, Trace(message.transfer_id), gone.moved_to, on_path=False)
+
+    # --- the two halves --------------------------------------------------------------------------------------------
+
+    async def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
+        if hashlib.sha256(message.state).hexdigest() != message.state_hash:
+            raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
+        now_ns = self._clock.monotonic_ns()
+        offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, now_ns)
+        effect = self._machine(message.entity).offered(offer)
+        await self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+
+    async def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
+        context = self._remember(certificate.transfer_id, context)
+        permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
+        await self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
+
+    async def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
+        match effect:
+            case machine.Activate(offer, permission) if context is not None:
+                await self._begin(entity, offer, permission, context)
+            case machine.AnswerAgain(permission) if context is not None:
+                self._counts["answered_again"] += 1
+                self._answer(entity, permission, context)
+            case machine.Drop(reason):
+                self._counts[reason] += 1
+            case _:
+                pass
+
+    async def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
+        """Simulate: the log (or the chain) says so, and the state is the one that it names."""
+        try:
+            snapshot = Snapshot.decode(offer.state)
+        except Exception as error:
+            raise MessageError(f"the state of {entity} cannot be read: {error}") from error
+        await self._clear_the_way(entity, permission.fence)
+        holding = self._holdings.start(entity, permission.fence, snapshot)
+        now_ns = self._clock.monotonic_ns()
+        holding.delegated(context.chain, context.group)
+        context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
+        context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
+        self._answer(entity, permission, context)
+        self._apply(holding, context.inputs)
+
+    async def _clear_the_way(self, entity: str, fence: Fence) -> None:
+        """An old copy of our own may still stand here, frozen, when an entity comes back faster than it was retired."""
+        await self._departures.superseded(entity, fence)
+        holding = self._holdings.get(entity)
+        if holding is not None:
+            self._counts["superseded"] += 1
+            _log.error("%s was still here under %s when it arrived under %s", entity, holding.fence, fence)
+            holding.ref.kill()
+            await holding.ref.exited()
+
+    def _answer(self, entity: str, permission: Permission, context: _Context) -> None:
+        answer = Activated(
+            transfer_id=permission.transfer_id,
+            entity=entity,
+            epoch=permission.fence.epoch,
+            sub=permission.fence.sub,
+            trace=None if context.numbered_answer else context.trace.to_data(),
+        )
+        trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
+        self._courier.send(answer, trace, permission.source, on_path=context.numbered_answer)
+
+    def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
+        for item in inputs:
+            holding.ref.cast(NewInput(item.source, item.seq, item.data))
+
+    # --- certificates ----------------------------------------------------------------------------------------------
+
+    async def _commit_certificate(self, token: str) -> CommitCertificate:
+        certificate = CommitCertificate.from_claims_untrusted(await self._verified(token, Role.HOMESERVER))
+        if instance_of(jose.peek_sender_untrusted(token)) != instance_of(certificate.entity):
+            raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
+        if certificate.target != self._sealer.name:
+            raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
+        return certificate
+
+    async def _verified_grant(self, token: str, entity: str) -> DelegationGrant:
+        grant = DelegationGrant.from_claims_untrusted(await self._verified(token, Role.HOMESERVER))
+        if grant.entity != entity or instance_of(jose.peek_sender_untrusted(token)) != instance_of(entity):
+            raise MessageError(f"the delegation of {entity} is not from its home instance")
+        return grant
+
+    async def _verified_chain(self, chain: list[str], entity: str) -> tuple[DelegationGrant, PassCertificate]:
+        if len(chain) < 2:
+            raise MessageError(f"the chain of {entity} holds no pass")
+        grant = await self._verified_grant(chain[0], entity)
+        passes = []
+        for token in chain[1:]:
+            step = PassCertificate.from_claims_untrusted(await self._verified(token, Role.SIMSERVER))
+            if jose.peek_sender_untrusted(token) != step.source:
+                raise MessageError(f"a pass by {step.source} is signed by somebody else")
+            passes.append((token, step))
+        check_chain(grant, chain[0], passes)
+        return grant, passes[-1][1]
+
+    async def _verified(self, token: str, role: Role) -> dict[str, Any]:
+        try:
+            signer = jose.peek_sender_untrusted(token)
+            row = await self._home.row(signer)
+            keys = await self._home.keys_of(signer)
+            if row is None or keys is None or row.role is not role:
+                raise MessageError(f"{signer} is no known {role}")
+            return jose.verify_untrusted(token, sender=keys)
+        except CryptoError as error:
+            raise MessageError(f"a certificate does not verify: {error}") from error
+
+    async def _check_home(self, sender: str, entity: str) -> None:
+        row = await self._home.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(entity):
+            raise MessageError(f"{sender} is no homeserver of {entity}'s instance")
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def _machine(self, entity: str) -> Incoming:
+        known = self._machines.get(entity)
+        if known is None:
+            known = self._machines[entity] = Incoming()
+            if len(self._machines) > MAX_MACHINES:
+                self._machines.popitem(last=False)
+        self._machines.move_to_end(entity)
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        # Whatever this server did itself also raises the fence below which nothing is listened to.
+        if holding is not None:
+            known.fence_raised(holding.fence)
+        elif gone is not None:
+            known.fence_raised(gone.fence)
+        return known
+
+    def _remember(self, transfer_id: str, context: _Context) -> _Context:
+        """Keep how a permission came; a repetition of one that was acted on is answered with what happened then."""
+        known = self._contexts.get(transfer_id)
+        if known is not None and known.trace.at("activated") is not None:
+            return known
+        self._contexts[transfer_id] = context
+        self._contexts.move_to_end(transfer_id)
+        while len(self._contexts) > MAX_CONTEXTS:
+            self._contexts.popitem(last=False)
+        return context

@@ -1,0 +1,119 @@
+"""Sealing for, and sending to, other servers and players over the link, with keys and addresses looked up on the way.
+
+Nothing here waits for an answer, and nothing fails: what could not be sent is counted, and the machines that asked for
+it ask again when their timers run out.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+import trio
+from actors.udp import LinkDown, LinkEndpoint, LinkFull
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.messages import LinkMessage, Message, Parcel, encode_link
+from authority.sealing import Sealer
+from simserver.home import Home, HomeRefused, HomeUnreachable
+
+__all__ = ["Courier"]
+
+_log = logging.getLogger("simserver.courier")
+# States on a channel of their own, so that they do not stand in the way of short messages.
+STATE_CHANNEL = 1
+MAX_KNOWN_ADDRESSES = 100_000
+
+
+class Courier:
+    """Sends messages in this server's name.
+
+    Args:
+        nursery: where look-ups that have to wait are run.
+    """
+
+    def __init__(
+        self, sealer: Sealer, home: Home, link: LinkEndpoint, clock: Clock, nursery: trio.Nursery, counts: Counter[str]
+    ) -> None:
+        self._sealer = sealer
+        self._home = home
+        self._link = link
+        self._clock = clock
+        self._nursery = nursery
+        self._counts = counts
+        self._addresses: dict[str, tuple[str, int]] = {}
+
+    def heard_from(self, peer: str, address: tuple[str, int]) -> None:
+        """Remember where an authenticated peer sends from."""
+        if self._addresses.get(peer) != address:
+            if len(self._addresses) >= MAX_KNOWN_ADDRESSES:
+                self._addresses.pop(next(iter(self._addresses)))
+            self._addresses[peer] = address
+
+    def send(
+        self,
+        message: Message,
+        trace: Trace,
+        to: str,
+        *,
+        on_path: bool,
+        address: tuple[str, int] | None = None,
+        sent: Callable[[Parcel], None] | None = None,
+    ) -> None:
+        """Seal a message and send it, now or after looking up where and for whom."""
+        self._nursery.start_soon(self._send, message, trace, to, on_path, address, sent)
+
+    async def _send(
+        self,
+        message: Message,
+        trace: Trace,
+        to: str,
+        on_path: bool,
+        address: tuple[str, int] | None,
+        sent: Callable[[Parcel], None] | None,
+    ) -> None:
+        try:
+            keys = await self._home.keys_of(to)
+            where = address or self._addresses.get(to) or await self._address(to)
+        except (HomeUnreachable, HomeRefused) as error:
+            self._counts["unsent_no_address"] += 1
+            _log.info("cannot send %s to %s now: %s", message.type, to, error)
+            return
+        if keys is None or where is None:
+            self._counts["unsent_unknown_peer"] += 1
+            _log.info("cannot send %s to %s: its keys or address are not known", message.type, to)
+            return
+        parcel = self._sealer.seal(
+            message,
+            trace,
+            to=to,
+            keys=keys,
+            now_ns=self._clock.monotonic_ns(),
+            now_s=self._clock.unix_s(),
+            on_path=on_path,
+        )
+        channel = STATE_CHANNEL if message.type == "state" else 0
+        self._post(to, where, encode_link(parcel), channel)
+        if sent is not None:
+            sent(parcel)
+
+    async def _address(self, name: str) -> tuple[str, int] | None:
+        row = await self._home.row(name)
+        return (row.link_host, row.link_port) if row is not None and row.link_port else None
+
+    def tell_player(self, player: str, message: LinkMessage) -> None:
+        """Send a bare player message to where the player last sent from; unknown players miss it."""
+        where = self._addresses.get(player)
+        if where is None:
+            self._counts["unsent_unknown_player"] += 1
+            return
+        self._post(player, where, encode_link(message), 0)
+
+    def _post(self, to: str, where: tuple[str, int], data: bytes, channel: int) -> None:
+        try:
+            self._link.post(to, where, data, channel=channel)
+        except (LinkDown, LinkFull) as error:
+            self._counts["unsent_link"] += 1
+            # It may have moved: look its address up again next time.
+            self._addresses.pop(to, None)
+            _log.info("cannot send to %s over the link: %s", to, error)

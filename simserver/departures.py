@@ -1,0 +1,388 @@
+"""The old authority at work: performs what the `Outgoing` machine of each leaving entity decides."""
+
+import logging
+import secrets
+from collections import Counter
+from dataclasses import dataclass, field
+
+import trio
+
+from actors.clock import Clock
+from authority import outgoing as machine
+from authority.certificates import MAX_CHAIN, PassCertificate, token_hash
+from authority.epoch import Fence
+from authority.errors import MessageError, Reason
+from authority.hops import BadTrace, Trace
+from authority.messages import (
+    Activate,
+    Activated,
+    DirectHandoff,
+    ForwardInputs,
+    HandoffReply,
+    HandoffRequest,
+    InputItem,
+    NotHere,
+    Parcel,
+    Report,
+    ReportReply,
+    StateTransfer,
+)
+from authority.names import instance_of
+from authority.outgoing import Case, Outgoing
+from authority.sealing import Opened, Sealer
+from crypto import jose
+from simserver.courier import Courier
+from simserver.entity import Freeze, Frozen, Resume, Retire, TakeJournal
+from simserver.holdings import Holding, Holdings
+from simserver.home import Home, HomeRefused, HomeUnreachable
+
+__all__ = ["Departures", "Plan"]
+
+_log = logging.getLogger("simserver.departures")
+
+# How often a report is offered to the home instance, two seconds apart; it is for people, safety does not need it.
+REPORT_TRIES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: which entity goes where, by which path and transport."""
+
+    transfer_id: str
+    entity: str
+    target: str
+    direct: bool = False
+    transport: str = "rest"
+
+
+@dataclass
+class _Departure:
+    """One entity on its way out."""
+
+    plan: Plan
+    holding: Holding
+    frozen: Frozen
+    machine: Outgoing
+    trace: Trace
+    chain: tuple[str, ...] = ()
+    asking: bool = False
+    state_sent_ns: int = 0
+    journal: list[InputItem] = field(default_factory=list)
+    off_path: Counter[str] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=Counter)
+
+
+class Departures:
+    """Every entity that is leaving this server."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        home: Home,
+        courier: Courier,
+        holdings: Holdings,
+        clock: Clock,
+        nursery: trio.Nursery,
+        counts: Counter[str],
+    ) -> None:
+        self._sealer = sealer
+        self._home = home
+        self._courier = courier
+        self._holdings = holdings
+        self._clock = clock
+        self._nursery = nursery
+        self._counts = counts
+        self._leaving: dict[str, _Departure | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._leaving)
+
+    # --- beginning -------------------------------------------------------------------------------------------------
+
+    def wants_to_go(self, entity: str, destination: str) -> None:
+        """The world says that an entity belongs elsewhere; goes directly when it may."""
+        if entity not in self._leaving:
+            plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
+            self._nursery.start_soon(self.begin, plan)
+
+    def _may_pass(self, entity: str, destination: str) -> bool:
+        holding = self._holdings.get(entity)
+        return holding is not None and destination in holding.group
+
+    async def begin(self, plan: Plan) -> None:
+        """Freeze an entity and start handing it over; a plan that makes no sense (any more) is counted and dropped."""
+        holding = self._holdings.get(plan.entity)
+        if holding is None or plan.target == self._sealer.name or plan.entity in self._leaving:
+            reason = "order_busy" if holding is not None else "order_not_here"
+            self._counts[reason] += 1
+            _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
+            return
+        self._leaving[plan.entity] = None
+        frozen: Frozen | None = await holding.ref.call(Freeze())
+        if frozen is None:
+            del self._leaving[plan.entity]
+            self._counts["order_busy"] += 1
+            return
+        case = self._case(plan, holding)
+        trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
+        departure = _Departure(plan, holding, frozen, Outgoing(case, frozen.fence, frozen.frozen_ns), trace)
+        if case is Case.DIRECT:
+            departure.chain = (*holding.chain, self._sign_pass(departure))
+        self._leaving[plan.entity] = departure
+        await self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
+        await self._keep_time(departure)
+
+    def _case(self, plan: Plan, holding: Holding) -> Case:
+        here = instance_of(self._sealer.name)
+        if plan.direct:
+            if plan.target in holding.group and len(holding.chain) <= MAX_CHAIN:
+                return Case.DIRECT
+            self._counts["direct_without_delegation"] += 1
+        same = here == instance_of(plan.entity) == instance_of(plan.target)
+        return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
+
+    def _sign_pass(self, departure: _Departure) -> str:
+        fence = departure.frozen.fence.passed()
+        certificate = PassCertificate(
+            entity=departure.plan.entity,
+            epoch=fence.epoch,
+            sub=fence.sub,
+            transfer_id=departure.plan.transfer_id,
+            source=self._sealer.name,
+            target=departure.plan.target,
+            tick=departure.frozen.tick,
+            state_hash=departure.frozen.state_hash,
+            parent=token_hash(departure.holding.chain[-1]),
+        )
+        return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+
+    async def _keep_time(self, departure: _Departure) -> None:
+        """Feed the machine its ticks until the transfer is over."""
+        while (due_ns := departure.machine.next_timer_ns) is not None:
+            now_ns = self._clock.monotonic_ns()
+            if due_ns > now_ns:
+                await trio.sleep((due_ns - now_ns) / 1e9)
+                continue
+            await self._event(departure, machine.Tick())
+
+    # --- what comes back -------------------------------------------------------------------------------------------
+
+    async def replied(self, opened: Opened, reply: HandoffReply) -> None:
+        """The home instance answered a request."""
+        departure = self._departure(reply.transfer_id)
+        if departure is None:
+            self._counts["late_reply"] += 1
+            return
+        if not departure.machine.over:
+            departure.trace = opened.trace
+        await self._event(departure, self._reading(departure, reply))
+
+    def _reading(self, departure: _Departure, reply: HandoffReply) -> machine.Event:
+        """What the log's answer means to the machine."""
+        if reply.outcome == "committed":
+            if reply.fence > departure.frozen.fence.raised():
+                # The log is past this transfer's fence: the target was active and has handed the entity on.
+                return machine.PeerActive(reply.fence)
+            return machine.Committed(reply.fence, reply.certificate)
+        if reply.authority != self._sealer.name:
+            return machine.Lost(reply.authority, reply.fence)
+        return machine.Refusal(reply.reason, reply.fence)
+
+    async def activated(self, opened: Opened, message: Activated) -> None:
+        """The target says that it simulates."""
+        departure = self._departure(message.transfer_id)
+        if departure is None or opened.sender != departure.plan.target:
+            self._counts["late_activated"] += 1
+            return
+        try:
+            trace = opened.trace if message.trace is None else Trace.from_data_untrusted(message.trace)
+        except BadTrace as error:
+            raise MessageError(str(error)) from error
+        if message.trace is not None:
+            departure.off_path["activated"] += 1
+        departure.trace = trace
+        await self._event(departure, machine.PeerActive(message.fence))
+
+    async def superseded(self, entity: str, fence: Fence) -> None:
+        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past."""
+        departure = self._leaving.get(entity)
+        if departure is not None:
+            await self._event(departure, machine.PeerActive(fence))
+
+    def _departure(self, transfer_id: str) -> _Departure | None:
+        return next((d for d in self._leaving.values() if d and d.plan.transfer_id == transfer_id), None)
+
+    async def _event(self, departure: _Departure, event: machine.Event) -> None:
+        await self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
+
+    # --- performing ------------------------------------------------------------------------------------------------
+
+    async def _perform(self, departure: _Departure, effects: list[machine.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case machine.AskHome(attempt):
+                    self._ask_home(departure, attempt)
+                case machine.SendState():
+                    self._send_state(departure)
+                case machine.SendDirect(attempt):
+                    self._send_direct(departure, attempt)
+                case machine.SendActivate(certificate, attempt):
+                    await self._send_activate(departure, certificate, attempt)
+                case machine.ForwardJournal():
+                    await self._forward_journal(departure)
+                case machine.Retire(fence):
+                    await self._retire(departure, departure.plan.target, fence)
+                case machine.StepDown(authority, fence):
+                    await self._retire(departure, authority, fence)
+                case machine.Resume(fence, reason):
+                    self._resume(departure, fence, reason)
+                case machine.Report():
+                    self._nursery.start_soon(self._report, departure)
+
+    def _ask_home(self, departure: _Departure, attempt: int) -> None:
+        plan, frozen = departure.plan, departure.frozen
+        departure.counters["requests"] += 1
+        request = HandoffRequest(
+            transfer_id=plan.transfer_id,
+            entity=plan.entity,
+            epoch=frozen.fence.epoch,
+            sub=frozen.fence.sub,
+            source=self._sealer.name,
+            target=plan.target,
+            tick=frozen.tick,
+            state_hash=frozen.state_hash,
+            transport="link" if plan.transport == "link" else "rest",
+            chain=list(departure.holding.chain) if len(departure.holding.chain) > 1 else [],
+        )
+        base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
+        if plan.transport == "link":
+            members = list(self._home.members())
+            if members:
+                member = members[(attempt - 1) % len(members)]
+                address = (member.link_host, member.link_port)
+                self._courier.send(request, base, member.name, on_path=True, address=address)
+        elif not departure.asking:
+            departure.asking = True
+            self._nursery.start_soon(self._ask_by_rest, departure, request, base)
+
+    async def _ask_by_rest(self, departure: _Departure, request: HandoffRequest, base: Trace) -> None:
+        try:
+            answer = await self._home.ask(request, base, on_path=True)
+        except (HomeUnreachable, HomeRefused) as error:
+            # Not the log's word: the machine asks again.
+            _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
+            return
+        finally:
+            departure.asking = False
+        if answer is None:
+            departure.off_path["http_reply"] += 1
+        elif isinstance(answer.message, HandoffReply):
+            await self.replied(answer, answer.message)
+
+    def _send_state(self, departure: _Departure) -> None:
+        frozen, plan = departure.frozen, departure.plan
+        departure.off_path["state"] += 1
+        departure.counters["state_bytes"] += len(frozen.state)
+        message = StateTransfer(
+            transfer_id=plan.transfer_id,
+            entity=plan.entity,
+            epoch=frozen.fence.epoch,
+            sub=frozen.fence.sub,
+            kind=frozen.kind,
+            tick=frozen.tick,
+            state=frozen.state,
+            state_hash=frozen.state_hash,
+        )
+
+        def sent(parcel: Parcel) -> None:
+            departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
+            departure.counters["sealed_state_bytes"] += len(parcel.sealed)
+
+        self._courier.send(message, Trace(plan.transfer_id), plan.target, on_path=False, sent=sent)
+
+    def _send_direct(self, departure: _Departure, attempt: int) -> None:
+        frozen, plan = departure.frozen, departure.plan
+        departure.counters["requests"] += 1
+        departure.counters["state_bytes"] += len(frozen.state)
+        fence = frozen.fence.passed()
+        message = DirectHandoff(
+            transfer_id=plan.transfer_id,
+            entity=plan.entity,
+            epoch=fence.epoch,
+            sub=fence.sub,
+            kind=frozen.kind,
+            tick=frozen.tick,
+            state=frozen.state,
+            state_hash=frozen.state_hash,
+            chain=list(departure.chain),
+        )
+        base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
+        self._courier.send(message, base, plan.target, on_path=True)
+
+    async def _send_activate(self, departure: _Departure, certificate: str, attempt: int) -> None:
+        if attempt > 1:
+            departure.counters["repeated_activate"] += 1
+        departure.journal += await departure.holding.ref.call(TakeJournal())
+        message = Activate(
+            transfer_id=departure.plan.transfer_id, certificate=certificate, inputs=list(departure.journal)
+        )
+        self._courier.send(message, departure.trace, departure.plan.target, on_path=True)
+
+    async def _forward_journal(self, departure: _Departure) -> None:
+        items: list[InputItem] = await departure.holding.ref.call(TakeJournal())
+        if items:
+            departure.off_path["forward"] += 1
+            departure.counters["forwarded_inputs"] += len(items)
+            fence = departure.frozen.fence.raised()
+            message = ForwardInputs(
+                transfer_id=departure.plan.transfer_id,
+                entity=departure.plan.entity,
+                epoch=fence.epoch,
+                sub=fence.sub,
+                inputs=items,
+            )
+            self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
+
+    async def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
+        entity = departure.plan.entity
+        sources: list[str] = await departure.holding.ref.call(Retire())
+        self._holdings.leave(entity, authority, fence)
+        self._leaving.pop(entity, None)
+        if departure.state_sent_ns:
+            departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
+        departure.trace = departure.trace.mark(self._sealer.name, "retired", self._clock.monotonic_ns())
+        for source in sources:
+            notice = NotHere(entity=entity, moved_to=authority, epoch=fence.epoch, sub=fence.sub)
+            self._courier.tell_player(source, notice)
+
+    def _resume(self, departure: _Departure, fence: Fence, reason: str) -> None:
+        entity = departure.plan.entity
+        _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
+        self._counts[f"refused_{reason or Reason.DENIED}"] += 1
+        departure.holding.stays(fence)
+        departure.holding.ref.cast(Resume(fence))
+        self._leaving.pop(entity, None)
+
+    async def _report(self, departure: _Departure) -> None:
+        report = Report(
+            transfer_id=departure.plan.transfer_id,
+            entity=departure.plan.entity,
+            source=self._sealer.name,
+            trace=departure.trace.to_data(),
+            off_path=dict(departure.off_path),
+            counters=dict(departure.counters),
+            chain=list(departure.chain),
+        )
+        for _ in range(REPORT_TRIES):
+            try:
+                answer = await self._home.ask(report, Trace(departure.plan.transfer_id), on_path=False)
+            except HomeRefused as error:
+                self._counts["report_refused"] += 1
+                _log.warning("the report of %s was refused: %s", departure.plan.transfer_id, error)
+                return
+            except HomeUnreachable:
+                await trio.sleep(2.0)
+                continue
+            if answer is not None and isinstance(answer.message, ReportReply):
+                return
+        self._counts["report_given_up"] += 1

@@ -1,0 +1,261 @@
+"""A simulation server's client of its home instance: registration, the key directory, sealed requests.
+
+Any member can answer. The leader is asked first, because it spares the log one more step; when it is gone, the others
+are asked in turn. Requests are idempotent, so asking twice is safe.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Iterator
+from typing import Any, Final
+
+import httpx
+import trio
+from pydantic import ValidationError
+
+from actors.clock import Clock
+from authority.errors import MessageError
+from authority.hops import Trace
+from authority.messages import Message, Parcel
+from authority.names import BadName, check_name
+from authority.records import DirectoryRow, Role
+from authority.sealing import Opened, Sealer
+from crypto import mac
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+
+__all__ = ["Home", "HomeRefused", "HomeUnreachable"]
+
+_log = logging.getLogger("simserver.home")
+
+REQUEST_TIMEOUT_S: Final = 2.0
+ROW_TTL_NS: Final = 30_000_000_000
+MAX_ROWS: Final = 100_000
+
+
+class HomeUnreachable(Exception):
+    """No member of the home instance answered; what was asked may have been done all the same."""
+
+
+class HomeRefused(Exception):
+    """The home instance answered with an error that a repetition would not change."""
+
+
+class Home:
+    """One simulation server's way to its home instance.
+
+    Args:
+        sealer: this server's name and keys.
+        urls: REST addresses of the members, as configured.
+        join_token: the secret that proves, both ways, who belongs to the instance.
+    """
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        instance: str,
+        urls: tuple[str, ...],
+        join_token: bytes,
+        client: httpx.AsyncClient,
+        clock: Clock,
+    ) -> None:
+        self._sealer = sealer
+        self._instance = instance
+        self._urls = list(urls)
+        self._join_token = join_token
+        self._client = client
+        self._clock = clock
+        self._members: list[DirectoryRow] = []
+        self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
+        self._keys: dict[str, PublicIdentity] = {}
+
+    # --- registration and directory --------------------------------------------------------------------------------
+
+    async def register(self, rest_url: str, link: tuple[str, int]) -> None:
+        """Register this server's keys and addresses; waits until the home instance has taken them.
+
+        Raises:
+            HomeRefused: the token is wrong, or other keys are pinned to this name.
+        """
+        fields = {
+            "role": Role.SIMSERVER.value,
+            "keys": self._sealer.identity.public.to_jwks(),
+            "rest_url": rest_url,
+            "link_host": link[0],
+            "link_port": link[1],
+        }
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+        body = fields | {"proof": mac.tag(self._join_token, "register", self._sealer.name.encode(), text)}
+        while True:
+            try:
+                await self._request("PUT", f"/v1/servers/{self._sealer.name}", json_body=body)
+                await self.refresh_members()
+            except HomeUnreachable as error:
+                _log.info("not registered yet: %s", error)
+                await trio.sleep(0.2)
+            else:
+                return
+
+    async def refresh_members(self) -> None:
+        """Learn who the homeservers are and which one leads.
+
+        Raises:
+            HomeUnreachable: nobody can say.
+        """
+        members = await self._directory({"role": Role.HOMESERVER.value})
+        if not members:
+            raise HomeUnreachable("the home instance has registered no homeserver yet")
+        leader = (await self._request("GET", "/v1/cluster")).get("leader")
+        self._members = sorted(members, key=lambda row: (row.name != leader, row.name))
+        leading = [row.rest_url for row in self._members]
+        self._urls = leading + [url for url in self._urls if url not in leading]
+
+    async def row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a server or player of any instance, or None.
+
+        Raises:
+            HomeUnreachable: nobody can say now.
+        """
+        try:
+            check_name(name)
+        except BadName:
+            return None
+        now_ns = self._clock.monotonic_ns()
+        cached = self._rows.get(name)
+        if cached is not None and now_ns - cached[0] < ROW_TTL_NS and cached[1] is not None:
+            return cached[1]
+        rows = await self._directory({"name": name})
+        row = rows[0] if rows and rows[0].name == name else None
+        if row is not None:
+            if cached is not None and cached[1] is not None and cached[1].keys != row.keys:
+                _log.error("%s now shows other keys than those pinned: refused", name)
+                return None
+            if len(self._rows) >= MAX_ROWS:
+                self._rows.pop(next(iter(self._rows)))
+            self._rows[name] = (now_ns, row)
+        return row
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """The public keys of a server or player; pinned for the life of this server."""
+        known = self._keys.get(name)
+        if known is not None:
+            return known
+        try:
+            row = await self.row(name)
+            if row is None:
+                return None
+            keys = PublicIdentity.from_jwks_untrusted(row.keys)
+        except (HomeUnreachable, HomeRefused, CryptoError) as error:
+            _log.info("no keys for %s now: %s", name, error)
+            return None
+        if len(self._keys) >= MAX_ROWS:
+            self._keys.pop(next(iter(self._keys)))
+        self._keys[name] = keys
+        return keys
+
+    async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
+        nonce = secrets.token_urlsafe(16)
+        answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
+        rows, proof = answer.get("rows"), answer.get("proof")
+        text = json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
+        if not isinstance(proof, str) or not mac.check(proof, self._join_token, "directory", nonce.encode(), text):
+            raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
+        try:
+            return [DirectoryRow.from_data(row) for row in rows or ()]
+        except ValidationError as error:
+            raise HomeUnreachable("the directory answered rows of another form") from error
+
+    # --- sealed requests -------------------------------------------------------------------------------------------
+
+    def members(self) -> Iterator[DirectoryRow]:
+        """The homeservers, the one to ask first at the head."""
+        yield from self._members
+
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+        """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
+
+        Raises:
+            HomeUnreachable: no member answered.
+            HomeRefused: a member refused it for good.
+        """
+        problem: Exception = HomeUnreachable("no homeserver is known")
+        for member in list(self._members):
+            try:
+                answer = await self._ask_member(member, message, trace, on_path=on_path)
+            except HomeUnreachable as error:
+                problem = error
+                continue
+            if self._members and self._members[0] is not member:
+                # It answered where others did not: ask it first from now on.
+                self._members = [member, *(row for row in self._members if row.name != member.name)]
+            return answer
+        try:
+            await self.refresh_members()
+        except HomeUnreachable as error:
+            problem = error
+        raise problem
+
+    async def _ask_member(
+        self, member: DirectoryRow, message: Message, trace: Trace, *, on_path: bool
+    ) -> Opened | None:
+        keys = self._member_keys(member)
+        parcel = self._sealer.seal(
+            message,
+            trace,
+            to=member.name,
+            keys=keys,
+            now_ns=self._clock.monotonic_ns(),
+            now_s=self._clock.unix_s(),
+            on_path=on_path,
+        )
+        body = {"parcel": parcel.to_data()}
+        answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url])
+        if not answer:
+            return None
+        try:
+            return self._sealer.open_untrusted(
+                Parcel.from_data_untrusted(answer.get("parcel")),
+                sender=keys,
+                now_ns=self._clock.monotonic_ns(),
+                now_s=self._clock.unix_s(),
+            )
+        except MessageError as error:
+            raise HomeUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
+
+    def _member_keys(self, member: DirectoryRow) -> PublicIdentity:
+        known = self._keys.get(member.name)
+        if known is None:
+            try:
+                known = self._keys[member.name] = PublicIdentity.from_jwks_untrusted(member.keys)
+            except CryptoError as error:
+                raise HomeUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
+        return known
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        json_body: dict[str, Any] | None = None,
+        urls: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """One REST request, to each address in turn until one answers; an empty answer is an empty dictionary."""
+        problem = "no address is configured"
+        for url in list(urls or self._urls):
+            try:
+                with trio.fail_after(REQUEST_TIMEOUT_S):
+                    response = await self._client.request(method, url + path, params=params, json=json_body)
+                answer = response.json() if response.content else {}
+            except (httpx.HTTPError, trio.TooSlowError, OSError, ValueError) as error:
+                problem = f"{url}: {type(error).__name__}"
+                continue
+            if response.is_success and isinstance(answer, dict):
+                return answer
+            code = answer.get("code", "") if isinstance(answer, dict) else ""
+            sentence = answer.get("message", "") if isinstance(answer, dict) else ""
+            problem = f"{url}: HTTP {response.status_code} {code} {sentence}"
+            if response.status_code < 500:
+                raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}")
+        raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")

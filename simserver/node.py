@@ -1,0 +1,186 @@
+"""One simulation server's parts, wired by `simserver.app`: the link's inbox and the tick."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from actors.clock import Clock
+from actors.udp import LinkEndpoint, Received
+from authority.errors import MessageError
+from authority.messages import (
+    Activate,
+    Activated,
+    Delegation,
+    DirectHandoff,
+    ForwardInputs,
+    Grant,
+    HandoffReply,
+    Input,
+    NotHere,
+    Order,
+    Parcel,
+    Spawn,
+    StateTransfer,
+    decode_link_untrusted,
+)
+from authority.names import instance_of
+from authority.records import Role
+from authority.sealing import Opened, Sealer
+from crypto import jose
+from crypto.errors import CryptoError
+from simserver.arrivals import Arrivals
+from simserver.config import SimserverConfig
+from simserver.courier import Courier
+from simserver.custody import CustodyLog
+from simserver.departures import Departures, Plan
+from simserver.entity import NewInput, TickNow
+from simserver.holdings import Holdings
+from simserver.home import Home, HomeRefused, HomeUnreachable
+
+__all__ = ["Node"]
+
+_log = logging.getLogger("simserver")
+
+# Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
+MAX_CONCURRENT_PARCELS: Final = 256
+
+
+@dataclass
+class Node:
+    """Everything that the link's inbox, the tick and the status routes need."""
+
+    config: SimserverConfig
+    clock: Clock
+    sealer: Sealer
+    home: Home
+    link: LinkEndpoint
+    courier: Courier
+    holdings: Holdings
+    departures: Departures
+    arrivals: Arrivals
+    custody: CustodyLog
+    counts: Counter[str]
+    registered: bool = False
+    ticks: int = field(default=0)
+
+    # --- ticking ---------------------------------------------------------------------------------------------------
+
+    async def serve_ticks(self) -> None:
+        """Tick every entity at whole multiples of the period of the monotonic clock.
+
+        Servers of one machine therefore tick together, and a hand-over that fits between two ticks costs none.
+        """
+        period_ns = round(1e9 / self.config.tick_hz)
+        while True:
+            now_ns = self.clock.monotonic_ns()
+            due_ns = (now_ns // period_ns + 1) * period_ns
+            await trio.sleep((due_ns - now_ns) / 1e9)
+            self.ticks += 1
+            late_periods = (self.clock.monotonic_ns() - due_ns) // period_ns
+            if late_periods > 0:
+                self.counts["ticks_skipped"] += late_periods
+            tick = TickNow()
+            for holding in self.holdings:
+                holding.ref.cast(tick)
+
+    # --- the link's inbox ------------------------------------------------------------------------------------------
+
+    async def serve_link(self) -> None:
+        """Take messages from the link until cancelled.
+
+        Inputs are taken at once and in order; parcels may have to wait for a key and are taken beside each other.
+        """
+        limit = trio.CapacityLimiter(MAX_CONCURRENT_PARCELS)
+        async with trio.open_nursery() as nursery:
+            async for received in self.link.inbox:
+                try:
+                    message = decode_link_untrusted(received.message)
+                except MessageError as error:
+                    self._drop(received, error)
+                    continue
+                self.courier.heard_from(received.peer, received.address)
+                if isinstance(message, Parcel):
+                    await limit.acquire_on_behalf_of(received)
+                    nursery.start_soon(self._take, message, received, limit)
+                elif isinstance(message, Input):
+                    self._input(message, received.peer)
+                else:
+                    self.counts["unexpected_message"] += 1
+
+    def _drop(self, received: Received, error: Exception) -> None:
+        self.counts["bad_message"] += 1
+        _log.warning("dropped a message of %s: %s", received.peer, error)
+
+    def _input(self, message: Input, player: str) -> None:
+        holding = self.holdings.get(message.entity)
+        if holding is not None:
+            holding.ref.cast(NewInput(player, message.seq, message.data))
+            return
+        self.counts["input_not_here"] += 1
+        gone = self.holdings.gone(message.entity)
+        if gone is None:
+            answer = NotHere(entity=message.entity)
+        else:
+            answer = NotHere(entity=message.entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub)
+        self.courier.tell_player(player, answer)
+
+    async def _take(self, parcel: Parcel, received: Received, limit: trio.CapacityLimiter) -> None:
+        try:
+            opened = await self._open_untrusted(parcel)
+            if opened.sender != received.peer:
+                raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
+            await self._dispatch(opened)
+        except (MessageError, CryptoError) as error:
+            self._drop(received, error)
+        except (HomeUnreachable, HomeRefused) as error:
+            # Keys or roles could not be looked up now: as if it had been lost; it will be repeated.
+            self.counts["undecided"] += 1
+            _log.info("could not take a message of %s now: %s", received.peer, error)
+        finally:
+            limit.release_on_behalf_of(received)
+
+    async def _open_untrusted(self, parcel: Parcel) -> Opened:
+        sender = jose.peek_sender_untrusted(parcel.sealed)
+        keys = await self.home.keys_of(sender)
+        if keys is None:
+            raise MessageError(f"no keys are known for the sender {sender}")
+        return self.sealer.open_untrusted(
+            parcel, sender=keys, now_ns=self.clock.monotonic_ns(), now_s=self.clock.unix_s()
+        )
+
+    async def _dispatch(self, opened: Opened) -> None:
+        match opened.message:
+            case StateTransfer() as message:
+                await self.arrivals.state(message, opened)
+            case Grant() as message:
+                await self.arrivals.grant(message, opened)
+            case Activate() as message:
+                await self.arrivals.activate(message, opened)
+            case DirectHandoff() as message:
+                await self.arrivals.direct(message, opened)
+            case ForwardInputs() as message:
+                await self.arrivals.forwarded(message, opened)
+            case Activated() as message:
+                await self.departures.activated(opened, message)
+            case HandoffReply() as message:
+                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                await self.departures.replied(opened, message)
+            case Order() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                await self.departures.begin(
+                    Plan(message.transfer_id, message.entity, message.target, message.direct, message.transport)
+                )
+            case Delegation() as message:
+                await self.arrivals.delegation(message, opened)
+            case Spawn() as message:
+                await self.arrivals.spawn(message, opened)
+            case other:
+                raise MessageError(f"a simulation server takes no {other.type}")
+
+    async def _check_homeserver(self, sender: str, instance: str) -> None:
+        row = await self.home.row(sender)
+        if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance:
+            raise MessageError(f"{sender} is no homeserver of {instance}")

@@ -1,0 +1,85 @@
+"""A simulation server's local HTTP face: health, what it holds, its custody log. Read only; for people and tools."""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from pydantic import BaseModel, Field
+
+from actors.web import ERROR_RESPONSES, ApiError, prepare_app
+from authority.certificates import Name
+from authority.records import Role
+from simserver.entity import Inspect
+from simserver.node import Node
+
+__all__ = ["make_status_app"]
+
+
+class Health(BaseModel):
+    """Whether this server is ready for work."""
+
+    status: str
+    name: str
+    role: str
+
+
+class Stats(BaseModel):
+    """Counters since the start."""
+
+    name: str
+    entities: int
+    leaving: int
+    ticks: int
+    counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
+    link: dict[str, int] = Field(description="the link's own counters")
+
+
+def make_status_app(node: Node) -> FastAPI:
+    """The status API of one simulation server."""
+    app = FastAPI(
+        title="batonpass simulation server", version="1", docs_url=None, redoc_url=None, responses=ERROR_RESPONSES
+    )
+    prepare_app(app)
+
+    @app.get("/healthz")
+    async def healthz() -> Health:
+        """Ready when it is registered with its home instance."""
+        if not node.registered:
+            raise ApiError(503, "not_ready", f"not registered with its home instance {node.config.instance} yet")
+        return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)
+
+    @app.get("/v1/local/stats")
+    async def stats() -> Stats:
+        """Counters."""
+        return Stats(
+            name=node.config.name,
+            entities=len(node.holdings),
+            leaving=len(node.departures),
+            ticks=node.ticks,
+            counts=dict(node.counts),
+            link=dict(node.link.stats),
+        )
+
+    @app.get("/v1/local/entities")
+    async def entities() -> list[str]:
+        """The entities that live here, running or frozen."""
+        return sorted(holding.id for holding in node.holdings)
+
+    @app.get("/v1/local/entities/{entity_id}")
+    async def entity(entity_id: Name) -> dict[str, Any]:
+        """One entity: fence, tick, and how far each source's inputs have been applied."""
+        holding = node.holdings.get(entity_id)
+        if holding is None:
+            raise ApiError(404, "not_here", f"{entity_id} does not live on {node.config.name}", entity_id)
+        inspected: dict[str, Any] = await holding.ref.call(Inspect())
+        return inspected
+
+    @app.get("/v1/local/custody")
+    async def custody(after: Annotated[int, Query(ge=0)] = 0) -> dict[str, Any]:
+        """The custody log from stint number `after` on."""
+        return {
+            "server": node.config.name,
+            "period_ns": round(1e9 / node.config.tick_hz),
+            "stints": node.custody.to_data(after),
+        }
+
+    return app
