@@ -1,1 +1,82 @@
-"""tree"""
+"""The tree: a small replicated store of paths and values, the truth that a logical instance agrees on.
+
+Where to start: `Replica` is one member of an instance. Give it a `ReplicaConfig` and the procedures of your program,
+run `serve` in a nursery, `submit` procedures by name, and read `store`.
+
+The pure half knows no network, disk or clock:
+
+    path, data, errors     what names a node, what a node may hold, what can be refused
+    conditions             what must hold of a node for an operation to go ahead
+    store, transaction     the tree, and several operations on it as one
+    procedures             the built-in commands (`tree.put`, `tree.delete`, ...)
+    commands, sessions     commands from the log, applied exactly once
+    reads, frames, tls     read-index rounds, the shapes of messages, TLS without I/O
+
+The shell makes it durable and replicated:
+
+    durable, journal, snapshot    files that survive a power cut
+    certificates, transport       who is a member, and the connections between them
+    raft                          the fence around PySyncObj, its only importer
+    replica                       all of this driven by trio
+
+`docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
+"""
+
+from tree.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
+from tree.errors import Abort, BadData, BadPath, MalformedCommand, MismatchingNode, NodeNotFound, TreeError
+from tree.path import ROOT, Path, format_path, parse_path
+from tree.procedures import Procedure
+from tree.raft import Timing
+from tree.replica import (
+    Aborted,
+    DirectoryInUse,
+    Latency,
+    MemberStatus,
+    NoQuorum,
+    OutcomeUnknown,
+    Replica,
+    ReplicaConfig,
+    ReplicaStatus,
+)
+from tree.store import NodeView, Store, Written
+from tree.transaction import Transaction
+from tree.transport import Member, Refusal, RefusedByInstance
+
+__all__ = [
+    "ROOT",
+    "Abort",
+    "Aborted",
+    "AllOf",
+    "AnyOf",
+    "BadData",
+    "BadPath",
+    "Condition",
+    "DirectoryInUse",
+    "IfDataMatches",
+    "IfNodeExists",
+    "IfPayloadVersion",
+    "Latency",
+    "MalformedCommand",
+    "Member",
+    "MemberStatus",
+    "MismatchingNode",
+    "NoQuorum",
+    "NodeNotFound",
+    "NodeView",
+    "NotOf",
+    "OutcomeUnknown",
+    "Path",
+    "Procedure",
+    "Refusal",
+    "RefusedByInstance",
+    "Replica",
+    "ReplicaConfig",
+    "ReplicaStatus",
+    "Store",
+    "Timing",
+    "Transaction",
+    "TreeError",
+    "Written",
+    "format_path",
+    "parse_path",
+]

@@ -1,0 +1,188 @@
+"""Replicated commands and the machine that applies them: the same commands in the same order give the same tree.
+
+A command names a procedure and carries plain arguments, and the pair (client, number) that makes it unique. The
+machine applies each pair at most once and remembers the answer, so a command may be submitted again whenever its fate
+is unknown (Raft thesis, section 6.3). What it remembers is bounded: see the constants below.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, Final
+
+from tree.data import decode, decode_untrusted, encode
+from tree.errors import BadData, MalformedCommand, TreeError
+from tree.procedures import BUILT_IN, Procedure
+from tree.sessions import Session, Sessions
+from tree.store import Store
+
+__all__ = [
+    "MAX_COMMAND_BYTES",
+    "Answer",
+    "Command",
+    "Machine",
+    "decode_command_untrusted",
+    "encode_command",
+]
+
+log = logging.getLogger("tree.commands")
+
+# One command fits one frame of replication with room to spare; bigger data belongs elsewhere, with its hash here.
+MAX_COMMAND_BYTES: Final = 1_000_000
+MAX_CLIENT_CHARACTERS: Final = 255
+# The highest number that is a 64-bit integer in every language.
+MAX_NUMBER: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Run `procedure` with `args`, once: `number` is unique for this `client`, and rises with time."""
+
+    procedure: str
+    args: Any
+    client: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command came to: a value, or the stable code of an error with its message and details."""
+
+    value: Any = None
+    code: str | None = None
+    message: str = ""
+    details: Any = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command was applied; otherwise it changed nothing."""
+        return self.code is None
+
+    def encoded(self) -> bytes:
+        """As bytes; raises `BadData` when the value or the details are not plain data."""
+        fields = [self.value] if self.code is None else [self.code, self.message, self.details]
+        return encode(fields, canonical=False)
+
+    @staticmethod
+    def from_encoded(encoded: bytes) -> "Answer":
+        """Read what `encoded` wrote, on this or another member."""
+        match decode(encoded):
+            case [value]:
+                return Answer(value)
+            case [str(code), str(message), details]:
+                return Answer(None, code, message, details)
+            case other:
+                raise BadData(f"not an answer: {other!r:.100}")
+
+
+def encode_command(command: Command) -> bytes:
+    """As bytes for the log; raises `BadData` or `MalformedCommand` when it could not be read back."""
+    fields = [command.procedure, command.args, command.client, command.number]
+    encoded = encode(fields, canonical=False)
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise MalformedCommand(f"the command has {len(encoded)} bytes; at most {MAX_COMMAND_BYTES} can be replicated")
+    _checked(fields)
+    return encoded
+
+
+def decode_command_untrusted(encoded: bytes) -> Command:
+    """Read a command; raises `MalformedCommand` for anything else."""
+    if len(encoded) > MAX_COMMAND_BYTES:
+        raise MalformedCommand(f"{len(encoded)} bytes are too many for a command")
+    try:
+        return _checked(decode_untrusted(encoded))
+    except BadData as error:
+        raise MalformedCommand(error.message) from error
+
+
+def _checked(fields: Any) -> Command:
+    match fields:
+        case [str(procedure), args, str(client), int(number)] if (
+            client and len(client) <= MAX_CLIENT_CHARACTERS and type(number) is int and 0 <= number <= MAX_NUMBER
+        ):
+            return Command(procedure, args, client, number)
+        case _:
+            raise MalformedCommand("a command is [procedure, args, client, number]")
+
+
+class Machine:
+    """A store, the procedures that may change it, and the memory of what was answered. Pure and deterministic."""
+
+    def __init__(self, procedures: Mapping[str, Procedure]) -> None:
+        clash = sorted(set(procedures) & set(BUILT_IN))
+        if clash:
+            raise ValueError(f"procedures {clash} have the names of built-in ones; rename them")
+        self._procedures: Final = MappingProxyType({**BUILT_IN, **procedures})
+        self._sessions: Final = Sessions()
+        self.store: Final = Store()
+
+    def apply(self, encoded: bytes) -> tuple[tuple[str, int] | None, bytes]:
+        """Apply one command from the log: its id (None if the bytes are not a command) and its encoded answer.
+
+        Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
+        it again after every restart, and so would all the others.
+        """
+        try:
+            command = decode_command_untrusted(encoded)
+        except MalformedCommand as error:
+            log.error("a command in the log is malformed and was skipped: %s", error.message)
+            return None, Answer(None, error.code, error.message).encoded()
+        session = self._sessions.of(command.client)
+        answer = session.remembered(command.number)
+        if answer is None:
+            answer = self._run(command, session)
+            session.remember(command.number, answer)
+        return (command.client, command.number), answer
+
+    def answer_to(self, client: str, number: int) -> bytes | None:
+        """The remembered answer, encoded, or None. Does not count as use of the session."""
+        session = self._sessions.peek(client)
+        return None if session is None else session.remembered(number)
+
+    def _run(self, command: Command, session: Session) -> bytes:
+        if session.is_forgotten(command.number):
+            message = "this number is older than every answer still remembered for its client; it was not applied"
+            return Answer(None, "stale_command", message, {"number": command.number}).encoded()
+        procedure = self._procedures.get(command.procedure)
+        if procedure is None:
+            message = f"there is no procedure {command.procedure!r:.100}"
+            return Answer(None, "unknown_procedure", message).encoded()
+        try:
+            with self.store.transaction() as transaction:
+                # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
+                return Answer(procedure(transaction, command.args)).encoded()
+        except TreeError as error:
+            return _refusal(error)
+        except Exception as error:  # the poison command: see `apply`
+            log.exception("procedure %s crashed on command %s/%d", command.procedure, command.client, command.number)
+            message = f"{command.procedure} raised {type(error).__name__}; nothing was changed"
+            return Answer(None, "procedure_crashed", message).encoded()
+
+    # --- the whole state ------------------------------------------------------------------------------------------
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain data, for a snapshot."""
+        return {"format": 1, "store": self.store.to_data(), "sessions": self._sessions.to_data()}
+
+    def restore(self, data: Any) -> None:
+        """Become what `to_data` described; raises `BadData` for anything else."""
+        match data:
+            case {"format": 1, "store": store, "sessions": sessions}:
+                remembered = Sessions.from_data(sessions)
+                self.store.restore(store)
+                self._sessions.become(remembered)
+            case _:
+                raise BadData("not the state of a tree in format 1; was it written by a newer version?")
+
+    def digest(self) -> bytes:
+        """SHA-256 of the whole state: members that applied the same commands have the same digest."""
+        return sha256(encode(self.to_data())).digest()
+
+
+def _refusal(error: TreeError) -> bytes:
+    try:
+        return Answer(None, error.code, error.message, error.details).encoded()
+    except BadData:
+        return Answer(None, error.code, error.message, {"details": "not plain data"}).encoded()

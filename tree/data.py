@@ -1,0 +1,66 @@
+"""Plain data and its one byte form: the values that nodes, commands and answers are made of.
+
+Plain data is null, booleans, 64-bit integers, floats, text, bytes, lists, and maps whose keys are text or bytes.
+Its byte form is CBOR (RFC 8949) with sorted keys, so equal values have equal bytes on every member, whatever the order
+in which a map was built; tuples become lists. Tags are refused: nothing from the network may construct anything but
+plain data.
+"""
+
+from io import BytesIO
+from typing import Any, Final, NoReturn
+
+import cbor2
+
+from tree.errors import BadData
+
+__all__ = ["MAX_DATA_DEPTH", "decode", "decode_untrusted", "encode"]
+
+MAX_DATA_DEPTH: Final = 64
+# Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.
+_KNOWN_TAGS: Final = (*range(6), *range(21, 41), 43000, 55799, *range(100, 105), *range(258, 262), 1004)
+
+
+def _refuse_tag(*_: Any) -> NoReturn:
+    raise ValueError("tags are not plain data")
+
+
+_SEMANTICS: Final = dict.fromkeys(_KNOWN_TAGS, _refuse_tag)
+
+
+def decode_untrusted(encoded: bytes) -> Any:
+    """The value of these bytes; raises `BadData` for anything that is not the CBOR of exactly one plain value."""
+    stream = BytesIO(encoded)
+    try:
+        data = cbor2.load(
+            stream,
+            tag_hook=_refuse_tag,
+            semantic_decoders=_SEMANTICS,
+            max_depth=MAX_DATA_DEPTH,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+            strict_hashable_types=True,
+        )
+    except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
+        raise BadData(f"not plain CBOR data: {error}") from error
+    if stream.tell() != len(encoded):
+        raise BadData(f"{len(encoded) - stream.tell()} bytes follow the value")
+    return data
+
+
+def decode(encoded: bytes) -> Any:
+    """The value of bytes that `encode` made on this or another member."""
+    return decode_untrusted(encoded)
+
+
+def encode(data: Any, *, canonical: bool = True) -> bytes:
+    """The bytes of plain data; raises `BadData` naming what is not plain.
+
+    `canonical=False` keeps maps in the order they have, which is twice as fast, for bytes that are never compared. The
+    bytes are read back before they are trusted, because a value that could be written but not read would be lost.
+    """
+    try:
+        encoded = cbor2.dumps(data, canonical=canonical)
+    except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
+        raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
+    decode_untrusted(encoded)
+    return encoded

@@ -1,0 +1,568 @@
+"""The fence around PySyncObj: Raft itself, with the faults of the stock package closed where they can be reached.
+
+This is the only module that imports PySyncObj, and it does so for exactly one version: it overrides private methods,
+and each override was judged against that version's source. What is touched and why is listed, touch by touch, in
+docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
+
+`RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
+something to do, and sends what it is handed. The contract is an order: a message whose type is in `NEEDS_SYNC` says "I
+have this entry", "this is my term" or "you have my vote", so it may leave only after the journal was synced; and the
+journal is synced before each tick, because a leader counts itself as having what its journal holds.
+"""
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Protocol, cast
+
+import pysyncobj.serializer
+import pysyncobj.syncobj
+from pysyncobj import SERIALIZER_STATE, SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+from pysyncobj.version import VERSION
+
+from tree.durable import replace_file, sync_directory
+from tree.journal import Entry, Journal, JournalDamaged
+from tree.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, SnapshotDamaged
+
+__all__ = ["COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing"]
+
+log = logging.getLogger("tree.raft")
+
+PROVED_VERSION: Final = "0.3.17"
+if VERSION != PROVED_VERSION:
+    raise ImportError(
+        f"tree.raft was proved on PySyncObj {PROVED_VERSION} and overrides its private methods; found {VERSION}. "
+        f"Install pysyncobj=={PROVED_VERSION}, or judge every touch in docs/decisions/0001-raft-fence.md anew"
+    )
+
+COMMAND_KIND: Final = bytes([pysyncobj.syncobj._COMMAND_TYPE.REGULAR])
+# One frame takes a batch and the largest command; a single entry never reaches the size of a batch, so that PySyncObj
+# never cuts one in pieces (its pieces are pickled, and the last one may be sent twice).
+_BATCH_BYTES: Final = 2 * 1024 * 1024
+_SNAPSHOT_CHUNK_BYTES: Final = 256 * 1024
+# How far a leader may run ahead of its quorum before it takes no more.
+MAX_UNCOMMITTED: Final = 16_384
+MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
+# A little apart, so that two members seldom stand at the same time.
+_ELECTION_WHEN_LOST_S: Final = (0.01, 0.15)
+_ELECTION_WHEN_MET_S: Final = (0.2, 0.5)
+# Acknowledgements and votes; everything else promises nothing about this member's disk.
+NEEDS_SYNC: Final = frozenset({"request_vote", "response_vote", "next_node_idx", "confirmed"})
+
+Message = dict[str, Any]
+
+
+class RaftBroken(Exception):
+    """Something that Raft rules out has been seen; this member stops before it can do harm."""
+
+
+class Driver(Protocol):
+    """What `RaftCore` needs done for it."""
+
+    def outbound(self, name: str, message: Message) -> bool:
+        """Send a message; False if there is no connection. See `NEEDS_SYNC` for when it may leave."""
+
+    def is_congested(self, name: str) -> bool:
+        """Whether so much is queued for this member that a snapshot should wait."""
+
+    def apply(self, command: bytes) -> None:
+        """Apply a committed command. Must not raise: a command that stops one member stops all of them for good."""
+
+    def capture(self) -> Any:
+        """The applied state as plain data."""
+
+    def install(self, state: Any) -> None:
+        """Replace the applied state by one that `capture` returned on some member."""
+
+
+class _NoPickle:
+    """Takes the place of pickle in PySyncObj's modules (T1): whatever would pickle or unpickle is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RaftBroken(f"PySyncObj tried to use pickle.{name}; nothing here may be pickled")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How patient Raft is, in seconds: a heartbeat each `heartbeat_s`, an election after a silence between the two."""
+
+    heartbeat_s: float = 0.1
+    election_min_s: float = 0.6
+    election_max_s: float = 1.2
+
+
+class _MemberNode(Node):  # type: ignore[misc]  # PySyncObj has no types
+    """A member as PySyncObj sees it. Hashed by rank, so that sets of members iterate alike in every process (T2)."""
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.rank = rank
+        super().__init__(name)
+
+    def __hash__(self) -> int:
+        return self.rank
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _MemberNode) and other.id == self.id
+
+
+class _Outlet(Transport):  # type: ignore[misc]  # PySyncObj has no types
+    """PySyncObj's transport: everything it sends goes to the driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(None, None, ())
+        self._driver = driver
+
+    def send(self, node: Node, message: Message) -> bool:
+        return self._driver.outbound(node.id, message)
+
+
+class _JournalPort:
+    """The journal under the names that PySyncObj calls (T3)."""
+
+    def __init__(self, journal: Journal, restored_index: int) -> None:
+        self._journal = journal
+        self._restored_index = restored_index
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._journal[position]
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        self._journal.append((command, idx, term))
+
+    def clear(self) -> None:
+        self._journal.clear()
+
+    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
+        self._journal.delete_from(position)
+
+    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
+        self._journal.delete_before(position)
+
+    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802  # PySyncObj's name
+        """Nothing to keep: after a restart the leader tells it, and the snapshot says what is applied."""
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802  # PySyncObj's name
+        return self._restored_index
+
+    def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802  # PySyncObj's name
+        self._journal.set_vote(term, voted_for)
+
+    def getCurrentTerm(self) -> int:  # noqa: N802  # PySyncObj's name
+        return self._journal.term
+
+    def getVotedForNodeId(self) -> str | None:  # noqa: N802  # PySyncObj's name
+        return self._journal.voted_for
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802  # PySyncObj's name
+        """Nothing: the journal is synced when it must be, not now and then."""
+
+    def _destroy(self) -> None:
+        """The driver closes the journal."""
+
+
+class _Snapshots:
+    """The snapshot file, in the place of PySyncObj's serializer (T4): checked, synced, and sent as it is."""
+
+    def __init__(self, path: Path, owner: str, journal: Journal, driver: Driver) -> None:
+        self._path = path
+        self._owner = owner
+        self._driver = driver
+        self._journal = journal
+        self._compact_up_to: int | None = None
+        self._sending: dict[str, IO[bytes]] = {}
+        self._receiving: IO[bytes] | None = None
+        self.applied_index: Callable[[], int] = lambda: 0
+        self.failure: Exception | None = None
+
+    def load(self) -> Snapshot | None:
+        """The snapshot in the directory, if there is one; raises `SnapshotDamaged` naming the file."""
+        try:
+            encoded = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return Snapshot.decode_untrusted(encoded, self._owner)
+        except SnapshotDamaged as error:
+            raise SnapshotDamaged(
+                f"{self._path}: {error}. Restore the directory from a copy, or move it away and start this member "
+                "empty while all the other members are running"
+            ) from error
+
+    # The methods below have PySyncObj's names and are called by it.
+
+    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802
+        if self._compact_up_to is None:
+            return SERIALIZER_STATE.NOT_SERIALIZING, None
+        index, self._compact_up_to = self._compact_up_to, None
+        return SERIALIZER_STATE.SUCCESS, index
+
+    def serialize(self, data: Any, index: int) -> None:
+        """Write the state as it is now. `index` is that of the entry before the last applied one."""
+        _, last, previous, _ = data
+        if 2 * (index - self._journal.first_index) < len(self._journal):
+            return  # mostly entries that wait for a quorum: a snapshot would hardly shorten the log
+        replace_file(self._path, Snapshot(self._owner, previous, last, self._driver.capture()).encoded())
+        self._compact_up_to = index
+
+    def deserialize(self) -> tuple[None, Entry, Entry, list[Node]]:
+        """Install the snapshot file. PySyncObj would log an error and go on; so the error is kept for the driver."""
+        try:
+            snapshot = self.load()
+            if snapshot is None:
+                raise SnapshotDamaged(f"{self._path} has vanished")
+            self._driver.install(snapshot.state)
+        except Exception as error:
+            self.failure = error
+            raise
+        return None, snapshot.last, snapshot.previous, []
+
+    def getTransmissionData(self, node: Node) -> tuple[bytes, bool, bool] | None:  # noqa: N802
+        if self._driver.is_congested(node.id):
+            return None  # the next heartbeat continues
+        file = self._sending.get(node.id)
+        first = file is None
+        if file is None:
+            try:
+                file = self._sending[node.id] = self._path.open("rb")
+            except FileNotFoundError:
+                return None
+        chunk = file.read(_SNAPSHOT_CHUNK_BYTES)
+        if not chunk:
+            self.cancelTransmisstion(node)
+        return chunk, first, not chunk
+
+    def setTransmissionData(self, data: tuple[bytes, bool, bool] | None) -> bool:  # noqa: N802
+        """Take a piece of the leader's snapshot; True when it is whole, checked, durable and newer than our state."""
+        if data is None:
+            return False
+        chunk, first, last = data
+        incoming = self._path.with_suffix(".incoming")
+        if first:
+            self._stop_receiving()
+            self._receiving = incoming.open("wb")
+        if self._receiving is None:
+            return False
+        self._receiving.write(chunk)
+        if self._receiving.tell() > MAX_SNAPSHOT_BYTES:
+            log.error("the leader's snapshot is larger than %d bytes; not taken", MAX_SNAPSHOT_BYTES)
+            self._stop_receiving()
+            return False
+        if not last:
+            return False
+        self._receiving.flush()
+        os.fsync(self._receiving.fileno())
+        self._stop_receiving()
+        try:
+            received = Snapshot.decode_untrusted(incoming.read_bytes(), self._owner)
+        except SnapshotDamaged as error:
+            log.error("the leader's snapshot was not taken: %s", error)
+            return False
+        if received.last[1] <= self.applied_index():
+            return False  # a late one; what is applied must never go back
+        incoming.replace(self._path)
+        sync_directory(self._path.parent)
+        return True
+
+    def cancelTransmisstion(self, node: Node) -> None:  # noqa: N802
+        file = self._sending.pop(node.id, None)
+        if file is not None:
+            file.close()
+
+    def _stop_receiving(self) -> None:
+        if self._receiving is not None:
+            self._receiving.close()
+            self._receiving = None
+
+    def close(self) -> None:
+        self._stop_receiving()
+        for file in self._sending.values():
+            file.close()
+        self._sending.clear()
+
+
+class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
+    """One member's Raft. Not to be used after any method raised: the driver stops the member."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Iterable[str],
+        journal: Journal,
+        directory: Path,
+        owner: str,
+        driver: Driver,
+        dice: random.Random,
+        timing: Timing,
+        *,
+        compact_after_entries: int,
+        compact_after_bytes: int,
+    ) -> None:
+        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`."""
+        # PySyncObj calls overridden methods while it is being constructed, so everything of ours comes first.
+        self._dice = dice
+        self._driver = driver
+        self._journal = journal
+        self._heartbeat_s = timing.heartbeat_s
+        self._compact_after_bytes = compact_after_bytes
+        self._queued = 0
+        self._uncommitted_bytes = 0
+        self._announced = (0, 0)
+        self._granted: tuple[int, set[str]] = (0, set())
+        self._rejected: tuple[int, int] | None = None
+        self._entry_rounds = 0
+        self._snapshots = _Snapshots(directory / "snapshot", owner, journal, driver)
+        restored_index = self._restore(directory)
+        self._nodes = {member: _MemberNode(member, rank) for rank, member in enumerate(sorted(members))}
+        conf = SyncObjConf(
+            autoTick=False,
+            dynamicMembershipChange=False,
+            commandsWaitLeader=True,
+            commandsQueueSize=MAX_UNCOMMITTED,
+            raftMinTimeout=timing.election_min_s,
+            raftMaxTimeout=timing.election_max_s,
+            connectionTimeout=timing.election_max_s,
+            appendEntriesPeriod=timing.heartbeat_s,
+            appendEntriesUseBatch=True,
+            appendEntriesBatchSizeBytes=_BATCH_BYTES,
+            leaderFallbackTimeout=2 * timing.election_max_s,
+            logCompactionMinEntries=compact_after_entries,
+            logCompactionMinTime=float("inf"),
+            journalFile=_JournalPort(journal, restored_index),
+            fullDumpFile=None,
+            useFork=False,
+        )
+        others = [node for member, node in self._nodes.items() if member != name]
+        super().__init__(self._nodes[name], others, conf, nodeClass=_MemberNode, transport=_Outlet(driver))
+        self._SyncObj__serializer = self._snapshots
+        self._SyncObj__needLoadDumpFile = False
+        self._SyncObj__raftLastApplied = restored_index
+        self._snapshots.applied_index = lambda: cast(int, self.raftLastApplied)
+        journal.mark_committed(restored_index)
+        if not others:
+            self.hasten_election(0.0)
+
+    def _restore(self, directory: Path) -> int:
+        snapshot = self._snapshots.load()
+        if snapshot is None:
+            if self._journal.first_index > 1:
+                raise JournalDamaged(
+                    f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
+                    "held what came before is gone. Restore the directory from a copy, or move it away and start this "
+                    "member empty while all the other members are running"
+                )
+            return 1
+        self._driver.install(snapshot.state)
+        self._journal.begin_at_snapshot(snapshot.previous, snapshot.last)
+        return snapshot.last[1]
+
+    # --- what the driver calls ------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what is due. The journal must be synced. Announces new entries and a new commit index at once (T9)."""
+        if (
+            self._journal.size_bytes > self._compact_after_bytes
+            and self.raftLastApplied - self._journal.first_index > 2
+        ):
+            self._forceLogCompaction()
+        self.doTick(0.0)
+        self._queued = 0
+        self._journal.mark_committed(max(self.raftLastApplied, min(self.raftCommitIndex, self._journal.last_index)))
+        if self._isLeader():
+            state = (self._journal.last_index, self.raftCommitIndex)
+            if state != self._announced:
+                self._entry_rounds += state[0] != self._announced[0]
+                self._announced = state
+                self._SyncObj__sendAppendEntries()
+
+    def receive(self, name: str, message: Message) -> None:
+        """Take a message of a member. Afterwards the journal may need a sync, and a tick is due."""
+        node = self._nodes[name]
+        try:
+            match message["type"]:
+                case "append_entries":
+                    self._receive_append(node, message)
+                case "next_node_idx":
+                    self._receive_acknowledgement(node, message)
+                case "response_vote":
+                    self._receive_vote(node, message)
+                case "apply_command":
+                    self._receive_command(node, message)
+                case "request_vote":
+                    self._SyncObj__onMessageReceived(node, message)
+                case other:
+                    raise RaftBroken(f"a message {other!r} is none of Raft's")
+        finally:
+            self._journal.settle()
+        if self._snapshots.failure is not None:
+            raise RaftBroken("a snapshot could not be installed") from self._snapshots.failure
+
+    def submit(self, command: bytes) -> bool:
+        """Append a command at the next tick, if this member leads then; False if too many are waiting already."""
+        uncommitted = self._journal.last_index - self.raftCommitIndex
+        if self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES:
+            # An upper bound; the exact sum is only worth its time when the bound is reached.
+            self._uncommitted_bytes = sum(len(entry[0]) for entry in self._journal[len(self._journal) - uncommitted :])
+        if self._queued + uncommitted >= MAX_UNCOMMITTED or self._uncommitted_bytes > MAX_UNCOMMITTED_BYTES:
+            return False
+        self._queued += 1
+        self._uncommitted_bytes += len(command)
+        self._applyCommand(command, None)
+        return True
+
+    def peer_connected(self, name: str) -> None:
+        """A member can be reached now."""
+        self._SyncObj__onNodeConnected(self._nodes[name])
+        self._rejected = None
+        if self.leader_name() is None:
+            # Not at once: if there is a leader, its heartbeat is about to come.
+            self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_MET_S))
+
+    def peer_lost(self, name: str) -> None:
+        """A member cannot be reached any more. If it was the leader, do not wait for its silence (T10)."""
+        node = self._nodes[name]
+        self._SyncObj__onNodeDisconnected(node)
+        self._snapshots.cancelTransmisstion(node)
+        self._rejected = None
+        if self.leader_name() == name:
+            self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_LOST_S))
+
+    def hasten_election(self, delay_s: float) -> None:
+        """Stand for election in `delay_s` at the latest, unless a leader is heard from before."""
+        deadline = pysyncobj.syncobj.monotonicTime() + delay_s
+        current = cast(float, vars(self)["_SyncObj__raftElectionDeadline"])
+        self._SyncObj__raftElectionDeadline = min(current, deadline)
+
+    def idle_for_s(self) -> float:
+        """How long nothing is due if nothing happens."""
+        due = self._SyncObj__newAppendEntriesTime if self._isLeader() else self._SyncObj__raftElectionDeadline
+        remaining_s = float(due) - float(pysyncobj.syncobj.monotonicTime())
+        # A hair later than due, because PySyncObj asks whether the time is over, not whether it has come. What stays
+        # overdue after a tick waits for something else, such as an election for a member to stand before.
+        return remaining_s + 0.0005 if remaining_s > 0 else self._heartbeat_s
+
+    def leader_name(self) -> str | None:
+        """The leader this member follows, or itself; None if it knows none."""
+        leader = self._getLeader()
+        return None if leader is None else str(leader.id)
+
+    def is_leader(self) -> bool:
+        """Whether this member takes itself for the leader. Another one may have been elected meanwhile."""
+        return bool(self._isLeader())
+
+    def has_committed_in_term(self) -> bool:
+        """Whether the commit index covers everything that any leader before has committed."""
+        return bool(self._journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm)
+
+    def entry_rounds(self) -> int:
+        """How many times this member, as leader, sent new entries to the others (or, alone, appended them)."""
+        return self._entry_rounds
+
+    def close(self) -> None:
+        """Close what is open. The journal belongs to the driver."""
+        self._snapshots.close()
+
+    # --- messages, with the guards that the stock package lacks ---------------------------------------------------
+
+    def _receive_append(self, node: Node, message: Message) -> None:
+        term = self.raftCurrentTerm
+        if message["term"] == term and self._isLeader():
+            raise RaftBroken(
+                f"{node.id} leads in term {term}, and so does this member: two votes were given by one member"
+            )
+        if "serialized" in message:
+            # The commit index says nothing about a log that has not been compared with the leader's (T6).
+            message["commit_index"] = 0
+            self._SyncObj__onMessageReceived(node, message)
+            if message["term"] >= term:
+                # Receiving a snapshot takes long, and PySyncObj says nothing meanwhile; the leader would give up.
+                self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
+            return
+        if self._rejected is not None and message["term"] == self._rejected[0]:
+            if message["prevLogIdx"] >= self._rejected[1]:
+                return  # sent before the leader heard where to begin; answering would send it back and forth (T7)
+            self._rejected = None
+        self._SyncObj__onMessageReceived(node, message)
+
+    def _receive_acknowledgement(self, node: Node, message: Message) -> None:
+        if message["term"] != self.raftCurrentTerm or not self._isLeader():
+            return  # said to a leader of another term (T5)
+        if message["next_node_idx"] > self._journal.last_index + 1:
+            log.warning("%s acknowledges entries that were never sent to it; ignored", node.id)
+            return
+        sent_up_to = self._SyncObj__raftNextIndex[node]
+        self._SyncObj__onMessageReceived(node, message)
+        if message["reset"]:
+            self._announced = (0, 0)  # send from where it says at the next tick, not at the next heartbeat
+        if message["success"]:
+            # PySyncObj would send again everything that is under way (T8).
+            next_index = self._SyncObj__raftNextIndex
+            next_index[node] = max(next_index[node], sent_up_to)
+
+    def _receive_vote(self, node: Node, message: Message) -> None:
+        term, voters = self._granted
+        if message["term"] != term:
+            term, voters = self._granted = (message["term"], set())
+        if node.id not in voters:
+            voters.add(node.id)
+            self._SyncObj__onMessageReceived(node, message)
+
+    def _receive_command(self, node: Node, message: Message) -> None:
+        command = message["command"]
+        if not command.startswith(COMMAND_KIND) or len(command) >= _BATCH_BYTES:
+            log.warning("%s forwarded something that is not a command; ignored", node.id)
+        elif self._isLeader():
+            self.submit(command)
+        # Otherwise it is dropped: the sender submits it again to the leader; passing it on could go in circles.
+
+    def _send_acknowledgement(self, node: Node, next_index: int, *, reset: bool, success: bool) -> None:
+        message = {"type": "next_node_idx", "next_node_idx": next_index, "reset": reset, "success": success}
+        self._driver.outbound(node.id, {**message, "term": self.raftCurrentTerm})
+
+    def _first_of_term(self, index: int) -> int:
+        """The first entry of the run of entries with the same term that ends here, among those not applied."""
+        term = self._journal.term_at(index)
+        while index - 1 > self.raftLastApplied and self._journal.term_at(index - 1) == term:
+            index -= 1
+        return index
+
+    # --- private methods of PySyncObj, overridden by their mangled names ------------------------------------------
+
+    def _SyncObj__sendNextNodeIdx(  # noqa: N802
+        self,
+        node: Node,
+        reset: bool = False,
+        nextNodeIdx: int | None = None,  # noqa: N803
+        success: bool = False,
+    ) -> None:
+        """Acknowledge with the term (T5); a rejection goes back by a whole term at once (Raft paper, 5.3)."""
+        next_index = nextNodeIdx
+        if next_index is None:
+            next_index = self._journal.last_index + 1
+        elif reset:
+            next_index = self._first_of_term(next_index)
+        self._rejected = (self.raftCurrentTerm, next_index) if reset else None
+        self._send_acknowledgement(node, next_index, reset=reset, success=success)
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
+        """Apply without pickle (T1); no-ops and whatever else is not a command change nothing."""
+        if command[:1] == COMMAND_KIND:
+            self._driver.apply(command[1:])
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
+        """Dice are an input (T2)."""
+        conf = self._getConf()
+        return float(self._dice.uniform(conf.raftMinTimeout, conf.raftMaxTimeout))
+
+
+# Replaced once, before there is any instance: the journal is handed in ready-made (T3), and pickle is gone (T1).
+pysyncobj.syncobj.createJournal = lambda journal: journal
+pysyncobj.syncobj.pickle = _NoPickle()
+pysyncobj.serializer.pickle = _NoPickle()

@@ -1,0 +1,656 @@
+"""One member of a logical instance: the replicated tree, driven by trio.
+
+`Replica.serve` runs it. The driver's loop is: make the journal durable, let the promises that waited for that leave,
+hand new commands to Raft, tick. It runs whenever something happened (a command, a message, a connection) and when
+Raft's next timer is due, so a commit takes about one round trip and one `fdatasync`, and an idle member does nothing.
+
+The state of a submitted command is followed here and not in PySyncObj: every member applies every command, so whoever
+submitted one knows its answer when it is applied locally, on the leader and on followers alike. Until then it is
+submitted again, under the same id, whenever its way to the leader broke.
+"""
+
+import fcntl
+import logging
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import trio
+
+from tree.certificates import Credentials
+from tree.commands import Answer, Command, Machine, encode_command
+from tree.frames import Greeting, decode_message_untrusted, encode_message
+from tree.journal import Journal
+from tree.procedures import Procedure
+from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
+from tree.reads import ReadRounds
+from tree.store import Store
+from tree.transport import PROTOCOL_VERSION, Member, Peers, Refusal, RefusedByInstance
+
+__all__ = [
+    "Aborted",
+    "DirectoryInUse",
+    "Latency",
+    "MemberStatus",
+    "NoQuorum",
+    "OutcomeUnknown",
+    "Replica",
+    "ReplicaConfig",
+    "ReplicaStatus",
+]
+
+log = logging.getLogger("tree.replica")
+
+MAX_OUTSTANDING: Final = 4096
+# A forwarded command that was not applied after this long may have been dropped by a member that led no more.
+FORWARD_AGAIN_S: Final = 1.0
+CONGESTED_BYTES: Final = 4 * 1024 * 1024
+LATENCIES_KEPT: Final = 1024
+
+Message = dict[str, Any]
+CommandId = tuple[str, int]
+T = TypeVar("T")
+
+
+class Aborted(Exception):
+    """The procedure answered with an error; the tree is as it was. `code` is stable."""
+
+    def __init__(self, code: str, message: str, details: Any = None) -> None:
+        super().__init__(f"{message} ({code})" if message else code)
+        self.code: Final = code
+        self.message: Final = message
+        self.details: Final = details
+
+
+class NoQuorum(Exception):
+    """There is no leader that could be reached in time. The command was not submitted and will not be applied."""
+
+
+class OutcomeUnknown(Exception):
+    """The command was submitted, and it is not known whether it was or will be applied.
+
+    Submit it again with `command_id=error.command_id`: it is applied once however often it is submitted.
+    """
+
+    def __init__(self, message: str, command_id: CommandId) -> None:
+        super().__init__(message)
+        self.command_id: Final = command_id
+
+
+class DirectoryInUse(Exception):
+    """Another process runs a member in this directory."""
+
+
+@dataclass(frozen=True)
+class ReplicaConfig:
+    """What a member is: its kind and instance, its name among the members, where it keeps its files.
+
+    `secret` is shared by the members of the instance and by nobody else; at least 16 random bytes.
+    """
+
+    kind: str
+    instance: str
+    name: str
+    members: tuple[Member, ...]
+    directory: Path
+    secret: bytes
+    timing: Timing = field(default_factory=Timing)
+    compact_after_entries: int = 16_384
+    compact_after_bytes: int = 32 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        names = [member.name for member in self.members]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two members of instance {self.instance!r} have the same name: {names}")
+        if self.name not in names:
+            raise ValueError(f"{self.name!r} is not among the members of instance {self.instance!r}: {names}")
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """A member as this one sees it."""
+
+    name: str
+    host: str
+    port: int
+    connected: bool
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Of the commands submitted here lately and answered: how many ever, and how long they took."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class ReplicaStatus:
+    """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
+
+    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
+    for what is under way.
+    """
+
+    name: str
+    leader: str | None
+    term: int
+    members: tuple[MemberStatus, ...]
+    commit_index: int
+    applied_index: int
+    is_leader: bool
+    ready: bool
+    rounds: int
+    latency: Latency
+
+
+class _Submission:
+    """A command that waits for its answer."""
+
+    __slots__ = ("answer", "answered", "command", "command_id", "forwarded_at", "handed_over", "waiters")
+
+    def __init__(self, command_id: CommandId, command: bytes) -> None:
+        self.command_id = command_id
+        self.command = command
+        self.answered = trio.Event()
+        self.answer: bytes | None = None
+        self.handed_over = False
+        self.forwarded_at = 0.0
+        self.waiters = 0
+
+
+class Replica:
+    """One member of an instance. Make it, `await nursery.start(replica.serve)`, then submit and read."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        procedures: Mapping[str, Procedure],
+        *,
+        dice: random.Random | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`procedures` must be the same on all members. `dice` (timeouts, client id) and `clock_ns` are for tests."""
+        self._config: Final = config
+        self._dice: Final = dice if dice is not None else random.SystemRandom()
+        self._clock_ns: Final = clock_ns
+        self._machine: Final = Machine(procedures)
+        # New at every start: what an earlier life submitted is never confused with this one's commands.
+        self._client: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
+        self._next_number = 0
+        self._next_read = 0
+        self._submissions: dict[CommandId, _Submission] = {}
+        self._to_route: dict[CommandId, _Submission] = {}
+        self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
+        self._route: tuple[str, int, int] | None = None
+        self._connections_made = 0
+        self._reads: Final = ReadRounds(len(config.members))
+        self._remote_reads: dict[int, Callable[[int], None]] = {}
+        self._held: list[tuple[str, bytes]] = []
+        self._wake = trio.Event()
+        self._applied = trio.Event()
+        self._applied_announced = 0
+        self._latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
+        self._answered_count = 0
+        self._scope: Final = trio.CancelScope()
+        self._failure: Exception | None = None
+        self._journal: Journal | None = None
+        self._raft: RaftCore | None = None
+        self._peers: Peers | None = None
+        self._served = False
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the member until cancelled; started when it listens. Can be called once.
+
+        Raises `RefusedByInstance`, `DirectoryInUse`, `JournalDamaged`, `JournalForeign`, `SnapshotDamaged`,
+        `RaftBroken`, `JournalConflict`, or `OSError` when the address or the disk cannot be used: each is a sentence
+        for the operator, and none is worth a retry without a change.
+        """
+        if self._served:
+            raise RuntimeError("serve() can be called once; make another Replica to start again")
+        self._served = True
+        try:
+            with self._opened(), self._scope:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(_running(self._peers).serve)
+                    nursery.start_soon(self._drive)
+                    task_status.started()
+        except ExceptionGroup as group:
+            raise _only_leaf(group) from None
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        config = self._config
+        owner = f"{config.kind}/{config.instance}"
+        config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _exclusive(config.directory):
+            credentials = Credentials(
+                config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
+            )
+            self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}")
+            try:
+                self._raft = RaftCore(
+                    config.name,
+                    [member.name for member in config.members],
+                    self._journal,
+                    config.directory,
+                    owner,
+                    self,
+                    self._dice,
+                    config.timing,
+                    compact_after_entries=config.compact_after_entries,
+                    compact_after_bytes=config.compact_after_bytes,
+                )
+                greeting = Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION)
+                self._peers = Peers(greeting, config.members, credentials, self, self._dice)
+                yield
+            finally:
+                raft, self._raft = self._raft, None
+                if raft is not None:
+                    raft.close()
+                for submission in self._submissions.values():
+                    submission.answered.set()
+                self._announce_applied()
+                self._journal.close()
+
+    async def _drive(self) -> None:
+        """The loop of the module's docstring."""
+        try:
+            while True:
+                self._wake = trio.Event()
+                await self._step()
+                with trio.move_on_after(_running(self._raft).idle_for_s()):
+                    await self._wake.wait()
+        except Exception as error:
+            self._fail(error)
+
+    async def _step(self) -> None:
+        raft, journal = _running(self._raft), _running(self._journal)
+        self._make_durable()
+        self._hand_over()
+        raft.tick()
+        self._begin_reads()
+        if raft.raftLastApplied != self._applied_announced:
+            self._announce_applied()
+        if journal.dirty:
+            # Two turns of the scheduler put the new entries on the wire: the others' disks work while ours does.
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            self._make_durable()
+        if len(self._config.members) == 1 and raft.raftCommitIndex < journal.last_index:
+            self._wake.set()
+
+    def _make_durable(self) -> None:
+        """Sync the journal; then everything that promises something about it may leave."""
+        _running(self._journal).sync()
+        held, self._held = self._held, []
+        for name, frame in held:
+            _running(self._peers).send(name, frame)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop the member: going on could break a promise."""
+        if self._failure is None:
+            log.critical("%s stops: %s", self._config.name, error)
+            self._failure = error
+        self._scope.cancel()
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    async def submit(
+        self, procedure: str, args: Any = None, *, timeout_s: float = 5.0, command_id: CommandId | None = None
+    ) -> Any:
+        """Run a procedure on the replicated tree, exactly once, and return its value. On the leader or on a follower.
+
+        `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
+        `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
+        `OutcomeUnknown`; and `BadData` or `MalformedCommand` if the arguments cannot be replicated.
+        """
+        began_ns = self._clock_ns()
+        if command_id is None:
+            command_id = (self._client, self._next_number)
+            self._next_number += 1
+        command = encode_command(Command(procedure, args, *command_id))
+        submission: _Submission | None = None
+        with trio.move_on_after(timeout_s):
+            async with self._slots:
+                submission = self._enter(command_id, command)
+                try:
+                    await submission.answered.wait()
+                finally:
+                    self._leave(submission)
+        if submission is None or not submission.handed_over:
+            reason = "is not running" if self._raft is None else f"reached no leader within {timeout_s} s"
+            raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
+        if submission.answer is None:
+            raise OutcomeUnknown(f"no answer to {procedure} within {timeout_s} s; it may be applied later", command_id)
+        self._latencies_ns.append(self._clock_ns() - began_ns)
+        self._answered_count += 1
+        return _value_of(submission.answer)
+
+    def _enter(self, command_id: CommandId, command: bytes) -> _Submission:
+        submission = self._submissions.get(command_id)
+        if submission is None:
+            submission = self._submissions[command_id] = _Submission(command_id, COMMAND_KIND + command)
+            if self._raft is None:
+                submission.answered.set()
+            else:
+                self._to_route[command_id] = submission
+                self._wake.set()
+        submission.waiters += 1
+        return submission
+
+    def _leave(self, submission: _Submission) -> None:
+        submission.waiters -= 1
+        if submission.waiters == 0:
+            self._submissions.pop(submission.command_id, None)
+            self._to_route.pop(submission.command_id, None)
+
+    def _hand_over(self) -> None:
+        """Give Raft, or the leader, what waits for it; again, if the way it took last time is broken."""
+        raft = _running(self._raft)
+        route = self._current_route()
+        if route != self._route:
+            self._route = route
+            self._to_route = dict(self._submissions)
+        if route is None:
+            return
+        if raft.is_leader():
+            while self._to_route:
+                command_id = next(iter(self._to_route))
+                if not raft.submit(self._to_route[command_id].command):
+                    return
+                self._to_route.pop(command_id).handed_over = True
+        else:
+            self._forward(route[0])
+
+    def _forward(self, leader: str) -> None:
+        peers, now = _running(self._peers), trio.current_time()
+        for submission in self._submissions.values():
+            if submission.handed_over and now - submission.forwarded_at > FORWARD_AGAIN_S:
+                self._to_route[submission.command_id] = submission
+        waiting, self._to_route = self._to_route, {}
+        for command_id, submission in waiting.items():
+            if peers.send(leader, encode_message({"type": "apply_command", "command": submission.command})):
+                submission.handed_over, submission.forwarded_at = True, now
+            else:
+                self._to_route[command_id] = submission
+
+    def _current_route(self) -> tuple[str, int, int] | None:
+        """The way to the leader: who it is, in which term, by which connection. None if there is none."""
+        raft = _running(self._raft)
+        leader = raft.leader_name()
+        if leader is None or not (raft.is_leader() or _running(self._peers).is_connected(leader)):
+            return None
+        return (leader, raft.raftCurrentTerm, 0 if raft.is_leader() else self._connections_made)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """The local tree. Reads are immediate and may be behind; after `read_barrier` they are not. Do not write."""
+        return self._machine.store
+
+    async def read_barrier(self, timeout_s: float = 2.0) -> None:
+        """Wait until local reads see everything that was acknowledged anywhere before this call (linearizable).
+
+        A read-index round: the leader confirms with a majority that it still leads; nothing is written to disk.
+        Raises `NoQuorum` if that could not be had in time.
+        """
+        with trio.move_on_after(timeout_s):
+            while True:
+                index = await self._confirmed_index()
+                if index is not None:
+                    await self.wait_applied(index)
+                    return
+        raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
+
+    async def _confirmed_index(self) -> int | None:
+        """Ask the leader (perhaps this member) for an index; None to ask again."""
+        raft = self._raft
+        if raft is None:
+            return await trio.sleep_forever()  # not running; the caller's timeout ends this
+        answered = trio.Event()
+        indices: list[int] = []
+
+        def deliver(index: int) -> None:
+            indices.append(index)
+            answered.set()
+
+        number = self._next_read = self._next_read + 1
+        leader = raft.leader_name()
+        if raft.is_leader():
+            asked = self._reads.ask(deliver)
+            self._wake.set()
+        else:
+            self._remote_reads[number] = deliver
+            asked = leader is not None and self._send(leader, {"type": "read_index", "round": number})
+        try:
+            with trio.move_on_after(4 * self._config.timing.heartbeat_s if asked else self._config.timing.heartbeat_s):
+                await answered.wait()
+        finally:
+            self._remote_reads.pop(number, None)
+        return indices[0] if indices else None
+
+    def _begin_reads(self) -> None:
+        raft = _running(self._raft)
+        if not raft.is_leader():
+            self._reads.forget()
+            return
+        if raft.has_committed_in_term():
+            number = self._reads.begin(raft.raftCommitIndex)
+            if number is not None:
+                self._ask_for_confirmation(number)
+
+    def _ask_for_confirmation(self, number: int) -> None:
+        message = {"type": "confirm", "term": _running(self._raft).raftCurrentTerm, "round": number}
+        for member in self._config.members:
+            if member.name != self._config.name:
+                self._send(member.name, message)
+
+    async def wait_applied(self, index: int) -> int:
+        """Wait until everything up to this index of the log is in the local tree; the index applied then."""
+        while self.applied_index < index:
+            await self._applied.wait()
+        return self.applied_index
+
+    async def changed(self, since: int | None = None) -> int:
+        """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
+        return await self.wait_applied((self.applied_index if since is None else since) + 1)
+
+    @property
+    def applied_index(self) -> int:
+        """The index of the last entry of the log that is in the local tree."""
+        return self._applied_announced
+
+    def _announce_applied(self) -> None:
+        if self._raft is not None:
+            self._applied_announced = self._raft.raftLastApplied
+        self._applied.set()
+        self._applied = trio.Event()
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The last connections that were refused, by this member or by others, oldest first."""
+        return () if self._peers is None else tuple(self._peers.refusals)
+
+    @property
+    def refusal_counts(self) -> dict[str, int]:
+        """How many connections were refused, by code."""
+        return {} if self._peers is None else dict(self._peers.refusal_counts)
+
+    @property
+    def status(self) -> ReplicaStatus:
+        """What this member knows now."""
+        config, raft, peers = self._config, self._raft, self._peers
+        leader = None if raft is None else raft.leader_name()
+        members = tuple(
+            MemberStatus(
+                member.name,
+                member.host,
+                member.port,
+                connected=member.name == config.name or (peers is not None and peers.is_connected(member.name)),
+            )
+            for member in config.members
+        )
+        return ReplicaStatus(
+            name=config.name,
+            leader=leader,
+            term=0 if raft is None else raft.raftCurrentTerm,
+            members=members,
+            commit_index=0 if raft is None else raft.raftCommitIndex,
+            applied_index=self.applied_index,
+            is_leader=raft is not None and raft.is_leader(),
+            ready=leader is not None and raft is not None and raft.has_committed_in_term(),
+            rounds=0 if raft is None else raft.entry_rounds(),
+            latency=_latency(self._answered_count, self._latencies_ns),
+        )
+
+    # --- what Raft and the connections call -----------------------------------------------------------------------
+
+    def outbound(self, name: str, message: Message) -> bool:
+        """Send a message of Raft's, at once or after the next sync; see `tree.raft.Driver`."""
+        frame = encode_message(message)
+        peers = _running(self._peers)
+        if message["type"] in NEEDS_SYNC and _running(self._journal).dirty:
+            self._held.append((name, frame))
+            return peers.is_connected(name)
+        return peers.send(name, frame)
+
+    def is_congested(self, name: str) -> bool:
+        """See `tree.raft.Driver`."""
+        return _running(self._peers).queued_bytes(name) > CONGESTED_BYTES
+
+    def apply(self, command: bytes) -> None:
+        """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
+        command_id, answer = self._machine.apply(command)
+        submission = None if command_id is None else self._submissions.get(command_id)
+        if submission is not None:
+            submission.answer = answer
+            submission.handed_over = True
+            submission.answered.set()
+
+    def capture(self) -> Any:
+        """See `tree.raft.Driver`."""
+        return self._machine.to_data()
+
+    def install(self, state: Any) -> None:
+        """Take over a snapshot; what waits here may have been answered in it. See `tree.raft.Driver`."""
+        self._machine.restore(state)
+        for submission in self._submissions.values():
+            answer = self._machine.answer_to(*submission.command_id)
+            if answer is not None:
+                submission.answer = answer
+                submission.handed_over = True
+                submission.answered.set()
+
+    def peer_connected(self, name: str) -> None:
+        """See `tree.transport.PeerHandler`."""
+        self._connections_made += 1
+        self._guarded(lambda: _running(self._raft).peer_connected(name))
+
+    def peer_lost(self, name: str) -> None:
+        """See `tree.transport.PeerHandler`."""
+        if self._raft is not None:
+            self._guarded(lambda: _running(self._raft).peer_lost(name))
+
+    def frames_arrived(self, name: str, bodies: list[bytes]) -> None:
+        """See `tree.transport.PeerHandler`."""
+        messages = [decode_message_untrusted(body) for body in bodies]
+        self._guarded(lambda: self._take(name, messages))
+
+    def refused_by_instance(self, refused: RefusedByInstance) -> None:
+        """See `tree.transport.PeerHandler`."""
+        self._fail(refused)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._fail(error)
+        self._wake.set()
+
+    def _take(self, name: str, messages: list[Message]) -> None:
+        raft = _running(self._raft)
+        for message in messages:
+            match message["type"]:
+                case "read_index":
+                    self._take_read(name, message["round"])
+                case "read_index_answer":
+                    deliver = self._remote_reads.get(message["round"])
+                    if deliver is not None:
+                        deliver(message["index"])
+                case "confirm":
+                    if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
+                        self.outbound(name, {"type": "confirmed", "term": message["term"], "round": message["round"]})
+                case "confirmed":
+                    if message["term"] == raft.raftCurrentTerm and raft.is_leader():
+                        self._reads.confirm(name, message["round"])
+                case _:
+                    raft.receive(name, message)
+        # At once, not at the driver's next turn: others wait for what this promises.
+        self._make_durable()
+
+    def _take_read(self, name: str, number: int) -> None:
+        if _running(self._raft).is_leader():
+            self._reads.ask(lambda index: self._answer_read(name, number, index))
+
+    def _answer_read(self, name: str, number: int, index: int) -> None:
+        self._send(name, {"type": "read_index_answer", "round": number, "index": index})
+
+    def _send(self, name: str, message: Message) -> bool:
+        return _running(self._peers).send(name, encode_message(message))
+
+
+def _running(part: T | None) -> T:
+    if part is None:
+        raise RuntimeError("the replica is not running")
+    return part
+
+
+def _value_of(encoded: bytes) -> Any:
+    answer = Answer.from_encoded(encoded)
+    if answer.code is not None:
+        raise Aborted(answer.code, answer.message, answer.details)
+    return answer.value
+
+
+def _latency(count: int, latencies_ns: deque[int]) -> Latency:
+    ordered = sorted(latencies_ns)
+    if not ordered:
+        return Latency(count, 0.0, 0.0, 0.0)
+    p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    return Latency(count, p50 / 1e6, p99 / 1e6, ordered[-1] / 1e6)
+
+
+@contextmanager
+def _exclusive(directory: Path) -> Iterator[None]:
+    """Hold the directory: two members writing one journal would destroy it."""
+    file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DirectoryInUse(f"another process runs a member in {directory}; stop it, or use another one") from None
+        yield
+    finally:
+        os.close(file)
+
+
+def _only_leaf(group: ExceptionGroup[Exception]) -> Exception:
+    """The one error that a group is about; the group itself if there are several."""
+    leaf: Exception = group
+    while isinstance(leaf, ExceptionGroup) and len(leaf.exceptions) == 1:
+        leaf = leaf.exceptions[0]
+    return leaf

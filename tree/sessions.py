@@ -1,0 +1,115 @@
+"""What has been answered to whom: the memory that makes a command submitted twice apply once.
+
+The memory is bounded, and what is forgotten is the same on every member. Within a client, the answers with the lowest
+numbers go first, and numbers up to the highest forgotten one are refused ever after instead of being applied again.
+Of the clients, the one that has not submitted for the longest goes first; of it nothing is remembered, so a client id
+must not be used again after 4096 other clients have come: members make a new one at every start.
+"""
+
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from tree.errors import BadData
+
+__all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "Session", "Sessions"]
+
+MAX_SESSIONS: Final = 4096
+# More than one client can have outstanding, so a live retry always finds its answer.
+MAX_ANSWERS: Final = 1024
+# Answers are small as a rule; a client that asks for big ones is remembered for fewer of them.
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
+
+
+class Session:
+    """The answers to one client, by number."""
+
+    def __init__(self) -> None:
+        self._answers: dict[int, bytes] = {}
+        self._lowest_first: list[int] = []  # a heap of the same numbers
+        self._bytes = 0
+        self._forgotten_up_to = -1
+
+    def remembered(self, number: int) -> bytes | None:
+        """The answer given to this number, or None."""
+        return self._answers.get(number)
+
+    def is_forgotten(self, number: int) -> bool:
+        """Whether this number may have been answered and forgotten."""
+        return number <= self._forgotten_up_to
+
+    def remember(self, number: int, answer: bytes) -> None:
+        """Keep an answer, forgetting those of the lowest numbers when there are too many or too big ones."""
+        if self.is_forgotten(number) or number in self._answers:
+            return
+        self._answers[number] = answer
+        self._bytes += len(answer)
+        heappush(self._lowest_first, number)
+        while len(self._answers) > MAX_ANSWERS or (self._bytes > MAX_ANSWER_BYTES and len(self._answers) > 1):
+            # Exactly the lowest, not the oldest: a member restored from a snapshot must forget the same one.
+            lowest = heappop(self._lowest_first)
+            self._bytes -= len(self._answers.pop(lowest))
+            self._forgotten_up_to = max(self._forgotten_up_to, lowest)
+
+    def to_data(self) -> list[Any]:
+        """As plain data."""
+        return [self._forgotten_up_to, [[number, answer] for number, answer in sorted(self._answers.items())]]
+
+    @staticmethod
+    def from_data(data: Any) -> "Session":
+        """Read what `to_data` wrote; raises `BadData`."""
+        session = Session()
+        match data:
+            case [int(forgotten_up_to), list(answers)]:
+                session._forgotten_up_to = forgotten_up_to
+            case _:
+                raise BadData("not a session")
+        for answer in answers:
+            match answer:
+                case [int(number), bytes(encoded)]:
+                    session._answers[number] = encoded
+                    session._bytes += len(encoded)
+                    heappush(session._lowest_first, number)
+                case _:
+                    raise BadData("not an answer in a session")
+        return session
+
+
+class Sessions:
+    """The sessions of all clients, the longest unused first."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def of(self, client: str) -> Session:
+        """The client's session, new if there was none, marked as used now; the longest unused may go."""
+        session = self._sessions.pop(client, None) or Session()
+        self._sessions[client] = session
+        if len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return session
+
+    def peek(self, client: str) -> Session | None:
+        """The client's session, if there is one."""
+        return self._sessions.get(client)
+
+    def become(self, other: "Sessions") -> None:
+        """Take over the contents of another memory."""
+        self._sessions = other._sessions
+
+    def to_data(self) -> list[Any]:
+        """As plain data, the longest unused first."""
+        return [[client, session.to_data()] for client, session in self._sessions.items()]
+
+    @staticmethod
+    def from_data(data: Any) -> "Sessions":
+        """Read what `to_data` wrote; raises `BadData`."""
+        sessions = Sessions()
+        if not isinstance(data, list):
+            raise BadData("not a list of sessions")
+        for row in data:
+            match row:
+                case [str(client), session]:
+                    sessions._sessions[client] = Session.from_data(session)
+                case _:
+                    raise BadData("not the row of a session")
+        return sessions

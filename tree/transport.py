@@ -1,0 +1,462 @@
+"""Connections between the members of one instance: greeting, mutual TLS 1.3, then frames both ways.
+
+Of two members, the one whose name is smaller dials; so there is one connection per pair and no ties to break. The other
+one *knocks* until it is connected: it sends its greeting, hears the verdict and hangs up. A knock makes the smaller
+name dial at once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
+
+Before TLS both sides say who they are, and each answers with a verdict; a refusal has a stable code and is logged on
+both sides. Only then TLS proves it: each side must hold a certificate of the instance whose URI names what it said.
+Nothing of Raft is read before that.
+"""
+
+import logging
+import random
+import socket
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import trio
+
+from tree.certificates import Credentials, member_uri
+from tree.frames import (
+    MAX_FRAME_BYTES,
+    MAX_GREETING_BYTES,
+    FrameBuffer,
+    Greeting,
+    MalformedFrame,
+    Verdict,
+    decode_greeting_untrusted,
+    decode_verdict_untrusted,
+    encode_frame,
+)
+from tree.tls import TlsFailed, TlsSession
+
+__all__ = ["PROTOCOL_VERSION", "Member", "PeerHandler", "Peers", "Refusal", "RefusedByInstance"]
+
+log = logging.getLogger("tree.transport")
+
+PROTOCOL_VERSION: Final = 1
+
+# A member that is alive but stuck is cut off after this much was queued for it; it catches up when it returns.
+MAX_OUTBOX_BYTES: Final = 64 * 1024 * 1024
+MAX_STRANGERS: Final = 32
+MAX_REFUSALS_KEPT: Final = 64
+HANDSHAKE_TIMEOUT_S: Final = 5.0
+REDIAL_MIN_S: Final = 0.05
+REDIAL_MAX_S: Final = 1.0
+REDIAL_REFUSED_S: Final = 5.0
+_RECEIVE_BYTES: Final = 256 * 1024
+
+
+class RefusedByInstance(Exception):
+    """Most members refuse this one and none has ever accepted it: it is configured for another place."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(f"{sentence} ({code})")
+        self.code: Final = code
+        self.sentence: Final = sentence
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an instance and where it listens."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A connection that was refused: by this member (`by_us`), or by the peer."""
+
+    peer: str
+    code: str
+    sentence: str
+    by_us: bool
+
+
+class PeerHandler(Protocol):
+    """What the connections report to. Called from trio tasks; must not block and must not raise, except as stated."""
+
+    def peer_connected(self, name: str) -> None:
+        """The member is connected and proven to be itself."""
+
+    def peer_lost(self, name: str) -> None:
+        """The connection to the member ended."""
+
+    def frames_arrived(self, name: str, bodies: list[bytes]) -> None:
+        """Frames from the member; may raise `MalformedFrame`, which ends the connection."""
+
+    def refused_by_instance(self, refused: RefusedByInstance) -> None:
+        """This member is not wanted; it should stop and say so."""
+
+
+class _Refused(Exception):
+    """This connection cannot be: one side refused the other."""
+
+    def __init__(self, verdict: Verdict, *, by_us: bool) -> None:
+        super().__init__(verdict.sentence)
+        self.verdict: Final = verdict
+        self.by_us: Final = by_us
+
+
+class _Connection:
+    """One connection, from the first byte on."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream: Final = stream
+        self.frames = FrameBuffer(MAX_GREETING_BYTES)
+        self.tls: TlsSession | None = None
+        self.peer = "?"
+        self.outbox: list[bytes] = []
+        self.outbox_bytes = 0
+        self.wake = trio.Event()
+        self.scope: Final = trio.CancelScope()
+
+    async def read_body(self) -> bytes:
+        """The next frame; raises `MalformedFrame`, `TlsFailed`, `trio.BrokenResourceError` or `EOFError`."""
+        while (body := self.frames.next_untrusted()) is None:
+            await self.read_more()
+        return body
+
+    async def read_more(self) -> None:
+        data = await self.stream.receive_some(_RECEIVE_BYTES)
+        if not data:
+            raise EOFError
+        self.frames.feed(self.decrypted_untrusted(bytes(data)))
+
+    def decrypted_untrusted(self, data: bytes) -> bytes:
+        return data if self.tls is None else self.tls.feed_untrusted(data)
+
+    async def write(self, data: bytes) -> None:
+        if self.tls is not None:
+            self.tls.encrypt(data)
+            data = self.tls.outgoing()
+        await self.stream.send_all(data)
+
+    def queue(self, frame: bytes) -> None:
+        self.outbox.append(frame)
+        self.outbox_bytes += len(frame)
+        self.wake.set()
+
+
+class Peers:
+    """All connections of one member. `serve` runs them; `send` queues a frame for a connected member."""
+
+    def __init__(
+        self,
+        me: Greeting,
+        members: tuple[Member, ...],
+        credentials: Credentials,
+        handler: PeerHandler,
+        dice: random.Random,
+    ) -> None:
+        """`me` is this member's greeting; its name must be among `members`."""
+        self._me: Final = me
+        self._self: Final = next(member for member in members if member.name == me.name)
+        self._others: Final = {member.name: member for member in members if member.name != me.name}
+        self._credentials: Final = credentials
+        self._handler: Final = handler
+        self._dice: Final = dice
+        self._connections: dict[str, _Connection] = {}
+        self._strangers = 0
+        self._knocks: Final = {name: trio.Event() for name in self._others}
+        self._ever_connected = False
+        # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
+        self._said: dict[str, Verdict | None] = {}
+        self.refusals: Final[deque[Refusal]] = deque(maxlen=MAX_REFUSALS_KEPT)
+        self.refusal_counts: Final[Counter[str]] = Counter()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen and dial until cancelled. Raises `OSError` if the address cannot be listened on."""
+        listeners = await trio.open_tcp_listeners(self._self.port, host=self._self.host)
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                nursery.start_soon(trio.serve_listeners, self._accept, [listener])
+            for member in self._others.values():
+                nursery.start_soon(self._keep_connected, member)
+            task_status.started()
+
+    def is_connected(self, name: str) -> bool:
+        """Whether there is a proven connection to this member."""
+        return name in self._connections
+
+    def queued_bytes(self, name: str) -> int:
+        """How much waits to be sent to this member."""
+        connection = self._connections.get(name)
+        return 0 if connection is None else connection.outbox_bytes
+
+    def send(self, name: str, frame: bytes) -> bool:
+        """Queue a frame; False if the member is not connected, or so far behind that its connection is given up."""
+        connection = self._connections.get(name)
+        if connection is None:
+            return False
+        if connection.outbox_bytes + len(frame) > MAX_OUTBOX_BYTES:
+            log.warning("%s takes nothing any more (%d bytes wait); hanging up", name, connection.outbox_bytes)
+            connection.scope.cancel()
+            return False
+        connection.queue(frame)
+        return True
+
+    # --- dialling and being dialled -------------------------------------------------------------------------------
+
+    async def _keep_connected(self, member: Member) -> None:
+        """Dial (or knock at) one member whenever there is no connection to it."""
+        knocking = self._me.name > member.name
+        delay_s = REDIAL_MIN_S
+        while True:
+            if not self.is_connected(member.name):
+                if await self._contact(member, knocking=knocking):
+                    delay_s = REDIAL_MIN_S
+                said = self._said.get(member.name)
+                refused = said is not None and said.code is not None
+                delay_s = REDIAL_REFUSED_S if refused else min(delay_s * 2, REDIAL_MAX_S)
+            # A knock at the door means that the other one is there now.
+            self._knocks[member.name] = knock = trio.Event()
+            with trio.move_on_after(delay_s * self._dice.uniform(0.75, 1.25)):
+                await knock.wait()
+
+    async def _contact(self, member: Member, *, knocking: bool) -> bool:
+        """One attempt, for as long as its connection lasts; whether it came to a connection."""
+        try:
+            with trio.fail_after(HANDSHAKE_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(member.host, member.port)
+        except (OSError, trio.TooSlowError):
+            self._hear(member.name, None)
+            return False
+        return await self._run(stream, member, knocking=knocking)
+
+    async def _accept(self, stream: trio.SocketStream) -> None:
+        if self._strangers >= MAX_STRANGERS:
+            await trio.aclose_forcefully(stream)
+            return
+        await self._run(stream, None, knocking=False)
+
+    async def _run(self, stream: trio.SocketStream, dialled: Member | None, *, knocking: bool) -> bool:
+        """From the first byte to the last one of a connection."""
+        connection = _Connection(stream)
+        _watch_for_dead_peers(stream)
+        try:
+            with connection.scope:
+                if await self._introduce(connection, dialled, knocking=knocking):
+                    await self._converse(connection)
+                    return True
+        finally:
+            await trio.aclose_forcefully(stream)
+        return False
+
+    async def _introduce(self, connection: _Connection, dialled: Member | None, *, knocking: bool) -> bool:
+        """Greet and prove each other; whether frames may follow."""
+        self._strangers += 1
+        heard: Verdict | None = None
+        proven = False
+        try:
+            with trio.fail_after(HANDSHAKE_TIMEOUT_S):
+                if dialled is None:
+                    proven = await self._greet_dialler(connection)
+                else:
+                    connection.peer = dialled.name
+                    proven = await self._greet_dialled(connection, knocking=knocking)
+            heard = Verdict()
+        except _Refused as refused:
+            self._note(connection.peer, refused)
+            heard = refused.verdict if not refused.by_us else None
+        except MalformedFrame as error:
+            log.warning("hanging up on %s: %s", connection.peer, error)
+        except (trio.BrokenResourceError, EOFError, trio.TooSlowError) as error:
+            log.debug("the introduction to %s ended: %r", connection.peer, error)
+        finally:
+            self._strangers -= 1
+        if dialled is not None:
+            self._hear(dialled.name, heard)
+        return proven
+
+    # --- the introduction -----------------------------------------------------------------------------------------
+
+    async def _greet_dialled(self, connection: _Connection, *, knocking: bool) -> bool:
+        await connection.write(encode_frame(replace(self._me, probe=knocking).to_data()))
+        greeting = decode_greeting_untrusted(await connection.read_body())
+        theirs = decode_verdict_untrusted(await connection.read_body())
+        verdict = self._judge(greeting, expected=connection.peer)
+        await connection.write(encode_frame(verdict.to_data()))
+        _require_welcome(theirs, by_us=False)
+        _require_welcome(verdict, by_us=True)
+        if knocking:
+            return False
+        await self._prove(connection, greeting, server_side=False)
+        return True
+
+    async def _greet_dialler(self, connection: _Connection) -> bool:
+        greeting = decode_greeting_untrusted(await connection.read_body())
+        connection.peer = greeting.name[:64]
+        verdict = self._judge(greeting, expected=None)
+        await connection.write(encode_frame(self._me.to_data()) + encode_frame(verdict.to_data()))
+        if verdict.code is not None:
+            # It is told already; whether it also refuses us changes nothing here but is worth a line in the log.
+            self._note(connection.peer, _Refused(verdict, by_us=True))
+        theirs = decode_verdict_untrusted(await connection.read_body())
+        _require_welcome(theirs, by_us=False)
+        if verdict.code is not None:
+            return False
+        if greeting.probe:
+            self._knocks[greeting.name].set()
+            return False
+        if greeting.name > self._me.name:
+            raise MalformedFrame("it dialled, but the smaller name dials")
+        await self._prove(connection, greeting, server_side=True)
+        return True
+
+    def _judge(self, greeting: Greeting, *, expected: str | None) -> Verdict:
+        """The verdict on a greeting: what is wrong with it first."""
+        who = f"{greeting.name[:64]!r} (a {greeting.kind[:32]} of instance {greeting.instance[:64]!r})"
+        if greeting.protocol != self._me.protocol:
+            return Verdict(
+                "wrong_version",
+                f"{who} speaks protocol {greeting.protocol}; {self._me.name} speaks {self._me.protocol}",
+            )
+        if greeting.kind != self._me.kind:
+            return Verdict("wrong_kind", f"{who} cannot replicate with {self._me.name}, which is a {self._me.kind}")
+        if greeting.instance != self._me.instance:
+            return Verdict("wrong_instance", f"{who} is not of instance {self._me.instance!r}, as {self._me.name} is")
+        if greeting.name not in self._others:
+            return Verdict("unknown_member", f"{who} is not among the members that {self._me.name} is configured with")
+        if expected is not None and greeting.name != expected:
+            return Verdict("unknown_member", f"{who} answers at the address of {expected!r}")
+        return Verdict()
+
+    async def _prove(self, connection: _Connection, greeting: Greeting, *, server_side: bool) -> None:
+        """Mutual TLS, and the certificate must name who the greeting named. Raises `_Refused`."""
+        context = self._credentials.server_context if server_side else self._credentials.client_context
+        tls = TlsSession(context, server_side=server_side)
+        arrived = connection.frames.take_rest()
+        connection.frames = FrameBuffer(MAX_FRAME_BYTES)
+        try:
+            plaintext = tls.feed_untrusted(arrived)
+            await connection.stream.send_all(tls.outgoing())
+            while not tls.established:
+                arrived = bytes(await connection.stream.receive_some(_RECEIVE_BYTES))
+                if not arrived:
+                    raise EOFError
+                plaintext = tls.feed_untrusted(arrived)
+                await connection.stream.send_all(tls.outgoing())
+            connection.tls = tls
+            connection.frames.feed(plaintext)
+            verdict = self._judge_certificate(tls, greeting)
+            await connection.write(encode_frame(verdict.to_data()))
+            # A client's handshake ends before the server has looked at its certificate: wait for the word.
+            _require_welcome(decode_verdict_untrusted(await connection.read_body()), by_us=False)
+            _require_welcome(verdict, by_us=True)
+        except TlsFailed as failed:
+            sentence = f"{connection.peer} and {self._me.name} could not prove to each other that they share the secret"
+            refusal = Verdict("not_authenticated", f"{sentence} of instance {self._me.instance!r} ({failed})")
+            if not failed.by_peer:
+                await _send_alert(connection, tls)
+            raise _Refused(refusal, by_us=not failed.by_peer) from failed
+
+    def _judge_certificate(self, tls: TlsSession, greeting: Greeting) -> Verdict:
+        expected = member_uri(greeting.kind, greeting.instance, greeting.name)
+        if tls.peer_uris == (expected,):
+            return Verdict()
+        return Verdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
+
+    # --- refusals -------------------------------------------------------------------------------------------------
+
+    def _note(self, peer: str, refused: _Refused) -> None:
+        code, sentence = refused.verdict.code or "", refused.verdict.sentence
+        self.refusals.append(Refusal(peer, code, sentence, refused.by_us))
+        self.refusal_counts[code] += 1
+        direction = "refused" if refused.by_us else "were refused by"
+        log.warning("we %s %s: %s (%s)", direction, peer, sentence, code)
+
+    def _hear(self, name: str, verdict: Verdict | None) -> None:
+        """Remember what a member said; give up if most refuse us, nobody else answers, and nobody ever accepted us."""
+        self._said[name] = verdict
+        if self._ever_connected or len(self._said) < len(self._others):
+            return
+        refusals = [said for said in self._said.values() if said is not None and said.code is not None]
+        welcomes = [said for said in self._said.values() if said is not None and said.code is None]
+        if not welcomes and len(refusals) > len(self._others) // 2:
+            first = refusals[0]
+            self._handler.refused_by_instance(RefusedByInstance(first.code or "", first.sentence))
+
+    # --- frames ---------------------------------------------------------------------------------------------------
+
+    async def _converse(self, connection: _Connection) -> None:
+        """Frames both ways until the connection ends or a newer one with the same member takes its place."""
+        name = connection.peer
+        older = self._connections.get(name)
+        if older is not None:
+            # The member restarted before its old connection was seen to end.
+            self._drop(older)
+        self._connections[name] = connection
+        self._ever_connected = True
+        log.info("connected to %s", name)
+        self._handler.peer_connected(name)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, connection)
+                await self._read(connection)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        connection.scope.cancel()
+        if self._connections.get(connection.peer) is connection:
+            del self._connections[connection.peer]
+            log.info("the connection to %s ended", connection.peer)
+            self._handler.peer_lost(connection.peer)
+
+    async def _read(self, connection: _Connection) -> None:
+        next_body: Callable[[], bytes | None] = connection.frames.next_untrusted
+        try:
+            while True:
+                bodies = []
+                while (body := next_body()) is not None:
+                    bodies.append(body)
+                if bodies:
+                    self._handler.frames_arrived(connection.peer, bodies)
+                await connection.read_more()
+        except (MalformedFrame, TlsFailed) as error:
+            log.warning("hanging up on %s: %s", connection.peer, error)
+        except (trio.BrokenResourceError, EOFError):
+            return
+
+    async def _write(self, connection: _Connection) -> None:
+        try:
+            while True:
+                await connection.wake.wait()
+                connection.wake = trio.Event()
+                frames, connection.outbox = connection.outbox, []
+                await connection.write(b"".join(frames))
+                connection.outbox_bytes -= sum(map(len, frames))
+        except (trio.BrokenResourceError, TlsFailed):
+            connection.scope.cancel()
+
+
+def _require_welcome(verdict: Verdict, *, by_us: bool) -> None:
+    if verdict.code is not None:
+        raise _Refused(verdict, by_us=by_us)
+
+
+async def _send_alert(connection: _Connection, tls: TlsSession) -> None:
+    """Let the peer read why, before the connection is closed."""
+    try:
+        await connection.stream.send_all(tls.outgoing())
+        await connection.stream.send_eof()
+        while await connection.stream.receive_some(_RECEIVE_BYTES):
+            pass
+    except (trio.BrokenResourceError, trio.TooSlowError):
+        return
+
+
+def _watch_for_dead_peers(stream: trio.SocketStream) -> None:
+    """Let the kernel notice a machine that vanished: two followers may have nothing to say to each other for hours."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
