@@ -140,7 +140,7 @@ class Process:
 
     def kill(self) -> None:
         """End at once."""
-        self._end(KILLED)
+        self._end(KILLED, brutal=True)
 
     def abandon(self) -> None:
         """The system is broken: be dead now, and cancel whatever still runs."""
@@ -150,7 +150,8 @@ class Process:
         if scope is not None:
             scope.cancel()
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: Reason, *, brutal: bool = False) -> None:
+        """End because of a signal. A `brutal` one overrides any that is being obeyed."""
         raise NotImplementedError
 
     def _die(self, reason: Reason, *, quiet: bool = False) -> None:
@@ -239,11 +240,14 @@ class Process:
                 self.mailbox.remove(entry)
                 return
 
-    def own(self, timer: Timer) -> None:
-        """Cancel `timer` when this ends."""
+    def own(self, timer: Timer) -> bool:
+        """Cancel `timer` when this ends. False if it has ended already."""
+        if not self.alive:
+            return False
         if self.timers is None:
             self.timers = {}
         self.timers[timer] = None
+        return True
 
     def disown(self, timer: Timer) -> None:
         """`timer` has fired or been cancelled."""

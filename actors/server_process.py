@@ -328,14 +328,15 @@ class ServerProcess(Process):
         current_process.set(self)
         result: Any = None
         failure: BaseException | None = None
-        # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
-        with trio.CancelScope(shield=True) as self.scope:
-            if self.pending_exit is not ALIVE_STILL:
-                self.scope.cancel()
-            try:
-                result = await coroutine
-            except Exception as error:
-                failure = reason_of(error)
+        try:
+            # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
+            with trio.CancelScope(shield=True) as self.scope:
+                if self.pending_exit is ALIVE_STILL:
+                    result = await coroutine
+                else:
+                    coroutine.close()
+        except Exception as error:
+            failure = reason_of(error)
         self.scope = None
         self._current = None
         if self.pending_exit is not ALIVE_STILL:
@@ -365,15 +366,14 @@ class ServerProcess(Process):
         """End with `reason`, with `terminate`, after the messages that wait already."""
         self._deliver(STOP, reason)
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: Reason, *, brutal: bool = False) -> None:
         """End without `terminate`: now, or as soon as the callback that is on the stack or in a task is out of the way.
 
         Callers are told now in any case.
         """
-        killed = reason is KILLED
-        if self.status is Status.DEAD or (self.status is Status.EXITING and not killed):
+        if self.status is Status.DEAD or (self.status is Status.EXITING and not brutal):
             return
-        if self.pending_exit is ALIVE_STILL or killed:
+        if self.pending_exit is ALIVE_STILL or brutal:
             self.pending_exit = reason
         self.accepts = 0
         self._fail_callers(reason)
@@ -409,13 +409,14 @@ class ServerProcess(Process):
     async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason) -> None:
         """Run an `async def terminate` in its own task, then die."""
         current_process.set(self)
-        with trio.CancelScope(shield=True) as self.scope:
-            if self.pending_exit is not ALIVE_STILL:
-                self.scope.cancel()
-            try:
-                await coroutine
-            except Exception as error:
-                reason = reason_of(error)
+        try:
+            with trio.CancelScope(shield=True) as self.scope:
+                if self.pending_exit is ALIVE_STILL:
+                    await coroutine
+                else:
+                    coroutine.close()
+        except Exception as error:
+            reason = reason_of(error)
         self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit)
 
     def _die_pending(self, from_: From | None) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.exits import KILLED, NORMAL, SHUTDOWN, Reason, StartError, reason_of
-from actors.process import ALIVE_STILL, Process, Status
+from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, is_normal, reason_of
+from actors.process import ALIVE_STILL, Process, Status, shut_down
 from actors.ref import current_process
 
 if TYPE_CHECKING:
@@ -90,33 +90,35 @@ class ServiceProcess(Process):
             process.kill()
             raise
         if limit.cancelled_caught:
-            process.kill()
+            await shut_down([(process, 0)])
             raise StartError(process.label, f"timeout: no task_status.started() within {timeout_s} s")
         if not process._ready.called:
             reason = process.reason
-            raise StartError(process.label, "returned without task_status.started()" if reason == NORMAL else reason)
+            raise StartError(process.label, "returned without task_status.started()" if is_normal(reason) else reason)
         process.started_value = process._ready.value
         return process
 
     async def _run(self, serve: AsyncService) -> None:
         current_process.set(self)
-        reason: Reason = NORMAL
-        with trio.CancelScope(shield=True) as self.scope:
-            self.status = Status.RUNNING
-            if self.pending_exit is not ALIVE_STILL:
-                self.scope.cancel()
-            try:
-                await serve(task_status=self._ready)
-            except Exception as error:
-                # A failure while it was being cancelled is still a failure, and the more interesting reason.
-                reason = self.pending_exit = reason_of(error)
-        self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit, quiet=not self._ready.called)
+        reason: Reason
+        try:
+            # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
+            with trio.CancelScope(shield=True) as self.scope:
+                if self.pending_exit is ALIVE_STILL:
+                    self.status = Status.RUNNING
+                    await serve(task_status=self._ready)
+        except Exception as error:
+            # A failure while it was being cancelled is still a failure, and the more interesting reason.
+            reason = reason_of(error)
+        else:
+            reason = NORMAL if self.pending_exit is ALIVE_STILL else self.pending_exit
+        self._die(reason, quiet=not self._ready.called)
         self._ready.event.set()
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: Reason, *, brutal: bool = False) -> None:
         if not self.alive:
             return
-        if self.pending_exit is ALIVE_STILL or reason is KILLED:
+        if self.pending_exit is ALIVE_STILL or brutal:
             self.pending_exit = reason
         self.status = Status.EXITING
         if self.scope is not None:

@@ -121,7 +121,10 @@ class Supervisor(Server[None]):
 
     @staticmethod
     async def terminate_child(supervisor: SupervisorAddress, child_id: Hashable) -> None:
-        """End a child; keep its specification for `restart_child`, unless temporary. Raises `SupervisorError`: no such id."""
+        """End a child; keep its specification for `restart_child`, unless temporary.
+
+        Raises `SupervisorError`: no such id.
+        """
         await ask(supervisor, _ChildCommand("terminate", child_id))
 
     @staticmethod

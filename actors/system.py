@@ -256,9 +256,8 @@ class System:
         with self._broken:
             if self._root is not None:
                 await shut_down([(self._root.process, None)])
-            await shut_down(
-                [(process, LOOSE_SHUTDOWN_S) for process in self._processes.values() if process.parent is None]
-            )
+            loose = [p for p in self._processes.values() if p.parent is None or not p.parent.alive]
+            await shut_down([(process, LOOSE_SHUTDOWN_S) for process in loose])
         if self._broken.cancelled_caught:
             for process in list(self._processes.values()):
                 process.abandon()

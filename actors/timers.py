@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from actors.process import Process
     from actors.ref import Ref
 
-_COMPACT_ABOVE = 512
+MIN_PERIOD_S: Final = 1e-6
+"""Shorter periods are no use to anybody, and would meet the limits of floating point within a day."""
+
+_COMPACT_ABOVE: Final = 512
 """Cancelled timers stay in the heap until they outnumber the live ones, and this many."""
 
 
@@ -46,14 +49,16 @@ class Tick:
 class Cadence:
     """When ticks are due: `start_s + number * period_s`. Pure; seconds on any monotonic clock.
 
-    Raises `ValueError` unless the period is a finite number of seconds above zero.
+    Raises `ValueError` unless both are finite and the period is `MIN_PERIOD_S` or more.
     """
 
     __slots__ = ("name", "next_number", "period_s", "start_s")
 
     def __init__(self, period_s: float, start_s: float, name: Hashable = None) -> None:
-        if not 0 < period_s < math.inf:
-            raise ValueError(f"period_s must be a finite number of seconds above 0, not {period_s}")
+        if not MIN_PERIOD_S <= period_s < math.inf:
+            raise ValueError(f"period_s must be a finite number of seconds, {MIN_PERIOD_S} or more, not {period_s}")
+        if not math.isfinite(start_s):
+            raise ValueError(f"start_s must be a finite number of seconds, not {start_s}")
         self.period_s = period_s
         self.start_s = start_s
         self.name = name
@@ -117,6 +122,11 @@ class Timer:
             self._disown()
             action()
 
+    def _defuse(self) -> None:
+        """Made for an actor that has ended already: it never gets into the heap."""
+        self._action = None
+        self._owner = None
+
     def _disown(self) -> None:
         if self._owner is not None:
             self._owner.disown(self)
@@ -140,7 +150,7 @@ class Interval:
     @property
     def active(self) -> bool:
         """Whether more ticks will come."""
-        return self._timer is not None
+        return self._timer is not None and self._timer.active
 
     def cancel(self) -> bool:
         """Send no more ticks; one that waits in the mailbox is not delivered either. True the first time."""
@@ -186,11 +196,14 @@ class Timers:
         """Call `action` once the clock (`trio.current_time`) reaches `deadline_s`.
 
         `action` must neither block nor raise. With an `owner`, the timer is cancelled when that actor ends.
-        Timers with the same deadline fire in the order in which they were made.
+        Timers with the same deadline fire in the order in which they were made. Raises `ValueError` for NaN.
         """
+        if math.isnan(deadline_s):
+            raise ValueError("a deadline or delay must be a number of seconds, not NaN")
         timer = Timer(self, deadline_s, action, owner)
-        if owner is not None:
-            owner.own(timer)
+        if owner is not None and not owner.own(timer):
+            timer._defuse()
+            return timer
         self._sequence += 1
         heapq.heappush(self._heap, (deadline_s, self._sequence, timer))
         if deadline_s < self._wake_s:
@@ -211,7 +224,7 @@ class Timers:
 
         The first is due at `start_s` (on `trio.current_time`; by default one period from now). Deadlines are counted
         from there, so ticks do not drift. While one waits in the mailbox no other is added. `name` is handed on in
-        the tick. Raises `ValueError` for a period that is not above zero.
+        the tick. Raises `ValueError` as `Cadence` does.
         """
         first_s = trio.current_time() + period_s if start_s is None else start_s
         return Interval(self, Cadence(period_s, first_s, name), ref.process)
