@@ -3,7 +3,8 @@
 The handshake is a signed Diffie-Hellman exchange in three messages (ISO/IEC 9798-3 mutual authentication; the signed
 variant that Canetti and Krawczyk prove secure, EUROCRYPT 2001). Both sides sign, with their static ES256 keys, a hash
 over both ephemeral keys, both names, both static key ids, both session ids and both incarnations, so that nothing of
-one handshake can be used in another:
+one handshake can be used in another. The incarnation tells a restarted peer from the one that was known; the
+generation orders the sessions of one pair of incarnations, so that both sides prefer the same one:
 
     HELLO    initiator -> responder   names, ephemeral key; padded to 1184 bytes
     ACCEPT   responder -> initiator   ephemeral key, signature
@@ -43,7 +44,8 @@ HELLO_BYTES: Final = 1184
 
 TAG_BYTES: Final = 16
 
-_HELLO_HEAD: Final = struct.Struct("<BIQ65sB")  # version, session id, incarnation, ephemeral point, length of a name
+# version, session id, incarnation, generation, ephemeral point, length of the first name
+_HELLO_HEAD: Final = struct.Struct("<BIQI65sB")
 _ACCEPT_CORE: Final = struct.Struct("<BIQ65s")
 _SIGNATURE_BYTES: Final = 64
 _SCALAR_BYTES: Final = 32
@@ -67,6 +69,7 @@ class Hello:
     responder: str
     session_id: int
     incarnation: int
+    generation: int
     ephemeral_point: bytes
     body: bytes
 
@@ -95,7 +98,7 @@ class Session:
         """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""
         return self._seal.encrypt(_NONCE.pack(self._seal_salt, counter), plaintext, header)
 
-    def open_untrusted(self, counter: int, header: bytes, sealed: bytes) -> bytes:
+    def open_untrusted(self, counter: int, header: bytes | memoryview, sealed: bytes | memoryview) -> bytes:
         """What the peer sealed. Raises Tampered when header, counter or contents are not the peer's."""
         try:
             return self._open.decrypt(_NONCE.pack(self._open_salt, counter), sealed, header)
@@ -115,6 +118,7 @@ class Initiator:
         peer_keys: PublicIdentity,
         session_id: int,
         incarnation: int,
+        generation: int,
         ephemeral: ec.EllipticCurvePrivateKey,
     ) -> None:
         self._identity = identity
@@ -126,6 +130,7 @@ class Initiator:
             peer_keys=peer_keys,
             session_id=session_id,
             incarnation=incarnation,
+            generation=generation,
             ephemeral=ephemeral,
         )
 
@@ -198,12 +203,12 @@ def read_hello_untrusted(body: bytes, *, responder: str, responder_keys: PublicI
         raise Malformed(f"a HELLO has {HELLO_BYTES} bytes and version {VERSION}")
     if not hmac.compare_digest(_hello_mac(responder_keys, body[:-_MAC_BYTES]), body[-_MAC_BYTES:]):
         raise Malformed("this HELLO was not made for the keys of this server")
-    _, session_id, incarnation, point, initiator_length = _HELLO_HEAD.unpack_from(body)
+    _, session_id, incarnation, generation, point, initiator_length = _HELLO_HEAD.unpack_from(body)
     initiator, rest = _name_untrusted(body[_HELLO_HEAD.size : -_MAC_BYTES], initiator_length)
     named, padding = _name_untrusted(rest[1:], rest[0])
     if named != responder or any(padding):
         raise Malformed("this HELLO is for another server, or its padding is not zero")
-    return Hello(initiator, named, session_id, incarnation, point, body)
+    return Hello(initiator, named, session_id, incarnation, generation, point, body)
 
 
 def _write_hello(
@@ -213,6 +218,7 @@ def _write_hello(
     peer_keys: PublicIdentity,
     session_id: int,
     incarnation: int,
+    generation: int,
     ephemeral: ec.EllipticCurvePrivateKey,
 ) -> bytes:
     initiator = require_name("name", name).encode("ascii")
@@ -220,7 +226,7 @@ def _write_hello(
     point = encode_point(ephemeral.public_key())
     fields = b"".join(
         (
-            _HELLO_HEAD.pack(VERSION, session_id, incarnation, point, len(initiator)),
+            _HELLO_HEAD.pack(VERSION, session_id, incarnation, generation, point, len(initiator)),
             initiator,
             bytes([len(responder)]),
             responder,

@@ -1,1 +1,40 @@
-"""actors/link"""
+"""The link: sealed, reliable, credit-controlled messages between two servers, without sockets and clocks.
+
+Start with `link` (the five verbs), then the parts it is made of:
+
+- `link`        Link: receive, send, datagrams_to_send, next_timer, next_event; and take, for the messages
+- `events`      what it tells beside messages
+- `settings`    every bound and period, with its reason
+- `frames`      the bytes of a datagram
+- `sessions`    opening, choosing and retiring sessions; what happens when both open, or one restarts
+- `outgoing`    channels, pieces and the peer's credit
+- `incoming`    reassembly, order and our credit
+- `congestion`  round trip times and the congestion window
+- `ranges`      which counters have arrived
+- `gate`        which HELLOs are worth an answer
+- `deadlines`   when to look at which link again
+
+The shell that gives it a socket and a clock is `actors.udp`; the protocol, byte by byte, is docs/protocol-link.md.
+"""
+
+from actors.link.events import Event, LinkExpired, PeerReachable, PeerRestarted, PeerUnreachable
+from actors.link.incoming import ReceivedMessage
+from actors.link.link import Link
+from actors.link.outgoing import LinkFull
+from actors.link.sessions import SessionIds
+from actors.link.settings import MAX_MESSAGE_BYTES, Address, LinkSettings
+
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "Address",
+    "Event",
+    "Link",
+    "LinkExpired",
+    "LinkFull",
+    "LinkSettings",
+    "PeerReachable",
+    "PeerRestarted",
+    "PeerUnreachable",
+    "ReceivedMessage",
+    "SessionIds",
+]

@@ -1,0 +1,79 @@
+"""How fast the path is and how much it holds: round trip estimation and NewReno, after RFC 9002."""
+
+from typing import Final
+
+_GRANULARITY_S: Final = 0.002
+"""trio does not wake more precisely than 1.1 ms."""
+
+_LOSS_FACTOR: Final = 0.5
+
+
+class RoundTrip:
+    """Smoothed round trip time (RFC 9002 section 5). Times in seconds."""
+
+    __slots__ = ("latest_s", "min_s", "smoothed_s", "variation_s", "was_measured")
+
+    def __init__(self, initial_s: float) -> None:
+        self.latest_s = self.smoothed_s = self.min_s = initial_s
+        self.variation_s = initial_s / 2
+        self.was_measured = False
+
+    def add_sample(self, sample_s: float, ack_delay_s: float) -> None:
+        """One datagram's time from sending to its acknowledgement, and how long the peer says it waited with that."""
+        sample_s = max(sample_s, 0.0)
+        self.latest_s = sample_s
+        if not self.was_measured:
+            self.was_measured = True
+            self.smoothed_s = self.min_s = sample_s
+            self.variation_s = sample_s / 2
+            return
+        self.min_s = min(self.min_s, sample_s)
+        if sample_s - ack_delay_s >= self.min_s:
+            sample_s -= ack_delay_s
+        self.variation_s += (abs(self.smoothed_s - sample_s) - self.variation_s) / 4
+        self.smoothed_s += (sample_s - self.smoothed_s) / 8
+
+    def probe_timeout_s(self, max_ack_delay_s: float) -> float:
+        """How long to wait for an acknowledgement before asking again (section 6.2.1)."""
+        return self.smoothed_s + max(4 * self.variation_s, _GRANULARITY_S) + max_ack_delay_s
+
+    @property
+    def loss_delay_s(self) -> float:
+        """A datagram this much older than one already acknowledged is lost (section 6.1.2)."""
+        return max(9 / 8 * max(self.smoothed_s, self.latest_s), _GRANULARITY_S)
+
+
+class CongestionWindow:
+    """NewReno (RFC 9002 section 7): how many bytes may be in flight. Never above `maximum_bytes`."""
+
+    __slots__ = ("_maximum_bytes", "_minimum_bytes", "_recovery_start_s", "_slow_start_until_bytes", "bytes")
+
+    def __init__(self, initial_bytes: int, minimum_bytes: int, maximum_bytes: int) -> None:
+        self._minimum_bytes = minimum_bytes
+        self._maximum_bytes = max(maximum_bytes, minimum_bytes)
+        self.bytes = max(min(initial_bytes, self._maximum_bytes), minimum_bytes)
+        self._slow_start_until_bytes = self._maximum_bytes
+        self._recovery_start_s = float("-inf")
+
+    def on_acked(self, size_bytes: int, sent_s: float) -> None:
+        """`size_bytes` sent at `sent_s` have arrived while the window was in use."""
+        if sent_s <= self._recovery_start_s:
+            return
+        if self.bytes < self._slow_start_until_bytes:
+            grown = self.bytes + size_bytes
+        else:
+            grown = self.bytes + self._minimum_bytes // 2 * size_bytes // self.bytes
+        self.bytes = min(grown, self._maximum_bytes)
+
+    def on_lost(self, sent_s: float, now: float) -> None:
+        """Something sent at `sent_s` was lost. All losses of one round trip count once."""
+        if sent_s <= self._recovery_start_s:
+            return
+        self._recovery_start_s = now
+        self.bytes = max(int(self.bytes * _LOSS_FACTOR), self._minimum_bytes)
+        self._slow_start_until_bytes = self.bytes
+
+    def collapse(self) -> None:
+        """Nothing has arrived for several probe timeouts: begin again (section 7.6)."""
+        self.bytes = self._minimum_bytes
+        self._recovery_start_s = float("-inf")

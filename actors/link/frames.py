@@ -1,0 +1,207 @@
+"""The bytes of a datagram: a fixed header, and the frames inside a sealed one. All integers little-endian.
+
+The header is the associated data of the seal. Frames are parsed only after the seal was verified; their lengths are
+checked all the same, because the peer that sealed them may be broken.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
+from crypto.errors import Malformed
+
+HEADER: Final = struct.Struct("<BBHIQ")  # kind, zero, zero, session id of the receiver, counter
+HEADER_BYTES: Final = HEADER.size
+
+MAX_ACK_RANGES: Final = 32
+"""Enough for 32 separate losses in one round trip; what does not fit is acknowledged later or sent again."""
+
+MIN_PIECE_BYTES: Final = 512
+"""No piece but the last is smaller, so that a message has at most 8,192 of them."""
+
+
+class Kind(IntEnum):
+    """First byte of a datagram."""
+
+    HELLO = 1
+    ACCEPT = 2
+    CONFIRM = 3
+    DATA = 4
+    COOKIE = 5
+
+
+_KINDS: Final = frozenset(Kind)
+_ACK_HEAD: Final = struct.Struct("<BQIQQB")
+_ACK_RANGE: Final = struct.Struct("<II")
+_MESSAGE_HEAD: Final = struct.Struct("<BBQH")
+_PIECE_HEAD: Final = struct.Struct("<BBQIHH")
+
+_ACK, _MESSAGE, _PIECE, _PING, _CLOSE = range(1, 6)
+
+MESSAGE_OVERHEAD_BYTES: Final = _MESSAGE_HEAD.size
+PIECE_OVERHEAD_BYTES: Final = _PIECE_HEAD.size
+MAX_ACK_BYTES: Final = _ACK_HEAD.size + MAX_ACK_RANGES * _ACK_RANGE.size
+
+PING: Final = bytes([_PING])
+CLOSE: Final = bytes([_CLOSE])
+
+
+class Header(NamedTuple):
+    """The first 16 bytes of every datagram."""
+
+    kind: int
+    session_id: int
+    counter: int
+
+
+class Ack(NamedTuple):
+    """Counters received, as (first, last) from the highest down, and the absolute credit."""
+
+    ranges: Sequence[tuple[int, int]]
+    delay_s: float
+    credit_bytes: int
+    credit_messages: int
+
+
+class Message(NamedTuple):
+    """A whole message."""
+
+    channel: int
+    number: int
+    data: bytes
+
+
+class Piece(NamedTuple):
+    """Number `part` of a message of `total_bytes`, cut every `piece_bytes`."""
+
+    channel: int
+    number: int
+    total_bytes: int
+    piece_bytes: int
+    part: int
+    data: bytes
+
+
+class Ping(NamedTuple):
+    """Asks for an acknowledgement."""
+
+
+class Close(NamedTuple):
+    """The peer ends all sessions of this link; nothing more will come on them."""
+
+
+Frame = Ack | Message | Piece | Ping | Close
+
+
+def write_header(kind: Kind, session_id: int, counter: int) -> bytes:
+    """The 16 bytes in front of every datagram. `session_id` is the receiver's, 0 when it is not known yet."""
+    return HEADER.pack(kind, 0, 0, session_id, counter)
+
+
+def read_header_untrusted(datagram: bytes | memoryview) -> Header:
+    """Raises Malformed."""
+    if len(datagram) < HEADER_BYTES:
+        raise Malformed(f"a datagram has at least {HEADER_BYTES} bytes")
+    kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+    if kind not in _KINDS or zero or zeros:
+        raise Malformed("a datagram begins with its kind and three zero bytes")
+    return Header(kind, session_id, counter)
+
+
+def write_ack(ranges: Iterable[tuple[int, int]], delay_s: float, credit_bytes: int, credit_messages: int) -> bytes:
+    """`ranges` are (first, last) counters from the highest down, at least one; what does not fit is left out."""
+    parts: list[bytes] = []
+    largest = above = -1
+    for first, last in ranges:
+        if largest < 0:
+            largest, gap = last, 0
+        else:
+            gap = above - last - 1
+        length = min(last - first, 0xFFFF_FFFF)
+        if gap > 0xFFFF_FFFF or len(parts) == MAX_ACK_RANGES:
+            break
+        parts.append(_ACK_RANGE.pack(gap, length))
+        above = last - length
+    delay_us = min(int(delay_s * 1e6), 0xFFFF_FFFF)
+    return _ACK_HEAD.pack(_ACK, largest, delay_us, credit_bytes, credit_messages, len(parts)) + b"".join(parts)
+
+
+def message_head(channel: int, number: int, size_bytes: int) -> bytes:
+    """What stands before the contents of a whole message."""
+    return _MESSAGE_HEAD.pack(_MESSAGE, channel, number, size_bytes)
+
+
+def piece_head(channel: int, number: int, total_bytes: int, piece_bytes: int, part: int) -> bytes:
+    """What stands before the contents of a piece."""
+    return _PIECE_HEAD.pack(_PIECE, channel, number, total_bytes, piece_bytes, part)
+
+
+def read_frames_untrusted(body: bytes) -> list[Frame]:
+    """The frames of an opened datagram. Raises Malformed, and then none of them counts."""
+    frames: list[Frame] = []
+    at = 0
+    try:
+        while at < len(body):
+            kind = body[at]
+            if kind == _MESSAGE:
+                frame, at = _read_message(body, at)
+            elif kind == _ACK:
+                frame, at = _read_ack(body, at)
+            elif kind == _PIECE:
+                frame, at = _read_piece(body, at)
+            elif kind == _PING:
+                frame, at = Ping(), at + 1
+            elif kind == _CLOSE:
+                frame, at = Close(), at + 1
+            else:
+                raise Malformed(f"there is no frame of kind {kind}")
+            frames.append(frame)
+    except struct.error as error:
+        raise Malformed("a frame is cut off") from error
+    return frames
+
+
+def _read_message(body: bytes, at: int) -> tuple[Frame, int]:
+    _, channel, number, size = _MESSAGE_HEAD.unpack_from(body, at)
+    start = at + MESSAGE_OVERHEAD_BYTES
+    end = start + size
+    if channel >= CHANNELS or end > len(body):
+        raise Malformed("a message frame is cut off or names a channel that does not exist")
+    return Message(channel, number, body[start:end]), end
+
+
+def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
+    _, channel, number, total, piece_bytes, part = _PIECE_HEAD.unpack_from(body, at)
+    start = at + PIECE_OVERHEAD_BYTES
+    offset = part * piece_bytes
+    end = start + min(piece_bytes, total - offset)
+    if (
+        channel >= CHANNELS
+        or piece_bytes < MIN_PIECE_BYTES
+        or not offset < total <= MAX_MESSAGE_BYTES
+        or end > len(body)
+    ):
+        raise Malformed("a piece is cut off, too small, or outside its message")
+    return Piece(channel, number, total, piece_bytes, part, body[start:end]), end
+
+
+def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
+    _, largest, delay_us, credit_bytes, credit_messages, count = _ACK_HEAD.unpack_from(body, at)
+    at += _ACK_HEAD.size
+    if not 0 < count <= MAX_ACK_RANGES:
+        raise Malformed("an acknowledgement has 1 to 32 ranges")
+    ranges: list[tuple[int, int]] = []
+    last = largest
+    for position in range(count):
+        gap, length = _ACK_RANGE.unpack_from(body, at)
+        at += _ACK_RANGE.size
+        if position:
+            last -= gap + 1
+        first = last - length
+        if first < 0 or (position and not gap):
+            raise Malformed("the ranges of an acknowledgement run below zero or touch")
+        ranges.append((first, last))
+        last = first
+    return Ack(ranges, delay_us / 1e6, credit_bytes, credit_messages), at

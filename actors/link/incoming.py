@@ -1,0 +1,142 @@
+"""Messages on their way in: pieces put together, every channel in order, each message once, all within our credit."""
+
+from collections import deque
+from typing import NamedTuple
+
+from actors.link.frames import Message, Piece
+from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES
+from crypto.errors import Malformed
+
+
+class ReceivedMessage(NamedTuple):
+    """A complete message, in the order of its channel."""
+
+    channel: int
+    data: bytes
+
+
+class _Assembly:
+    """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first
+    piece."""
+
+    __slots__ = ("buffer", "missing", "piece_bytes")
+
+    def __init__(self, total_bytes: int, piece_bytes: int) -> None:
+        self.buffer = bytearray(total_bytes)
+        self.piece_bytes = piece_bytes
+        self.missing = set(range(-(-total_bytes // piece_bytes)))
+
+
+class _Channel:
+    __slots__ = ("assemblies", "complete", "next_number")
+
+    def __init__(self) -> None:
+        self.next_number = 0
+        self.assemblies: dict[int, _Assembly] = {}
+        self.complete: dict[int, bytes] = {}  # waiting for an earlier one
+
+
+class Incoming:
+    """What one peer has sent and the application has not taken."""
+
+    def __init__(self, *, window_bytes: int, window_messages: int) -> None:
+        self._window_bytes = window_bytes
+        self._window_messages = window_messages
+        self._ready: deque[ReceivedMessage] = deque()
+        self._ready_bytes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._channels = [_Channel() for _ in range(CHANNELS)]
+        self._used_bytes = 0
+        self._used_messages = 0
+        # What an earlier incarnation left untaken is still held: it narrows the window of the next until it is taken.
+        self._granted_bytes = max(self._window_bytes - self._ready_bytes, INITIAL_CREDIT_BYTES)
+        self._granted_messages = max(self._window_messages - len(self._ready), INITIAL_CREDIT_MESSAGES)
+        self._told_bytes = INITIAL_CREDIT_BYTES
+        self._told_messages = INITIAL_CREDIT_MESSAGES
+
+    @property
+    def has_ready(self) -> bool:
+        """A message can be taken."""
+        return bool(self._ready)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is held, not even a part of a message."""
+        return not self._ready and not any(channel.assemblies or channel.complete for channel in self._channels)
+
+    @property
+    def credit(self) -> tuple[int, int]:
+        """Absolute (bytes, messages) that the peer may have started since its beginning."""
+        return self._granted_bytes, self._granted_messages
+
+    def note_told(self) -> None:
+        """The peer is being told the present credit."""
+        self._told_bytes, self._told_messages = self._granted_bytes, self._granted_messages
+
+    @property
+    def should_tell(self) -> bool:
+        """A quarter of the window has become free since the peer was told."""
+        return (
+            4 * (self._granted_bytes - self._told_bytes) >= self._window_bytes
+            or 4 * (self._granted_messages - self._told_messages) >= self._window_messages
+        )
+
+    def take(self) -> ReceivedMessage | None:
+        """The next message for the application; taking it gives its credit back."""
+        if not self._ready:
+            return None
+        message = self._ready.popleft()
+        self._ready_bytes -= len(message.data)
+        self._granted_bytes += len(message.data)
+        self._granted_messages += 1
+        return message
+
+    def on_message(self, frame: Message) -> None:
+        """Raises Malformed when the peer breaks its credit."""
+        channel = self._channels[frame.channel]
+        if frame.number < channel.next_number or frame.number in channel.complete:
+            return
+        if frame.number in channel.assemblies:
+            raise Malformed("the peer sent a message whole that it had begun to send in pieces")
+        self._charge(len(frame.data))
+        self._complete(frame.channel, frame.number, frame.data)
+
+    def on_piece(self, frame: Piece) -> None:
+        """Raises Malformed when the peer breaks its credit or cuts one message in two ways."""
+        channel = self._channels[frame.channel]
+        if frame.number < channel.next_number or frame.number in channel.complete:
+            return
+        assembly = channel.assemblies.get(frame.number)
+        if assembly is None:
+            self._charge(frame.total_bytes)
+            assembly = channel.assemblies[frame.number] = _Assembly(frame.total_bytes, frame.piece_bytes)
+        elif frame.total_bytes != len(assembly.buffer) or frame.piece_bytes != assembly.piece_bytes:
+            raise Malformed("the peer cut one message in two ways")
+        if frame.part not in assembly.missing:
+            return
+        start = frame.part * frame.piece_bytes
+        assembly.buffer[start : start + len(frame.data)] = frame.data
+        assembly.missing.remove(frame.part)
+        if not assembly.missing:
+            del channel.assemblies[frame.number]
+            self._complete(frame.channel, frame.number, bytes(assembly.buffer))
+
+    def _charge(self, size_bytes: int) -> None:
+        if self._used_bytes + size_bytes > self._granted_bytes or self._used_messages >= self._granted_messages:
+            raise Malformed("the peer sends more than its credit")
+        self._used_bytes += size_bytes
+        self._used_messages += 1
+
+    def _complete(self, channel_number: int, number: int, data: bytes) -> None:
+        channel = self._channels[channel_number]
+        channel.complete[number] = data
+        while (following := channel.complete.pop(channel.next_number, None)) is not None:
+            channel.next_number += 1
+            self._ready.append(ReceivedMessage(channel_number, following))
+            self._ready_bytes += len(following)
+
+    def restart(self) -> None:
+        """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""
+        self._begin()

@@ -1,0 +1,270 @@
+"""Messages on their way out: queued per channel, cut into pieces, within the peer's credit, sent again when lost.
+
+A message starts only when its whole size fits the credit. Were credit taken piece by piece, several half-sent
+messages could use it up and none could ever be completed and taken: a deadlock. When the next message does not fit,
+no other may start before it, or a stream of small ones would starve it.
+"""
+
+from collections import deque
+from itertools import chain
+from typing import Final, NamedTuple
+
+from actors.link.frames import (
+    MESSAGE_OVERHEAD_BYTES,
+    MIN_PIECE_BYTES,
+    PIECE_OVERHEAD_BYTES,
+    Ack,
+    message_head,
+    piece_head,
+)
+from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, MAX_MESSAGE_BYTES
+
+_MAX_WHOLE_BYTES: Final = 0xFFFF
+
+
+class LinkFull(Exception):
+    """As much as may wait for this peer is waiting already; it does not keep up, or it is away."""
+
+
+class Chunk(NamedTuple):
+    """One part of one message: what is sent, acknowledged and lost as a unit."""
+
+    message: "OutgoingMessage"
+    part: int
+
+
+class OutgoingMessage:
+    """A message and which of its chunks are still to be sent and to be acknowledged."""
+
+    __slots__ = ("channel", "data", "number", "piece_bytes", "started_chunks", "unacked")
+
+    def __init__(self, channel: int, data: bytes) -> None:
+        self.channel = channel
+        self.data = data
+        self.number = -1
+        self.piece_bytes = 0  # 0: whole
+        self.started_chunks = 0
+        self.unacked: set[int] | None = None  # parts, from the start of the message until the last is acknowledged
+
+    @property
+    def chunk_count(self) -> int:
+        """How many parts it is sent in; at least one, also when it is empty."""
+        return 1 if not self.piece_bytes else -(-len(self.data) // self.piece_bytes)
+
+    def start(self, number: int, body_bytes: int) -> None:
+        """Fix its place in its channel and how it is cut, for datagrams with room for `body_bytes`."""
+        self.number = number
+        fits_whole = len(self.data) + MESSAGE_OVERHEAD_BYTES <= body_bytes and len(self.data) <= _MAX_WHOLE_BYTES
+        self.piece_bytes = 0 if fits_whole else max(body_bytes - PIECE_OVERHEAD_BYTES, MIN_PIECE_BYTES)
+        self.started_chunks = 0
+        self.unacked = set(range(self.chunk_count))
+
+    def forget_progress(self) -> None:
+        """As if it had never been sent: for a peer that remembers nothing of it."""
+        self.number = -1
+        self.piece_bytes = 0
+        self.started_chunks = 0
+        self.unacked = None
+
+    def frame(self, part: int) -> tuple[bytes, bytes]:
+        """Head and contents of chunk `part`."""
+        if not self.piece_bytes:
+            return message_head(self.channel, self.number, len(self.data)), self.data
+        start = part * self.piece_bytes
+        head = piece_head(self.channel, self.number, len(self.data), self.piece_bytes, part)
+        return head, self.data[start : start + self.piece_bytes]
+
+    def frame_bytes(self, part: int) -> int:
+        """How much room chunk `part` takes."""
+        if not self.piece_bytes:
+            return MESSAGE_OVERHEAD_BYTES + len(self.data)
+        return PIECE_OVERHEAD_BYTES + min(self.piece_bytes, len(self.data) - part * self.piece_bytes)
+
+
+class Outgoing:
+    """All messages to one peer that it has not acknowledged."""
+
+    def __init__(self, *, body_bytes: int, max_bytes: int, max_messages: int) -> None:
+        self._body_bytes = body_bytes
+        self._max_bytes = max_bytes
+        self._max_messages = max_messages
+        self._queues: list[deque[OutgoingMessage]] = [deque() for _ in range(CHANNELS)]
+        self._sending: list[OutgoingMessage | None] = [None] * CHANNELS
+        self._started: list[dict[int, OutgoingMessage]] = [{} for _ in range(CHANNELS)]  # by number, unacknowledged
+        self._ready: deque[int] = deque()  # channels with something to send, in turn
+        self._waiting_for_credit: int | None = None  # the channel whose next message does not fit
+        self._lost: deque[Chunk] = deque()
+        self._next_number = [0] * CHANNELS
+        self._queued_bytes = 0
+        self._queued_messages = 0
+        self.held_bytes = 0
+        self.held_messages = 0
+        self._reset_credit()
+
+    def _reset_credit(self) -> None:
+        self._credit_bytes = INITIAL_CREDIT_BYTES
+        self._credit_messages = INITIAL_CREDIT_MESSAGES
+        self._used_bytes = 0
+        self._used_messages = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Everything was acknowledged."""
+        return not self.held_messages
+
+    @property
+    def waits_for_credit(self) -> bool:
+        """The next message to start does not fit what the peer has granted."""
+        return self._waiting_for_credit is not None
+
+    @property
+    def has_chunks(self) -> bool:
+        """Something could be sent now, as far as credit goes."""
+        if self._lost:
+            return True
+        if self._waiting_for_credit is not None:
+            return any(self._sending)
+        return bool(self._ready)
+
+    def fits_credit(self, size_bytes: int) -> bool:
+        """Whether a message of this size, queued now, would be within the credit behind what is queued already."""
+        return (
+            self._used_bytes + self._queued_bytes + size_bytes <= self._credit_bytes
+            and self._used_messages + self._queued_messages < self._credit_messages
+        )
+
+    def enqueue(self, data: bytes, channel: int) -> None:
+        """Take a message. Raises LinkFull, or ValueError when it can never be sent."""
+        if not 0 <= channel < CHANNELS:
+            raise ValueError(f"channel {channel} is outside 0..{CHANNELS - 1}")
+        if len(data) > MAX_MESSAGE_BYTES:
+            raise ValueError(
+                f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
+            )
+        if self.held_messages >= self._max_messages or self.held_bytes + len(data) > self._max_bytes:
+            raise LinkFull(
+                f"{self.held_messages} messages with {self.held_bytes} bytes wait to be acknowledged; "
+                f"the bounds are {self._max_messages} and {self._max_bytes}"
+            )
+        queue = self._queues[channel]
+        if not queue and self._sending[channel] is None:
+            self._ready.append(channel)
+        queue.append(OutgoingMessage(channel, data))
+        self.held_bytes += len(data)
+        self.held_messages += 1
+        self._queued_bytes += len(data)
+        self._queued_messages += 1
+
+    def fill(self, room_bytes: int, parts: list[bytes]) -> list[Chunk]:
+        """Append frames of at most `room_bytes` together to `parts`; returns what they are."""
+        chunks: list[Chunk] = []
+        while chunk := self._next_chunk(room_bytes):
+            parts.extend(chunk.message.frame(chunk.part))
+            room_bytes -= chunk.message.frame_bytes(chunk.part)
+            chunks.append(chunk)
+        return chunks
+
+    def _next_chunk(self, room_bytes: int) -> Chunk | None:
+        while self._lost:
+            chunk = self._lost[0]
+            if chunk.message.unacked is None or chunk.part not in chunk.message.unacked:
+                self._lost.popleft()
+            elif chunk.message.frame_bytes(chunk.part) > room_bytes:
+                return None
+            else:
+                return self._lost.popleft()
+        for _ in range(len(self._ready)):
+            channel = self._ready[0]
+            message = self._sending[channel] or self._start_next(channel)
+            if message is None:  # waits for credit
+                self._ready.rotate(-1)
+                continue
+            part = message.started_chunks
+            if message.frame_bytes(part) > room_bytes:
+                return None
+            message.started_chunks += 1
+            self._ready.popleft()
+            if message.started_chunks < message.chunk_count:
+                self._sending[channel] = message
+            else:
+                self._sending[channel] = None
+            if self._sending[channel] is not None or self._queues[channel]:
+                self._ready.append(channel)  # behind the others: a big message does not hold up the small ones
+            return Chunk(message, part)
+        return None
+
+    def _start_next(self, channel: int) -> OutgoingMessage | None:
+        if self._waiting_for_credit not in {None, channel}:
+            return None
+        message = self._queues[channel][0]
+        size = len(message.data)
+        if self._used_bytes + size > self._credit_bytes or self._used_messages >= self._credit_messages:
+            self._waiting_for_credit = channel
+            return None
+        self._waiting_for_credit = None
+        self._queues[channel].popleft()
+        self._queued_bytes -= size
+        self._queued_messages -= 1
+        self._used_bytes += size
+        self._used_messages += 1
+        message.start(self._next_number[channel], self._body_bytes)
+        self._next_number[channel] += 1
+        self._started[channel][message.number] = message
+        self._sending[channel] = message
+        return message
+
+    def on_acked(self, chunks: tuple[Chunk, ...]) -> None:
+        """The peer has received these."""
+        for message, part in chunks:
+            if message.unacked is None:
+                continue
+            message.unacked.discard(part)
+            if not message.unacked:
+                message.unacked = None
+                del self._started[message.channel][message.number]
+                self.held_bytes -= len(message.data)
+                self.held_messages -= 1
+
+    def on_lost(self, chunks: tuple[Chunk, ...]) -> int:
+        """These must be sent again, before anything new; returns how many of them are still wanted."""
+        wanted = [c for c in chunks if c.message.unacked is not None and c.part in c.message.unacked]
+        self._lost.extend(wanted)
+        return len(wanted)
+
+    def on_credit(self, ack: Ack) -> None:
+        """Credit is absolute and only grows: a late or repeated acknowledgement changes nothing."""
+        self._credit_bytes = max(self._credit_bytes, ack.credit_bytes)
+        self._credit_messages = max(self._credit_messages, ack.credit_messages)
+        if self._waiting_for_credit is not None and self._used_messages < self._credit_messages:
+            head = self._queues[self._waiting_for_credit][0]
+            if self._used_bytes + len(head.data) <= self._credit_bytes:
+                self._waiting_for_credit = None
+
+    def restart(self) -> None:
+        """The peer has lost its memory: everything unacknowledged begins again, in order, from number 0."""
+        for channel in range(CHANNELS):
+            again = list(chain(self._started[channel].values(), self._queues[channel]))
+            for message in again:
+                message.forget_progress()
+            self._queues[channel] = deque(again)
+            self._started[channel].clear()
+        self._sending = [None] * CHANNELS
+        self._next_number = [0] * CHANNELS
+        self._lost.clear()
+        self._waiting_for_credit = None
+        self._ready = deque(channel for channel in range(CHANNELS) if self._queues[channel])
+        self._queued_bytes, self._queued_messages = self.held_bytes, self.held_messages
+        self._reset_credit()
+
+    def discard(self) -> int:
+        """Drop everything; returns how many messages that were."""
+        dropped = self.held_messages
+        for queue in self._queues:
+            queue.clear()
+        for started in self._started:
+            for message in started.values():
+                message.unacked = None
+            started.clear()
+        self.held_bytes = self.held_messages = 0
+        self.restart()
+        return dropped

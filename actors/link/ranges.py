@@ -1,0 +1,56 @@
+"""Which counters have arrived, as a short list of runs."""
+
+from collections.abc import Iterator
+from typing import Final
+
+MAX_RANGES: Final = 64
+"""Twice what one acknowledgement carries; older runs are forgotten, and what they acknowledged may be sent again."""
+
+
+class CounterRanges:
+    """A set of integers that come mostly in order, kept as at most 64 runs; the lowest are forgotten first."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []  # ascending; run k is _firsts[k].._lasts[k], and runs do not touch
+        self._lasts: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._lasts)
+
+    @property
+    def largest(self) -> int:
+        """The highest counter, -1 when there is none."""
+        return self._lasts[-1] if self._lasts else -1
+
+    def add(self, counter: int) -> None:
+        """Add one counter; adding it again changes nothing."""
+        firsts, lasts = self._firsts, self._lasts
+        if lasts and counter == lasts[-1] + 1:
+            lasts[-1] = counter
+            return
+        at = len(lasts)
+        while at and firsts[at - 1] > counter:
+            at -= 1
+        # Runs before `at` begin at or below the counter.
+        if at and counter <= lasts[at - 1]:
+            return
+        joins_lower = at > 0 and lasts[at - 1] + 1 == counter
+        joins_upper = at < len(firsts) and firsts[at] == counter + 1
+        if joins_lower and joins_upper:
+            lasts[at - 1] = lasts[at]
+            del firsts[at], lasts[at]
+        elif joins_lower:
+            lasts[at - 1] = counter
+        elif joins_upper:
+            firsts[at] = counter
+        else:
+            firsts.insert(at, counter)
+            lasts.insert(at, counter)
+            if len(lasts) > MAX_RANGES:
+                del firsts[0], lasts[0]
+
+    def descending(self) -> Iterator[tuple[int, int]]:
+        """The runs as (first, last), from the highest down."""
+        return zip(reversed(self._firsts), reversed(self._lasts), strict=True)

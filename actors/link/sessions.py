@@ -1,0 +1,351 @@
+"""The sessions of one link: opening them, choosing one, retiring the others.
+
+Rules, from which everything here follows:
+
+1. A session counts only when the peer has proved its name: an ACCEPT or a CONFIRM whose signature fits. Until then
+nothing that exists is touched, so a recorded or forged handshake changes nothing. 2. An *incarnation* is a random
+number that a link draws when it is made. A session with another incarnation of the peer means that the peer has
+forgotten everything: all sessions with the earlier one end, so no datagram of it can come back. 3. Sessions with the
+same incarnation are only keys. Counters and message numbers go on across them, so both sides may open at the same
+time, and rekeying loses nothing. 4. Sessions are ordered by (generation, who opened: the smaller name wins). Both
+sides know both, so they prefer the same one; the others are retired a while after it was confirmed. 5. A session is
+confirmed when the peer is known to have it: at once for the responder, for the initiator with the first datagram on
+it. Nothing is sent on an unconfirmed session as long as there is a confirmed one.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Final, Protocol
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from actors.link.frames import Kind, write_header
+from actors.link.settings import LinkSettings
+from crypto.errors import Malformed
+from crypto.keys import Identity, PublicIdentity
+from crypto.session import Established, Hello, Initiator, Responder, Session
+
+MAX_HALF_OPEN: Final = 8
+"""Answered HELLOs that wait for their CONFIRM. A flood of forged ones pushes out the oldest; the honest side asks
+again."""
+
+MAX_SESSIONS: Final = 4
+"""The one in use, one that replaces it, and two for openings that crossed."""
+
+_LAST_GENERATION: Final = 0xFFFF_FFFF
+
+
+class Outcome(Enum):
+    """What an ACCEPT or a CONFIRM that fits means."""
+
+    CONTINUED = "a session with the incarnation that was known, or the first one"
+    RESTARTED = "a session with a new incarnation: the peer has forgotten everything"
+    REPEATED = "a copy of what was handled already; it proves nothing about its sender"
+
+
+class SessionIds(Protocol):
+    """Numbers by which the shell finds the link a datagram is for."""
+
+    def allocate(self) -> int:
+        """A number from 1 to 2**32 - 1 that is not in use."""
+        ...
+
+    def release(self, session_id: int) -> None:
+        """The number may be used again."""
+        ...
+
+
+class Repeat:
+    """A datagram that is sent again, ever more rarely, until it is answered."""
+
+    __slots__ = ("_interval_s", "_max_interval_s", "datagram", "next_s")
+
+    def __init__(self, datagram: bytes, now: float, settings: LinkSettings) -> None:
+        self.datagram = datagram
+        self.next_s = now
+        self._interval_s = settings.hello_interval_s
+        self._max_interval_s = settings.max_pto_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether to send it now; if so, the next time is set."""
+        if now < self.next_s:
+            return False
+        self.next_s = now + self._interval_s
+        self._interval_s = min(2 * self._interval_s, self._max_interval_s)
+        return True
+
+
+class LiveSession:
+    """A session whose peer has proved its name."""
+
+    __slots__ = (
+        "confirm",
+        "established_s",
+        "last_handshake_body",
+        "owes_ping",
+        "peer_session_id",
+        "rank",
+        "retire_s",
+        "sealed_datagrams",
+        "session",
+        "session_id",
+    )
+
+    def __init__(self, session_id: int, established: Established, rank: tuple[int, bool], now: float) -> None:
+        self.session_id = session_id
+        self.peer_session_id = established.peer_session_id
+        self.session: Session = established.session
+        self.rank = rank
+        self.established_s = now
+        self.retire_s: float | None = None
+        self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
+        self.last_handshake_body = b""  # recognises a repeated CONFIRM
+        self.owes_ping = True  # shows the peer that we have the session, and measures the path
+        self.sealed_datagrams = 0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the peer is known to have this session."""
+        return self.confirm is None
+
+
+class _Initiation:
+    __slots__ = ("generation", "initiator", "repeat", "session_id", "started_s")
+
+    def __init__(self, session_id: int, generation: int, initiator: Initiator, repeat: Repeat) -> None:
+        self.session_id = session_id
+        self.generation = generation
+        self.initiator = initiator
+        self.repeat = repeat
+        self.started_s = repeat.next_s
+
+
+class _HalfOpen:
+    __slots__ = ("accept_datagram", "hello", "responder", "session_id")
+
+    def __init__(self, session_id: int, hello: Hello, responder: Responder) -> None:
+        self.session_id = session_id
+        self.hello = hello
+        self.responder = responder
+        self.accept_datagram = write_header(Kind.ACCEPT, hello.session_id, 0) + responder.accept
+
+
+class Sessions:
+    """All sessions with one peer, and the handshakes that may become sessions."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Identity,
+        peer: str,
+        incarnation: int,
+        ids: SessionIds,
+        new_ephemeral: Callable[[], ec.EllipticCurvePrivateKey],
+        settings: LinkSettings,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._peer = peer
+        self._incarnation = incarnation
+        self._ids = ids
+        self._new_ephemeral = new_ephemeral
+        self._settings = settings
+        self._keys: PublicIdentity | None = None
+        self._initiation: _Initiation | None = None
+        self._half_open: dict[int, _HalfOpen] = {}
+        self._peer_incarnation: int | None = None
+        self._generation = 0
+        self.live: dict[int, LiveSession] = {}
+        self.current: LiveSession | None = None
+
+    @property
+    def peer_keys(self) -> PublicIdentity | None:
+        """The public keys the peer must prove to hold; None while the shell still looks them up."""
+        return self._keys
+
+    @property
+    def is_opening(self) -> bool:
+        """A HELLO of ours is waiting for its answer."""
+        return self._initiation is not None
+
+    @property
+    def opening_since_s(self) -> float | None:
+        """When the HELLO that waits for its answer was first sent."""
+        return None if self._initiation is None else self._initiation.started_s
+
+    def know_keys(self, keys: PublicIdentity) -> None:
+        """The peer's keys, as the directory knows them now. What was proved with other keys ends."""
+        if keys != self._keys:
+            self.end_all()
+            self._keys = keys
+
+    def begin(self, now: float) -> None:
+        """Send a HELLO, and again until it is answered. Does nothing while one is on its way or the keys are
+        unknown."""
+        if self._initiation is not None or self._keys is None:
+            return
+        session_id = self._ids.allocate()
+        generation = min(self._generation + 1, _LAST_GENERATION)
+        initiator = Initiator(
+            name=self._name,
+            identity=self._identity,
+            peer=self._peer,
+            peer_keys=self._keys,
+            session_id=session_id,
+            incarnation=self._incarnation,
+            generation=generation,
+            ephemeral=self._new_ephemeral(),
+        )
+        hello = Repeat(write_header(Kind.HELLO, 0, 0) + initiator.hello, now, self._settings)
+        self._initiation = _Initiation(session_id, generation, initiator, hello)
+
+    def cancel_opening(self) -> None:
+        """No session is wanted any more, or it came another way."""
+        if self._initiation is not None:
+            self._ids.release(self._initiation.session_id)
+            self._initiation = None
+
+    def on_hello(self, hello: Hello) -> bytes:
+        """The ACCEPT to send back. Raises Malformed. Costs an ECDH and a signature: the shell bounds how often."""
+        if self._keys is None or hello.initiator != self._peer:
+            raise Malformed(f"a HELLO of {hello.initiator} reached the link of {self._peer}")
+        for half_open in self._half_open.values():
+            if half_open.hello.body == hello.body:
+                return half_open.accept_datagram
+        if any(session.last_handshake_body == hello.body for session in self.live.values()):
+            raise Malformed("this HELLO has become a session already")
+        if len(self._half_open) >= MAX_HALF_OPEN:
+            self._drop_half_open(next(iter(self._half_open)))
+        session_id = self._ids.allocate()
+        try:
+            responder = Responder(
+                hello,
+                identity=self._identity,
+                peer_keys=self._keys,
+                session_id=session_id,
+                incarnation=self._incarnation,
+                ephemeral=self._new_ephemeral(),
+            )
+        except Malformed:
+            self._ids.release(session_id)
+            raise
+        half_open = self._half_open[session_id] = _HalfOpen(session_id, hello, responder)
+        return half_open.accept_datagram
+
+    def on_cookie(self, session_id: int, cookie: int, now: float) -> None:
+        """The peer is under load and wants to see that we receive at our address: repeat the HELLO with its
+        cookie."""
+        initiation = self._initiation
+        if initiation is None or initiation.session_id != session_id:
+            raise Malformed("this cookie answers no HELLO of ours")
+        initiation.repeat.datagram = write_header(Kind.HELLO, 0, cookie) + initiation.initiator.hello
+        initiation.repeat.next_s = now
+
+    def on_accept(self, session_id: int, body: bytes, now: float) -> Outcome:
+        """Our opening was answered: the session exists. Raises Malformed or
+        Tampered."""
+        initiation = self._initiation
+        if initiation is None or initiation.session_id != session_id:
+            raise Malformed("this ACCEPT answers no HELLO of ours")
+        established, confirm = initiation.initiator.finish_untrusted(body)
+        self._initiation = None
+        session = LiveSession(session_id, established, (initiation.generation, self._name < self._peer), now)
+        confirm_datagram = write_header(Kind.CONFIRM, established.peer_session_id, 0) + confirm
+        session.confirm = Repeat(confirm_datagram, now, self._settings)
+        return self._adopt(session, established.peer_incarnation, now)
+
+    def on_confirm(self, session_id: int, body: bytes, now: float) -> Outcome:
+        """The peer proved its name: the session exists. Raises Malformed or Tampered."""
+        live = self.live.get(session_id)
+        if live is not None and live.last_handshake_body == body:
+            live.owes_ping = True  # our first answer on it was lost
+            return Outcome.REPEATED
+        half_open = self._half_open.get(session_id)
+        if half_open is None:
+            raise Malformed("this CONFIRM completes no handshake of ours")
+        established = half_open.responder.finish_untrusted(body)
+        del self._half_open[session_id]
+        session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name), now)
+        session.last_handshake_body = body
+        return self._adopt(session, established.peer_incarnation, now)
+
+    def on_authentic(self, session: LiveSession, now: float) -> None:
+        """A datagram of the peer was opened with this session, so the peer has it."""
+        if session.confirm is not None:
+            session.confirm = None
+            self._choose(now)
+
+    def due_datagrams(self, now: float) -> Iterator[bytes]:
+        """HELLO and CONFIRMs that are to be sent (again) now."""
+        for session in self.live.values():
+            if session.confirm is not None and session.confirm.is_due(now):
+                yield session.confirm.datagram
+        if self._initiation is not None and self._initiation.repeat.is_due(now):
+            yield self._initiation.repeat.datagram
+
+    def next_timer(self) -> float | None:
+        """When `run_timers` and `due_datagrams` have something to do."""
+        times = [session.retire_s for session in self.live.values() if session.retire_s is not None]
+        times += [session.confirm.next_s for session in self.live.values() if session.confirm is not None]
+        if self._initiation is not None:
+            times.append(self._initiation.repeat.next_s)
+        return min(times, default=None)
+
+    def run_timers(self, now: float) -> None:
+        """Retire what was replaced, and drop what the peer never confirmed."""
+        gone = [session for session in self.live.values() if session.retire_s is not None and now >= session.retire_s]
+        for session in gone:
+            self._drop(session)
+        if gone:
+            self._choose(now)
+
+    def end_all(self) -> None:
+        """Forget every session and every handshake."""
+        self.cancel_opening()
+        for session_id in list(self._half_open):
+            self._drop_half_open(session_id)
+        for session in list(self.live.values()):
+            self._drop(session)
+        self.current = None
+
+    def _adopt(self, session: LiveSession, incarnation: int, now: float) -> Outcome:
+        restarted = self._peer_incarnation not in {None, incarnation}
+        if self._peer_incarnation != incarnation:
+            self._forget_other_incarnations(incarnation)
+        self.live[session.session_id] = session
+        self._generation = max(self._generation, session.rank[0])
+        if not session.is_confirmed:
+            session.retire_s = now + self._settings.retire_after_s
+        while len(self.live) > MAX_SESSIONS:
+            self._drop(min(self.live.values(), key=lambda other: (other.is_confirmed, other.rank)))
+        self._choose(now)
+        return Outcome.RESTARTED if restarted else Outcome.CONTINUED
+
+    def _forget_other_incarnations(self, incarnation: int) -> None:
+        """Sessions of another incarnation are dead, and a handshake begun before this one may be older than it."""
+        self._peer_incarnation = incarnation
+        self._generation = 0
+        self.cancel_opening()
+        for half_open in list(self._half_open.values()):
+            if half_open.hello.incarnation != incarnation:
+                self._drop_half_open(half_open.session_id)
+        for session in list(self.live.values()):
+            self._drop(session)
+
+    def _choose(self, now: float) -> None:
+        self.current = max(self.live.values(), key=lambda one: (one.is_confirmed, one.rank), default=None)
+        if self.current is None or not self.current.is_confirmed:
+            return
+        self.current.retire_s = None
+        for session in self.live.values():
+            if session.rank < self.current.rank and session.retire_s is None:
+                session.retire_s = now + self._settings.retire_after_s
+
+    def _drop(self, session: LiveSession) -> None:
+        del self.live[session.session_id]
+        self._ids.release(session.session_id)
+
+    def _drop_half_open(self, session_id: int) -> None:
+        del self._half_open[session_id]
+        self._ids.release(session_id)

@@ -1,0 +1,95 @@
+"""Every bound and every period of the link, in one place, each with its reason."""
+
+from dataclasses import dataclass
+from typing import Final
+
+Address = tuple[str, int]
+"""Numeric host and port. Nothing here looks inside."""
+
+CHANNELS: Final = 16
+"""Messages of one channel keep their order; channels do not wait for each other."""
+
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""The largest message. Bigger state is cut by the layer that knows what may be cut."""
+
+MIN_DATAGRAM_BYTES: Final = 1200
+"""What every path carries without fragmentation (RFC 9000 section 14)."""
+
+MAX_DATAGRAM_BYTES: Final = 61_440
+"""For paths that carry it (loopback): 15 pages, the largest that the kernel does not charge double for."""
+
+INITIAL_CREDIT_BYTES: Final = 65_536
+INITIAL_CREDIT_MESSAGES: Final = 32
+"""What a sender may use before it has heard how much there is, so that a first small message needs no extra round
+trip."""
+
+KERNEL_DATAGRAM_BYTES: Final = 768
+"""What a socket buffer is charged for a datagram beside its contents (Linux: 832 bytes for up to 100)."""
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """What one link may use and how long it waits. All times in seconds."""
+
+    max_datagram_bytes: int = MIN_DATAGRAM_BYTES
+    """Largest datagram sent. Received ones may have any size."""
+
+    window_bytes: int = 8 * 1024 * 1024
+    """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message, since the
+    credit a sender knows may be a quarter of the window old."""
+
+    window_messages: int = 1024
+    """Credit: received messages that the application has not taken yet; bounds what empty messages cost."""
+
+    queue_bytes: int = 64 * 1024 * 1024
+    queue_messages: int = 65_536
+    """What may wait here to be sent and acknowledged."""
+
+    max_flight_bytes: int = 2 * 1024 * 1024
+    """Sent and not acknowledged, as the peer's kernel charges it: half of its socket buffer, so that two senders
+    fit."""
+
+    initial_flight_bytes: int = 10 * (MIN_DATAGRAM_BYTES + KERNEL_DATAGRAM_BYTES)
+    """Congestion window at the start: ten datagrams (RFC 9002 section 7.2)."""
+
+    max_ack_delay_s: float = 0.002
+    """An acknowledgement waits this long for something to travel with."""
+
+    initial_rtt_s: float = 0.033
+    """Before anything was measured: probe timeout 0.1 s."""
+
+    min_pto_s: float = 0.02
+    """Below this a probe would fire whenever the peer's process waits for a core."""
+
+    max_pto_s: float = 1.0
+    hello_interval_s: float = 0.1
+    """First repetition of an unanswered HELLO; doubles up to `max_pto_s`."""
+
+    reopen_after_s: float = 0.2
+    """Silence while an answer is due, after which a new handshake is tried beside the old session."""
+
+    unreachable_after_s: float = 5.0
+    """Silence while an answer is due, after which the peer is reported unreachable."""
+
+    give_up_after_s: float = 120.0
+    """Silence while an answer is due, after which queued messages are dropped."""
+
+    idle_expiry_s: float = 300.0
+    """A link without traffic and without duties is forgotten after this."""
+
+    retire_after_s: float = 10.0
+    """A replaced session stays readable this long, for datagrams that are still on their way."""
+
+    rekey_after_datagrams: int = 2**21
+    """A session is replaced after so many sealed datagrams: at 60 KB each this stays far below the limit of AES-GCM
+    (RFC 9001 appendix B allows 2**23 of 16 KB)."""
+
+    def __post_init__(self) -> None:
+        if self.max_datagram_bytes < MIN_DATAGRAM_BYTES or self.max_datagram_bytes > MAX_DATAGRAM_BYTES:
+            raise ValueError(f"max_datagram_bytes is {MIN_DATAGRAM_BYTES} to {MAX_DATAGRAM_BYTES}")
+        if self.window_bytes * 3 < MAX_MESSAGE_BYTES * 4:
+            raise ValueError(
+                f"window_bytes is at least 4/3 of {MAX_MESSAGE_BYTES}, or the largest message could wait forever"
+            )
+        if self.window_messages < INITIAL_CREDIT_MESSAGES:
+            raise ValueError(f"window_messages is at least {INITIAL_CREDIT_MESSAGES}")

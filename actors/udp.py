@@ -1,0 +1,666 @@
+"""The link's shell: one UDP socket, one clock, a link for every peer.
+
+`LinkEndpoint` opens sessions by itself, asks the key directory who peers are, and hands out what they sent through
+its `inbox`. It parses nothing that is not authenticated beyond the fixed header, answers nothing but handshakes, and
+counts everything it drops (`stats`).
+
+The receiving task drains the socket with plain non-blocking calls after one wait, instead of one `trio.socket` call
+for each datagram: a checkpoint for each would cost more than the cryptography. Whatever is posted in one turn of the
+scheduler leaves together, except that a message for a peer with nothing in flight leaves at once.
+"""
+
+import ipaddress
+import logging
+import math
+import random
+import socket
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple, Protocol
+
+import trio
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from actors.link import (
+    Address,
+    Link,
+    LinkExpired,
+    LinkFull,
+    LinkSettings,
+    PeerReachable,
+    PeerRestarted,
+    PeerUnreachable,
+)
+from actors.link.deadlines import Deadlines
+from actors.link.frames import HEADER_BYTES, Kind, read_header_untrusted, write_header
+from actors.link.gate import HandshakeGate, Verdict
+from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from crypto.errors import Malformed
+from crypto.keys import Identity, PublicIdentity
+from crypto.names import require_name
+from crypto.session import Hello, read_hello_untrusted
+
+__all__ = ["Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
+
+log = logging.getLogger(__name__)
+
+_SOCKET_BUFFER_BYTES: Final = 4 * 1024 * 1024
+"""Asked of the kernel, which may grant less; what may be in flight follows what was granted."""
+
+_BATCH_DATAGRAMS: Final = 64
+"""Received in one go before others get their turn: 64 of the largest are 4 MB, a few milliseconds."""
+
+_BATCH_MESSAGES: Final = 16
+"""Sent, or taken from the inbox, between two turns of the scheduler."""
+
+_MAX_BACKLOG_DATAGRAMS: Final = 4096
+"""Waiting for the kernel's send buffer; what does not fit counts as lost on the way, and is sent again."""
+
+_MAX_LINKS: Final = 4096
+"""Peers known to the directory, so this bounds a mistake and not an attack."""
+
+_MAX_LOOKUPS: Final = 32
+"""Directory lookups under way because of HELLOs, which anybody can send."""
+
+_MAX_UNKNOWN_NAMES: Final = 1024
+_LOOKUP_INTERVAL_S: Final = 1.0
+"""A peer's keys are looked up at most this often; a name unknown to the directory stays unknown for so long."""
+
+_HANDSHAKES_PER_S: Final = 500.0
+_HANDSHAKE_BURST: Final = 256.0
+"""An answer to a HELLO costs about 0.2 ms, so a flood can take a tenth of a core."""
+
+_IP_MTU: Final = 14  # linux/in.h; the socket module does not name it
+_LOOPBACK_MTU_BYTES: Final = 65_535
+
+
+class LinkDown(Exception):
+    """The peer does not answer. What was queued before is kept for a while and sent when it is back."""
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"{peer}: {reason}")
+        self.peer: Final = peer
+
+
+class PeerDirectory(Protocol):
+    """Who is who. Looked up at every handshake, so an implementation caches."""
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """The public keys of the server called `name`; None when there is no such server."""
+        ...
+
+
+class Received(NamedTuple):
+    """A message. `peer` is authenticated; `address` is where its newest datagram came from."""
+
+    peer: str
+    message: bytes
+    channel: int
+    address: Address
+
+
+class _Turns:
+    """Gives way to other tasks now and then, and notices cancellation every time.
+
+    A full checkpoint costs as much as the rest of sending a small message; and without one between them, messages sent in a
+    row leave in one datagram.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _BATCH_MESSAGES
+
+    async def take(self) -> None:
+        self._left -= 1
+        if self._left:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            self._left = _BATCH_MESSAGES
+            await trio.lowlevel.checkpoint()
+
+
+class Inbox(trio.abc.ReceiveChannel[Received]):
+    """What peers have sent, peer by peer in turn.
+
+    Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
+    """
+
+    def __init__(self, on_credit: Callable[[Link], None]) -> None:
+        self._ready: deque[Link] = deque()
+        self._listed: set[Link] = set()
+        self._receivers = trio.lowlevel.ParkingLot()
+        self._on_credit = on_credit
+        self._is_closed = False
+        self._turns = _Turns()
+
+    async def receive(self) -> Received:
+        """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left."""
+        await self._turns.take()
+        while not self._ready and not self._is_closed:
+            await self._receivers.park()
+        return self.receive_nowait()
+
+    def receive_nowait(self) -> Received:
+        """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come."""
+        while self._ready:
+            link = self._ready.popleft()
+            message = link.take()
+            if link.has_ready:
+                self._ready.append(link)
+            else:
+                self._listed.discard(link)
+            if link.owes_credit:
+                self._on_credit(link)
+            if message is not None:
+                return Received(link.peer, message.data, message.channel, link.address or ("", 0))
+        raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
+
+    async def aclose(self) -> None:
+        """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """As `aclose`, without a checkpoint."""
+        self._is_closed = True
+        self._receivers.unpark_all()
+
+    def add(self, link: Link) -> None:
+        """`link` has a message to take."""
+        if link not in self._listed:
+            self._listed.add(link)
+            self._ready.append(link)
+        self._receivers.unpark()
+
+
+class _SessionIds:
+    """Where a datagram belongs. Random numbers, so that a restarted endpoint does not take its former self's
+    datagrams."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.links: dict[int, Link | None] = {}
+
+    def allocate(self) -> int:
+        while True:
+            session_id = self._rng.getrandbits(32)
+            if session_id and session_id not in self.links:
+                self.links[session_id] = None
+                return session_id
+
+    def release(self, session_id: int) -> None:
+        self.links.pop(session_id, None)
+
+
+class _LinkSessionIds:
+    """The session ids of one link."""
+
+    def __init__(self, ids: _SessionIds) -> None:
+        self._ids = ids
+        self.link: Link | None = None
+
+    def allocate(self) -> int:
+        session_id = self._ids.allocate()
+        self._ids.links[session_id] = self.link
+        return session_id
+
+    def release(self, session_id: int) -> None:
+        self._ids.release(session_id)
+
+
+class _Waiter:
+    """A `send` that waits for its turn."""
+
+    __slots__ = ("channel", "error", "is_done", "message")
+
+    def __init__(self, message: bytes, channel: int) -> None:
+        self.message = message
+        self.channel = channel
+        self.is_done = trio.Event()
+        self.error: LinkDown | LinkFull | None = None
+
+
+class LinkEndpoint:
+    """Sealed, reliable messages to and from every server that the directory knows, over one UDP socket.
+
+    Run `serve` in a nursery (`await nursery.start(endpoint.serve)`), then `send`, `post` and read `inbox`. `name` is
+    what peers look up; `identity` must be what they then find. Messages of one channel arrive once and in order;
+    across a restart of the peer, at least once. `settings` bounds what one peer may use; `rng` draws session ids and
+    incarnations.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        directory: PeerDirectory,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        inbox_capacity: int = 1024,
+        unreachable_after_s: float = 5.0,
+        settings: LinkSettings | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`inbox_capacity` is the number of untaken messages per peer after which that peer's senders wait."""
+        self.name: Final = require_name("name", name)
+        self._identity = identity
+        self._directory = directory
+        self._host = host
+        self._port = port
+        self._family = _family_of(host)
+        self._rng = rng if rng is not None else random.SystemRandom()
+        self._settings = replace(
+            settings if settings is not None else LinkSettings(),
+            window_messages=inbox_capacity,
+            unreachable_after_s=unreachable_after_s,
+        )
+        self._counters: Counter[str] = Counter()
+        self._ids = _SessionIds(self._rng)
+        self._links: dict[str, Link] = {}
+        self._waiters: dict[Link, deque[_Waiter]] = {}
+        self._deadlines: Deadlines[Link] = Deadlines()
+        self._dirty: dict[Link, None] = {}
+        self._flush_wanted = trio.Event()
+        self._timer_scope = trio.CancelScope()
+        self._backlog: deque[tuple[bytes, Address]] = deque()
+        self._looked_up_s: dict[str, float] = {}
+        self._unknown_until_s: dict[str, float] = {}
+        self._lookups: dict[str, tuple[Hello, Address] | None] = {}
+        self._numeric_hosts: set[str] = set()
+        self._turns = _Turns()
+        self._nursery: trio.Nursery | None = None
+        self._socket: socket.socket | None = None
+        self._gate = HandshakeGate(
+            self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
+        )
+        self.inbox: Final = Inbox(self._mark)
+
+    # Life
+
+    @property
+    def address(self) -> Address:
+        """Where this endpoint listens. Raises RuntimeError before `serve` has started."""
+        if self._socket is None:
+            raise RuntimeError("the endpoint has no address yet: start it with `await nursery.start(endpoint.serve)`")
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Counters since the start (datagrams, bytes, handshakes, retransmissions, dropped_…), and how many links
+        there are."""
+        return {**self._counters, "links": len(self._links)}
+
+    async def serve(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
+        """Listen, until cancelled. Starts with the address. On the way out, peers are told that this side ends.
+
+        Raises OSError when the address cannot be bound. An endpoint serves once.
+        """
+        if self._socket is not None:
+            raise RuntimeError("an endpoint serves once; make a new one")
+        with socket.socket(self._family, socket.SOCK_DGRAM) as udp:
+            udp.setblocking(False)
+            udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+            udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+            udp.bind((self._host, self._port))
+            self._socket = udp
+            # Linux reports the buffer as it charges it. Half of it, so that two senders at full speed fit.
+            granted_bytes = udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            flight_bytes = min(self._settings.max_flight_bytes, granted_bytes // 2)
+            self._settings = replace(self._settings, max_flight_bytes=flight_bytes)
+            try:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    nursery.start_soon(self._receive_forever, udp)
+                    nursery.start_soon(self._flush_forever, udp)
+                    nursery.start_soon(self._keep_time, udp)
+                    task_status.started(self.address)
+            finally:
+                self._nursery = None
+                self._say_goodbye(udp)
+
+    def _say_goodbye(self, udp: socket.socket) -> None:
+        now = trio.current_time()
+        for link in self._links.values():
+            self._transmit(udp, link.close(now))
+            self._fail_waiters(link, "this endpoint has stopped")
+        self._links.clear()
+        self.inbox.close()
+
+    # Sending
+
+    async def send(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
+        """Queue `message` (at most 4 MiB) for `peer` at `address`, when its credit allows; opens a session if need
+        be.
+
+        Returns when the message is queued, not when it has arrived; from then on it is sent until it is acknowledged.
+        Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the
+        message is not queued, when the peer has been silent for `unreachable_after_s`; at once when that is known
+        already.
+        """
+        link = self._link_to(peer, address)
+        now = trio.current_time()
+        if link.is_unreachable:
+            link.open(now)  # so that the next caller may find it reachable
+            self._look_up(peer, None, now)
+            self._mark(link)
+            raise LinkDown(peer, f"no answer from {address[0]}:{address[1]}; trying again")
+        if link not in self._waiters and link.fits_credit(len(message)):
+            self._post(link, message, channel, now)
+            await self._turns.take()
+            return
+        await self._wait_and_send(link, _Waiter(message, channel), now)
+
+    async def _wait_and_send(self, link: Link, waiter: _Waiter, now: float) -> None:
+        waiters = self._waiters.setdefault(link, deque())
+        waiters.append(waiter)
+        link.is_credit_awaited = True
+        link.open(now)
+        self._mark(link)
+        try:
+            await waiter.is_done.wait()
+        except trio.Cancelled:
+            if not waiter.is_done.is_set():
+                waiters.remove(waiter)
+                self._serve_waiters(link, now)
+            raise
+        if waiter.error is not None:
+            raise waiter.error
+
+    def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
+        """Queue `message` without waiting for anything. Raises LinkFull when too much waits for this peer already.
+
+        The bounds are 64 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
+        `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
+        """
+        link = self._link_to(peer, address)
+        self._post(link, message, channel, trio.current_time())
+
+    def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
+        travels_alone = link.is_idle and link not in self._dirty
+        link.send(message, now, channel)
+        if travels_alone and self._socket is not None:
+            self._flush_link(self._socket, link, now)
+        else:
+            self._mark(link)
+
+    def _link_to(self, peer: str, address: Address) -> Link:
+        if self._nursery is None:
+            raise RuntimeError("the endpoint is not running: start it with `await nursery.start(endpoint.serve)`")
+        if peer == self.name:
+            raise ValueError(f"{peer} is this endpoint itself; a link connects two")
+        if address[0] not in self._numeric_hosts:
+            self._require_numeric(address[0])
+        now = trio.current_time()
+        link = self._links.get(peer)
+        if link is None:
+            link = self._make_link(peer, address, now)
+            self._look_up(peer, None, now)
+        link.find_at(address, now)
+        return link
+
+    def _require_numeric(self, host: str) -> None:
+        if _family_of(host) != self._family:
+            raise ValueError(f"{host} is of another IP version than this endpoint's {self._host}")
+        if len(self._numeric_hosts) >= _MAX_LINKS:
+            self._numeric_hosts.clear()
+        self._numeric_hosts.add(host)
+
+    def _make_link(self, peer: str, address: Address, now: float) -> Link:
+        require_name("peer", peer)
+        if len(self._links) >= _MAX_LINKS:
+            raise LinkFull(f"{len(self._links)} peers are as many as one endpoint talks to")
+        ids = _LinkSessionIds(self._ids)
+        link = Link(
+            name=self.name,
+            identity=self._identity,
+            peer=peer,
+            incarnation=self._rng.getrandbits(64),
+            ids=ids,
+            new_ephemeral=_new_ephemeral,
+            settings=replace(self._settings, max_datagram_bytes=_datagram_bytes(self._family, address)),
+            counters=self._counters,
+            now=now,
+        )
+        ids.link = self._links[peer] = link
+        return link
+
+    # Who peers are
+
+    def _look_up(self, peer: str, hello: tuple[Hello, Address] | None, now: float) -> None:
+        """Ask the directory for the peer's keys, unless that was done a moment ago; then hand the link its HELLO."""
+        if peer in self._lookups:
+            self._lookups[peer] = hello or self._lookups[peer]
+        elif self._nursery is not None and now >= self._looked_up_s.get(peer, -math.inf) + _LOOKUP_INTERVAL_S:
+            self._lookups[peer] = hello
+            self._nursery.start_soon(self._ask_directory, peer)
+
+    async def _ask_directory(self, peer: str) -> None:
+        while True:
+            try:
+                keys = await self._directory.keys_of(peer)
+            except (OSError, ValueError, trio.TooSlowError) as error:
+                log.warning("%s: the directory could not be asked for the keys of %s: %s", self.name, peer, error)
+                keys = None
+            now = trio.current_time()
+            if keys is not None or peer not in self._links:
+                break
+            # The application wants this peer; it may still be registering.
+            await trio.sleep(_LOOKUP_INTERVAL_S)
+        hello = self._lookups.pop(peer)
+        if keys is None:
+            self._counters["dropped_unknown_peer"] += 1
+            self._remember_unknown(peer, now)
+        else:
+            self._on_keys(peer, keys, hello, now)
+
+    def _remember_unknown(self, peer: str, now: float) -> None:
+        if len(self._unknown_until_s) >= _MAX_UNKNOWN_NAMES:
+            del self._unknown_until_s[next(iter(self._unknown_until_s))]
+        self._unknown_until_s[peer] = now + _LOOKUP_INTERVAL_S
+
+    def _on_keys(self, peer: str, keys: PublicIdentity, hello: tuple[Hello, Address] | None, now: float) -> None:
+        link = self._links.get(peer)
+        if link is None:
+            if hello is None or len(self._links) >= _MAX_LINKS:
+                return
+            link = self._make_link(peer, hello[1], now)
+        self._looked_up_s[peer] = now
+        link.know_keys(keys)
+        if hello is not None:
+            link.receive(write_header(Kind.HELLO, 0, 0) + hello[0].body, now, hello[1])
+        self._mark(link)
+
+    # Receiving
+
+    async def _receive_forever(self, udp: socket.socket) -> None:
+        buffer = memoryview(bytearray(65_536))
+        while True:
+            await trio.lowlevel.wait_readable(udp)
+            now = trio.current_time()
+            for _ in range(_BATCH_DATAGRAMS):
+                try:
+                    size_bytes, source = udp.recvfrom_into(buffer)
+                except BlockingIOError:
+                    break
+                except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
+                    self._counters["socket_errors"] += 1
+                    continue
+                self._on_datagram(buffer[:size_bytes], (source[0], source[1]), now)
+            self._flush(udp, now)
+
+    def _on_datagram(self, datagram: memoryview, source: Address, now: float) -> None:
+        try:
+            header = read_header_untrusted(datagram)
+            if header.kind == Kind.HELLO:
+                self._on_hello(header.counter, bytes(datagram[HEADER_BYTES:]), source, now)
+                return
+        except Malformed:
+            self._counters["dropped_malformed"] += 1
+            return
+        link = self._ids.links.get(header.session_id)
+        if link is None:
+            self._counters["dropped_no_session"] += 1
+            return
+        link.receive(datagram, now, source)
+        if link.has_ready:
+            self.inbox.add(link)
+        self._dirty[link] = None
+
+    def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
+        hello = read_hello_untrusted(body, responder=self.name, responder_keys=self._identity.public)
+        peer = hello.initiator
+        if now < self._unknown_until_s.get(peer, -math.inf) or peer == self.name:
+            self._counters["dropped_unknown_peer"] += 1
+            return
+        verdict = self._gate.judge(source, cookie, now)
+        if verdict is Verdict.DROP:
+            self._counters["dropped_handshake_rate"] += 1
+            return
+        if verdict is Verdict.COOKIE:
+            self._counters["cookies_sent"] += 1
+            answer = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(source, now))
+            self._backlog.append((answer, source))
+            self._flush_wanted.set()
+            return
+        link = self._links.get(peer)
+        if link is not None and link.peer_keys is not None:
+            self._look_up(peer, None, now)  # beside the handshake: the peer may have new keys
+            link.receive(write_header(Kind.HELLO, 0, 0) + body, now, source)
+            self._dirty[link] = None
+        elif peer in self._lookups or len(self._lookups) < _MAX_LOOKUPS:
+            self._look_up(peer, (hello, source), now)
+        else:
+            self._counters["dropped_lookup_rate"] += 1
+
+    # Flushing and time
+
+    def _mark(self, link: Link) -> None:
+        """`link` may have something to send: look in the next turn of the scheduler."""
+        self._dirty[link] = None
+        self._flush_wanted.set()
+
+    async def _flush_forever(self, udp: socket.socket) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted = trio.Event()
+            self._flush(udp, trio.current_time())
+            while self._backlog:
+                await trio.lowlevel.wait_writable(udp)
+                datagrams = list(self._backlog)
+                self._backlog.clear()
+                self._transmit(udp, datagrams)
+
+    async def _keep_time(self, udp: socket.socket) -> None:
+        while True:
+            next_s = self._deadlines.next_s
+            with trio.CancelScope(deadline=math.inf if next_s is None else next_s) as self._timer_scope:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for link in self._deadlines.pop_due(now):
+                self._flush_link(udp, link, now)
+
+    def _flush(self, udp: socket.socket, now: float) -> None:
+        while self._dirty:
+            link, _ = self._dirty.popitem()
+            self._flush_link(udp, link, now)
+
+    def _flush_link(self, udp: socket.socket, link: Link, now: float) -> None:
+        self._transmit(udp, link.datagrams_to_send(now))
+        while (event := link.next_event()) is not None:
+            self._on_event(link, event, now)
+        if link in self._waiters:
+            self._serve_waiters(link, now)
+            self._transmit(udp, link.datagrams_to_send(now))
+        timer_s = link.next_timer()
+        if timer_s is not None and self._deadlines.add(link, timer_s):
+            self._timer_scope.deadline = timer_s
+
+    def _transmit(self, udp: socket.socket, datagrams: list[tuple[bytes, Address]]) -> None:
+        for at, (datagram, address) in enumerate(datagrams):
+            if self._backlog:
+                self._keep(datagrams[at:])
+                return
+            try:
+                udp.sendto(datagram, address)
+            except BlockingIOError:
+                self._keep(datagrams[at:])
+                return
+            except OSError:  # no route, too long for the path: lost like any other
+                self._counters["socket_errors"] += 1
+
+    def _keep(self, datagrams: list[tuple[bytes, Address]]) -> None:
+        room = _MAX_BACKLOG_DATAGRAMS - len(self._backlog)
+        self._backlog.extend(datagrams[:room])
+        self._counters["dropped_send_buffer"] += max(len(datagrams) - room, 0)
+        self._flush_wanted.set()
+
+    # Consequences
+
+    def _on_event(
+        self, link: Link, event: PeerRestarted | PeerUnreachable | PeerReachable | LinkExpired, now: float
+    ) -> None:
+        match event:
+            case PeerRestarted():
+                log.info("%s: %s has restarted", self.name, link.peer)
+            case PeerReachable():
+                log.info("%s: %s answers again", self.name, link.peer)
+            case PeerUnreachable():
+                log.info("%s: %s does not answer", self.name, link.peer)
+                self._fail_waiters(link, "no answer; trying again")
+                self._look_up(link.peer, None, now)
+            case LinkExpired(dropped_messages):
+                if dropped_messages:
+                    log.warning("%s: gave up on %s, %d messages dropped", self.name, link.peer, dropped_messages)
+                self._fail_waiters(link, "given up")
+                self._deadlines.remove(link)
+                self._links.pop(link.peer, None)
+                self._looked_up_s.pop(link.peer, None)
+
+    def _serve_waiters(self, link: Link, now: float) -> None:
+        """Queue what waits, in the order in which it came, as far as the credit goes."""
+        waiters = self._waiters.get(link)
+        while waiters and link.fits_credit(len(waiters[0].message)):
+            waiter = waiters.popleft()
+            try:
+                link.send(waiter.message, now, waiter.channel)
+            except LinkFull as error:
+                waiter.error = error
+            waiter.is_done.set()
+        if not waiters:
+            self._waiters.pop(link, None)
+            link.is_credit_awaited = False
+
+    def _fail_waiters(self, link: Link, reason: str) -> None:
+        for waiter in self._waiters.pop(link, ()):
+            waiter.error = LinkDown(link.peer, reason)
+            waiter.is_done.set()
+        link.is_credit_awaited = False
+
+
+def _new_ephemeral() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _family_of(host: str) -> socket.AddressFamily:
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError as error:
+        raise ValueError(f"{host!r} is not a numeric IP address; resolve names before they come here") from error
+    return socket.AF_INET if version == 4 else socket.AF_INET6
+
+
+def _datagram_bytes(family: socket.AddressFamily, address: Address) -> int:
+    """The largest datagram for the path: the kernel's MTU tells loopback from everything else."""
+    if family != socket.AF_INET:
+        return MIN_DATAGRAM_BYTES
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            mtu_bytes = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+    except OSError:
+        return MIN_DATAGRAM_BYTES
+    return MAX_DATAGRAM_BYTES if mtu_bytes >= _LOOPBACK_MTU_BYTES else MIN_DATAGRAM_BYTES
