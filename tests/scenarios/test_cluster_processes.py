@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -221,9 +221,14 @@ async def test_signals_to_a_child_that_is_gone_do_nothing(tmp_path: Path) -> Non
 TIED = "from scenarios.orphans import die_with_parent; import signal; die_with_parent(); print('up', flush=True)\n"
 
 
-def spawn_tied(program: str, stdin: int, stderr: int | None = None) -> "subprocess.Popen[str]":
+@contextmanager
+def spawn_tied(program: str, stdin: int, stderr: int | None = None) -> Iterator["subprocess.Popen[str]"]:
     argv = (sys.executable, "-S", "-c", TIED + program)
-    return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT)
+    with subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT) as child:
+        try:
+            yield child
+        finally:
+            child.kill()  # lest a failing test waits for it
 
 
 @pytest.fixture
@@ -232,7 +237,6 @@ def tied() -> Iterator["subprocess.Popen[str]"]:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         yield child
-        child.kill()
 
 
 def test_a_child_ends_when_its_parent_lets_go_of_the_pipe(tied: "subprocess.Popen[str]") -> None:
