@@ -20,7 +20,8 @@ from homeserver.node import Node, Secrets
 from homeserver.rest import make_app
 from homeserver.store import Store, replicated_procedures
 from homeserver.transfers import Transfers
-from tree.raft import Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig
+from tree.replica import NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
+from tree.transport import Member, RefusedByInstance
 
 __all__ = ["main", "run"]
 

@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import trio
-from actors.udp import LinkEndpoint, Received
-from tree.raft import NoQuorum, OutcomeUnknown, Replica
 
 from actors.clock import Clock
+from actors.udp import LinkEndpoint, Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.messages import Parcel, Spawn, Spawned, decode_link_untrusted
@@ -19,6 +18,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.store import Store
 from homeserver.transfers import Transfers
+from tree.replica import NoQuorum, OutcomeUnknown, Replica
 
 __all__ = ["Node", "Secrets"]
 

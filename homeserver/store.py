@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from tree.raft import Replica
-
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES, Rows
 from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
-from tree.errors import Abort, Aborted
-from tree.store import Transaction
+from tree.errors import Abort
+from tree.replica import Aborted, Replica
+from tree.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
 
@@ -45,7 +44,7 @@ class Store:
 
         Raises:
             Refused: the procedure refused; nothing was changed.
-            NoQuorum, OutcomeUnknown: see `tree.raft`.
+            NoQuorum, OutcomeUnknown: see `tree.replica`.
         """
         try:
             return await self._replica.submit(procedure, args)

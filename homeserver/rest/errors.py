@@ -4,11 +4,11 @@ from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from tree.raft import NoQuorum, OutcomeUnknown
 
 from actors.web import error_response
 from authority.errors import MessageError, Reason, Refused
 from homeserver.federation import PeerUnreachable
+from tree.replica import NoQuorum, OutcomeUnknown
 
 __all__ = ["install_errors"]
 

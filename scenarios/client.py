@@ -1,0 +1,85 @@
+"""A client of homeservers' REST API for scenarios: asks whichever member answers, repeats what may be repeated."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+import trio
+
+__all__ = ["ApiFailure", "RestClient"]
+
+REQUEST_TIMEOUT_S: Final = 5.0
+RETRY_S: Final = 0.1
+
+
+class ApiFailure(Exception):
+    """The API answered with an error; `code` is its stable code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class RestClient:
+    """Talks to the homeservers of several instances; a member that does not answer is passed over for the next.
+
+    Args:
+        urls: the members' REST addresses, per instance.
+        tokens: the client token, per instance.
+    """
+
+    def __init__(self, urls: Mapping[str, list[str]], tokens: Mapping[str, str]) -> None:
+        self._urls = {instance: list(addresses) for instance, addresses in urls.items()}
+        self._tokens = tokens
+        self._http = httpx.AsyncClient(trust_env=False, timeout=REQUEST_TIMEOUT_S)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def call(
+        self, instance: str, method: str, path: str, body: Any = None, *, patience_s: float = 20.0, **params: str
+    ) -> Any:
+        """One request to an instance; what must not be done twice has to be idempotent (and is, in this API).
+
+        Raises:
+            ApiFailure: the instance refused (4xx), or nobody answered for `patience_s` (code `unreachable`).
+        """
+        problem = "no address"
+        with trio.move_on_after(patience_s):
+            while True:
+                for url in list(self._urls[instance]):
+                    try:
+                        answer = await self._http.request(
+                            method,
+                            url + path,
+                            json=body,
+                            params=params,
+                            headers={"authorization": f"Bearer {self._tokens[instance]}"},
+                        )
+                        data = answer.json()
+                    except (httpx.HTTPError, ValueError) as error:
+                        problem = f"{url}: {type(error).__name__}"
+                        self._last(instance, url)
+                        continue
+                    if answer.is_success:
+                        return data
+                    problem = f"{url}: {data.get('code')}: {data.get('message')}"
+                    if answer.status_code < 500:
+                        raise ApiFailure(str(data.get("code")), str(data.get("message")))
+                    self._last(instance, url)
+                await trio.sleep(RETRY_S)
+        raise ApiFailure("unreachable", f"{instance} did not answer in {patience_s:g} s ({problem})")
+
+    async def get(self, url: str, **params: str) -> Any:
+        """Read from one server, wherever it is."""
+        answer = await self._http.get(url, params=params)
+        if not answer.is_success:
+            data = answer.json()
+            raise ApiFailure(str(data.get("code")), str(data.get("message")))
+        return answer.json()
+
+    def _last(self, instance: str, url: str) -> None:
+        addresses = self._urls[instance]
+        addresses.remove(url)
+        addresses.append(url)

@@ -1,0 +1,91 @@
+"""Judging custody: the logs of all servers side by side show whether authority ever doubled, vanished or went back.
+
+Pure. It knows nothing of transfers: only who simulated what, from when to when, with which state (see
+`simserver.custody.Stint`). Times are monotonic nanoseconds of one machine.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["Custody", "FinalAuthority", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class FinalAuthority:
+    """Who has authority over an entity at the end of a run, as the log has it."""
+
+    server: str
+    epoch: int
+    sub: int
+
+
+@dataclass
+class Custody:
+    """What the custody logs show. `gaps_ticks` has, per (entity, epoch, sub), the ticks missed before that stint."""
+
+    two_authorities: int = 0
+    no_authority: int = 0
+    state_regressions: int = 0
+    gaps_ticks: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    def _found(self, kind: str, text: str) -> None:
+        setattr(self, kind, getattr(self, kind) + 1)
+        if len(self.findings) < 20:
+            self.findings.append(f"{kind}: {text}")
+
+
+def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthority], period_ns: int) -> Custody:
+    """Check the chain of custody of every entity in `finals`.
+
+    An entity's stints, in the order of their fences, must not overlap in time, must each continue from the tick and
+    the state hash with which the one before ended, and the last one must still last, on the server and under the fence
+    that the log names.
+    """
+    custody = Custody()
+    by_entity: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for stint in stints:
+        by_entity[stint["entity"]].append(stint)
+    for entity, final in finals.items():
+        chain = sorted(by_entity.get(entity, ()), key=lambda stint: (stint["epoch"], stint["sub"], stint["started_ns"]))
+        if not chain:
+            custody._found("no_authority", f"nobody ever simulated {entity}")
+            continue
+        _judge_links(custody, entity, chain, period_ns)
+        _judge_end(custody, entity, chain[-1], final)
+    return custody
+
+
+def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], period_ns: int) -> None:
+    last_tick_ns = chain[0]["last_tick_ns"]
+    for before, after in pairwise(chain):
+        fences = (before["epoch"], before["sub"]), (after["epoch"], after["sub"])
+        where = f"{entity}: {before['server']} {fences[0]} → {after['server']} {fences[1]}"
+        if fences[0] == fences[1]:
+            custody._found("two_authorities", f"{where}: the same fence twice")
+        elif before["ended_ns"] == 0 or after["started_ns"] < before["ended_ns"]:
+            custody._found("two_authorities", f"{where}: the first had not ended when the second began")
+        if (after["started_tick"], after["started_hash"]) != (before["ended_tick"], before["ended_hash"]):
+            custody._found(
+                "state_regressions",
+                f"{where}: ended at tick {before['ended_tick']}, went on at {after['started_tick']}",
+            )
+        # A stint may be shorter than a tick; the gap then reaches back to the last tick of whoever ticked before.
+        last_tick_ns = before["last_tick_ns"] or last_tick_ns
+        if after["first_tick_ns"] and last_tick_ns:
+            missed = round((after["first_tick_ns"] - last_tick_ns) / period_ns) - 1
+            custody.gaps_ticks[(entity, *fences[1])] = max(0, missed)
+
+
+def _judge_end(custody: Custody, entity: str, last: Mapping[str, Any], final: FinalAuthority) -> None:
+    if last["ended_ns"]:
+        custody._found("no_authority", f"{entity}: nobody simulates it at the end; {last['server']} was the last")
+    elif (last["server"], last["epoch"], last["sub"]) != (final.server, final.epoch, final.sub):
+        custody._found(
+            "no_authority",
+            f"{entity}: the log names {final.server} at ({final.epoch}, {final.sub}), but {last['server']} simulates it"
+            f" at ({last['epoch']}, {last['sub']})",
+        )

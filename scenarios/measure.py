@@ -1,0 +1,158 @@
+"""From a finished transfer, as the API shows it, to numbers: hops, phases, latency. Pure.
+
+Times come from the marks and hops of the trace, which every server stamped with the monotonic clock that all processes
+of one machine share.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from authority.hops import Trace
+from scenarios.report import statistics
+from scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
+
+__all__ = ["Measured", "case_result", "read_transfer"]
+
+_MARKS: Final = ("frozen", "staged", "committed", "activated", "retired")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One transfer: what crossed the wire, and how long it took."""
+
+    transfer_id: str
+    entity: str
+    epoch: int
+    sub: int
+    trace: Trace
+    hops: int
+    on_path: dict[str, int]
+    off_path: dict[str, int]
+    latency_ms: float
+    phases_ms: dict[str, float]
+    size_bytes: int
+    repeats: int
+
+
+def read_transfer(view: Mapping[str, Any]) -> Measured:
+    """Read a finished transfer from `GET /v1/transfers/{id}`.
+
+    Raises:
+        ValueError: it is not finished, or its trace lacks what every finished transfer has.
+    """
+    trace = Trace.from_data_untrusted(view["trace"])
+    frozen, activated = trace.at("frozen"), trace.at("activated")
+    if frozen is None or activated is None:
+        raise ValueError(f"transfer {view['id']} was reported without the times of its freeze and activation")
+    counters = Counter(view["counters"])
+    return Measured(
+        transfer_id=view["id"],
+        entity=view["entity"],
+        epoch=view["epoch"],
+        sub=view["sub"],
+        trace=trace,
+        hops=len(trace.hops),
+        on_path=dict(Counter(hop.kind for hop in trace.hops)),
+        off_path=dict(view["off_path"]),
+        latency_ms=(activated - frozen) / 1e6,
+        phases_ms=_phases_ms(trace, frozen, activated),
+        size_bytes=sum(hop.size_bytes for hop in trace.hops) + counters["sealed_state_bytes"],
+        repeats=max(0, counters["requests"] - 1) + counters["repeated_activate"],
+    )
+
+
+def _phases_ms(trace: Trace, frozen: int, activated: int) -> dict[str, float]:
+    """How long each phase took; phases overlap (the state travels while the request does)."""
+    ruling, deciding, committed = trace.at("ruling"), trace.at("deciding"), trace.at("committed")
+    staged = trace.at("staged")
+    spans: dict[str, tuple[int | None, int | None]] = {
+        # Until the first message has arrived: sealing, sending, opening.
+        "request": (frozen, trace.hops[0].received_ns if trace.hops else None),
+        # Deciding whether it may be: the rule, and whether the target's home would have it (H hops there and back).
+        "rule": (ruling, deciding),
+        "commit": (deciding, committed),
+        "state": (frozen, staged),
+        "activation": (committed if committed is not None else staged, activated),
+    }
+    return {name: (end - begin) / 1e6 for name, (begin, end) in spans.items() if begin is not None and end is not None}
+
+
+def case_result(
+    case: CaseName,
+    h: int | None,
+    transport: Transport,
+    formula: str,
+    expected_hops: int,
+    measured: Sequence[Measured],
+    failures: Mapping[str, int],
+    raft_rounds: int,
+    gaps_ticks: Mapping[tuple[str, int, int], int],
+) -> CaseResult:
+    """One row of the report from all transfers of one case."""
+    latencies = [transfer.latency_ms for transfer in measured]
+    gaps = [gaps_ticks[key] for t in measured if (key := (t.entity, t.epoch, t.sub)) in gaps_ticks]
+    return CaseResult(
+        case=case,
+        h=h,
+        mode="eager",
+        transport=transport,
+        formula=formula,
+        expected_hops=expected_hops,
+        measured_hops=statistics.hop_range([transfer.hops for transfer in measured]),
+        transfers=len(measured),
+        failed=sum(failures.values()),
+        latency_ms=statistics.summarise(latencies),
+        phases_ms=statistics.phase_medians([transfer.phases_ms for transfer in measured]),
+        gap_ticks=statistics.tick_gap(gaps),
+        on_path=statistics.messages_per_transfer([transfer.on_path for transfer in measured]),
+        off_path=statistics.messages_per_transfer([transfer.off_path for transfer in measured]),
+        retransmissions=sum(transfer.repeats for transfer in measured),
+        raft_rounds=raft_rounds,
+        bytes_p50=statistics.median([float(transfer.size_bytes) for transfer in measured]),
+        failures=dict(failures),
+        sample=_sample(measured),
+        latencies_ms=tuple(latencies),
+    )
+
+
+def _sample(measured: Sequence[Measured]) -> SampleTransfer | None:
+    """The transfer of median latency, to be drawn."""
+    if not measured:
+        return None
+    chosen = sorted(measured, key=lambda transfer: transfer.latency_ms)[len(measured) // 2]
+    hops = [
+        Hop(
+            number=hop.number,
+            kind=hop.kind,
+            src=hop.src,
+            dst=hop.dst,
+            sent_ns=hop.sent_ns,
+            received_ns=hop.received_ns,
+            on_path=True,
+        )
+        for hop in chosen.trace.hops
+    ]
+    marks = [
+        Mark.model_validate({"server": mark.server, "label": mark.label, "at_ns": mark.at_ns})
+        for mark in chosen.trace.marks
+        if mark.label in _MARKS
+    ]
+    sent, staged = _mark(chosen.trace, "state_sent"), _mark(chosen.trace, "staged")
+    if sent is not None and staged is not None:
+        state = Hop(
+            number=0,
+            kind="state",
+            src=sent.server,
+            dst=staged.server,
+            sent_ns=min(sent.at_ns, staged.at_ns),
+            received_ns=staged.at_ns,
+            on_path=False,
+        )
+        hops.append(state)
+    return SampleTransfer(transfer_id=chosen.transfer_id, hops=tuple(hops), marks=tuple(marks))
+
+
+def _mark(trace: Trace, label: str) -> Any:
+    return next((mark for mark in trace.marks if mark.label == label), None)

@@ -1,0 +1,192 @@
+"""Players: sealed UDP clients that send numbered inputs to whoever has authority, and follow entities when they move.
+
+Each entity has a stream of inputs. A stream repeats what is not acknowledged (go-back-N) to the server that it believes
+has authority; servers tell it where an entity went, and when they cannot, its home instance does. At the end the stream
+knows what it sent, as a number and as a fold over every byte, and can be held against what the entity applied.
+"""
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from actors.udp import LinkDown, LinkEndpoint, LinkFull, Received
+from authority.errors import MessageError
+from authority.messages import Input, InputAck, NotHere, decode_link_untrusted, encode_link
+from authority.names import instance_of
+from crypto.errors import CryptoError
+from crypto.keys import Identity, PublicIdentity
+from scenarios.client import ApiFailure, RestClient
+from simserver.inputs import fold
+
+__all__ = ["InputStream", "Players"]
+
+_log = logging.getLogger("scenarios.players")
+
+RESEND_S: Final = 0.25
+# Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
+WINDOW: Final = 512
+_RESEND_AT_ONCE: Final = 64
+
+
+@dataclass
+class InputStream:
+    """The inputs of this player for one entity."""
+
+    entity: str
+    target: str
+    sent: int = 0
+    acknowledged: int = 0
+    digest: bytes = b"\0" * 16
+    waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
+    progressed_at_s: float = 0.0
+    looking_up: bool = False
+
+    def next_input(self, data: bytes) -> tuple[int, bytes]:
+        """Number the next input and remember it until it is acknowledged."""
+        self.sent += 1
+        self.digest = fold(self.digest, self.sent, data)
+        self.waiting.append((self.sent, data))
+        return self.sent, data
+
+    def acknowledge(self, applied: int, now_s: float) -> None:
+        """Everything up to `applied` has been applied."""
+        if applied > self.acknowledged:
+            self.acknowledged = applied
+            self.progressed_at_s = now_s
+        while self.waiting and self.waiting[0][0] <= applied:
+            self.waiting.popleft()
+
+
+class Players:
+    """One player client with its key, its link and a stream per entity."""
+
+    def __init__(self, name: str, client: RestClient) -> None:
+        self.name = name
+        self.identity = Identity.generate()
+        self.streams: dict[str, InputStream] = {}
+        self._client = client
+        self._servers: dict[str, dict[str, Any]] = {}
+        self._keys: dict[str, PublicIdentity] = {}
+        self._link = LinkEndpoint(name, self.identity, self)
+        self._nursery: trio.Nursery | None = None
+        self._acknowledged = trio.Event()
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """The public keys of a server, from its home instance (for the link)."""
+        if name not in self._keys:
+            try:
+                self._keys[name] = PublicIdentity.from_jwks_untrusted((await self._server(name))["keys"])
+            except (ApiFailure, CryptoError) as error:
+                _log.info("no keys for %s: %s", name, error)
+                return None
+        return self._keys[name]
+
+    async def _server(self, name: str) -> dict[str, Any]:
+        if name not in self._servers:
+            self._servers[name] = await self._client.call(instance_of(name), "GET", f"/v1/servers/{name}")
+        return self._servers[name]
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Register this player's keys, then exchange messages until cancelled."""
+        body = {"keys": self.identity.public.to_jwks()["keys"]}
+        await self._client.call(instance_of(self.name), "PUT", f"/v1/players/{self.name}/keys", body)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await nursery.start(self._link.serve)
+            nursery.start_soon(self._repeat)
+            task_status.started()
+            async for received in self._link.inbox:
+                self._take(received)
+
+    async def follow(self, entity: str, authority: str) -> InputStream:
+        """Begin a stream for an entity that `authority` simulates now."""
+        await self._server(authority)
+        stream = InputStream(entity, authority, progressed_at_s=trio.current_time())
+        self.streams[entity] = stream
+        return stream
+
+    def push(self, stream: InputStream, data: bytes) -> bool:
+        """Send one more input, unless too many are unacknowledged; whether it was taken."""
+        if len(stream.waiting) >= WINDOW:
+            return False
+        self._send(stream, [stream.next_input(data)])
+        return True
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Wait until everything sent has been acknowledged; whether it was, in time."""
+        with trio.move_on_after(timeout_s):
+            while any(stream.waiting for stream in self.streams.values()):
+                self._acknowledged = trio.Event()
+                await self._acknowledged.wait()
+            return True
+        return False
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _send(self, stream: InputStream, inputs: list[tuple[int, bytes]]) -> None:
+        server = self._servers.get(stream.target)
+        if server is None:
+            self._look_up(stream)
+            return
+        where = (server["link_host"], server["link_port"])
+        try:
+            for seq, data in inputs:
+                message = encode_link(Input(entity=stream.entity, seq=seq, data=data))
+                self._link.post(stream.target, where, message)
+        except (LinkDown, LinkFull) as error:
+            _log.info("%s: %s", stream.entity, error)
+
+    def _take(self, received: Received) -> None:
+        try:
+            message = decode_link_untrusted(received.message)
+        except MessageError:
+            return
+        if not isinstance(message, InputAck | NotHere):
+            return
+        stream = self.streams.get(message.entity)
+        if stream is None:
+            return
+        if isinstance(message, InputAck):
+            stream.acknowledge(message.applied, trio.current_time())
+            self._acknowledged.set()
+        elif received.peer == stream.target:
+            if message.moved_to:
+                self._retarget(stream, message.moved_to)
+            else:
+                self._look_up(stream)
+
+    def _retarget(self, stream: InputStream, target: str) -> None:
+        if target != stream.target:
+            stream.target = target
+            self._send(stream, list(stream.waiting)[:_RESEND_AT_ONCE])
+
+    def _look_up(self, stream: InputStream) -> None:
+        """Ask the home instance who has authority, once at a time per stream."""
+        if not stream.looking_up and self._nursery is not None:
+            stream.looking_up = True
+            self._nursery.start_soon(self._asked, stream)
+
+    async def _asked(self, stream: InputStream) -> None:
+        try:
+            home = instance_of(stream.entity)
+            record = await self._client.call(home, "GET", f"/v1/entities/{stream.entity}", consistency="local")
+            await self._server(record["authority"])
+            self._retarget(stream, record["authority"])
+        except ApiFailure as error:
+            _log.info("%s: %s", stream.entity, error)
+        finally:
+            stream.looking_up = False
+
+    async def _repeat(self) -> None:
+        """Send again what has not been acknowledged for a while, perhaps to somebody else."""
+        while True:
+            await trio.sleep(RESEND_S / 2)
+            now_s = trio.current_time()
+            for stream in self.streams.values():
+                if stream.waiting and now_s - stream.progressed_at_s > RESEND_S:
+                    stream.progressed_at_s = now_s
+                    self._send(stream, list(stream.waiting)[:_RESEND_AT_ONCE])
+                    self._look_up(stream)
