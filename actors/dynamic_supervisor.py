@@ -201,6 +201,7 @@ class DynamicSupervisor(Server[None]):
     async def _restart(self, child: Child) -> Result[None]:
         if not self._window.allows_restart(trio.current_time()):
             return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, child)))
+        logger.warning("%s restarts %r, which ended: %r", self.ref, child.spec.id, child.failure)
         try:
             await self._start(child)
         except StartError as error:

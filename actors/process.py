@@ -155,7 +155,7 @@ class Process:
         raise NotImplementedError
 
     def _die(self, reason: Reason, *, quiet: bool = False) -> None:
-        """The one step from alive to dead. `reason` is what everybody is told; `quiet` keeps it out of the log."""
+        """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it."""
         self.status = Status.DEAD
         self.reason = reason
         self.accepts = 0

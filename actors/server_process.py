@@ -378,7 +378,7 @@ class ServerProcess(Process):
         self.accepts = 0
         self._fail_callers(reason)
         if not self._handling:
-            self._die(reason)
+            self._die(reason, quiet=True)
         elif self.scope is not None:
             self.scope.cancel()
 
@@ -404,7 +404,7 @@ class ServerProcess(Process):
         if inspect.iscoroutine(result):
             self.system.spawn(self, self._run_terminate, result, reason)
         else:
-            self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit)
+            self._die_after_terminate(reason)
 
     async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason) -> None:
         """Run an `async def terminate` in its own task, then die."""
@@ -417,13 +417,19 @@ class ServerProcess(Process):
                     coroutine.close()
         except Exception as error:
             reason = reason_of(error)
-        self._die(reason if self.pending_exit is ALIVE_STILL else self.pending_exit)
+        self._die_after_terminate(reason)
+
+    def _die_after_terminate(self, reason: Reason) -> None:
+        if self.pending_exit is ALIVE_STILL:
+            self._die(reason)
+        else:
+            self._die_pending(None)
 
     def _die_pending(self, from_: From | None) -> None:
-        """Die of the exit signal that came while a callback was at work."""
+        """Die of the exit signal that came while a callback was at work; no crash of this actor."""
         if from_ is not None:
             from_.fail(Exit(self.pending_exit, str(self.ref)))
-        self._die(self.pending_exit)
+        self._die(self.pending_exit, quiet=True)
 
     def _fail_start(self, reason: Reason) -> None:
         # Quietly: the starter is told by StartError, and a log line would say the same twice.

@@ -101,6 +101,7 @@ class ServiceProcess(Process):
     async def _run(self, serve: AsyncService) -> None:
         current_process.set(self)
         reason: Reason
+        failed = False
         try:
             # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
             with trio.CancelScope(shield=True) as self.scope:
@@ -109,10 +110,10 @@ class ServiceProcess(Process):
                     await serve(task_status=self._ready)
         except Exception as error:
             # A failure while it was being cancelled is still a failure, and the more interesting reason.
-            reason = reason_of(error)
+            reason, failed = reason_of(error), True
         else:
             reason = NORMAL if self.pending_exit is ALIVE_STILL else self.pending_exit
-        self._die(reason, quiet=not self._ready.called)
+        self._die(reason, quiet=not (failed and self._ready.called))
         self._ready.event.set()
 
     def _end(self, reason: Reason, *, brutal: bool = False) -> None:

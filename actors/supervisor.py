@@ -279,6 +279,7 @@ class Supervisor(Server[None]):
         victim.restarting = True
         if not self._window.allows_restart(trio.current_time()):
             return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, victim)))
+        logger.warning("%s restarts %r, which ended: %r", self.ref, victim.spec.id, victim.failure)
         todo = plan(
             self._strategy,
             [(child.spec.id, child.spec.restart) for child in self._children.values()],

@@ -92,8 +92,9 @@ class Trapper(Server[list[Any]]):
     def handle_info(self, message: Any, state: list[Any]) -> None:
         state.append(("info", message.reason if isinstance(message, Down | ExitSignal) else message))
 
-    def terminate(self, reason: object, state: list[Any]) -> None:
+    def terminate(self, reason: object, state: list[Any]) -> object:
         state.append(("terminate", reason))
+        return None
 
 
 class Polite(Trapper):

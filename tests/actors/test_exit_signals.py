@@ -80,6 +80,32 @@ async def test_kill_ends_an_async_callback_and_fails_its_caller_at_once(
     assert trio.current_time() == began_s
 
 
+async def test_a_caller_is_told_at_once_even_if_the_callback_takes_its_time_to_end(
+    system: System, autojump_clock: trio.testing.MockClock
+) -> None:
+    class Stubborn(Server[None]):
+        async def handle_call(self, request: str, from_: From, state: None) -> Reply[None]:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(60)
+            return Reply("too late")
+
+    ref = await system.start(Stubborn)
+    told_s: list[float] = []
+
+    async def caller() -> None:
+        with pytest.raises(Exit, match="killed"):
+            await ref.call("anything", timeout_s=None)
+        told_s.append(trio.current_time())
+
+    began_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(caller)
+        await trio.testing.wait_all_tasks_blocked()
+        ref.kill()
+        await ref.exited()
+    assert told_s == [began_s]
+
+
 async def test_an_actor_has_ended_only_when_its_callback_is_out_of_the_way(
     system: System, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -224,13 +250,15 @@ async def test_exited_tells_a_task_the_reason_also_afterwards(system: System) ->
     assert [*reasons, await ref.exited()] == ["the end"] * 2
 
 
-async def test_crashes_are_logged_with_their_traceback_and_orderly_ends_are_not(
+async def test_crashes_are_logged_with_their_traceback_and_orderly_ends_and_signals_are_not(
     system: System, caplog: pytest.LogCaptureFixture
 ) -> None:
     for reason in ("normal", "shutdown"):
         ref = await system.start(Counter, 0)
         ref.cast(reason)
         await ref.exited()
+    (await system.start(Counter, 0)).kill()
+    (await system.start(Counter, 0)).exit("boom")
     assert caplog.text == ""
     assert system.stats.crashes == 0
     ref = await system.start(Counter, 0)

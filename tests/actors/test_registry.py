@@ -66,10 +66,14 @@ async def test_none_is_not_a_name(system: System) -> None:
         system.registry.register(None, ref)
 
 
-async def test_named_goes_on_working_after_a_restart(system: System) -> None:
+async def test_named_is_nobody_until_somebody_takes_the_name(system: System) -> None:
     counter = system.named("counter")
     assert not counter.alive
     assert counter.ref is None
+
+
+async def test_named_goes_on_working_after_a_restart(system: System) -> None:
+    counter = system.named("counter")
     await system.start_child(ActorSpec("counter", Counter, 10, name="counter"))
     before = counter.ref
     counter.cast(1)

@@ -103,7 +103,7 @@ async def test_the_start_waits_for_an_async_init(system: System, autojump_clock:
 async def test_an_async_init_may_time_out(system: System, autojump_clock: trio.testing.MockClock) -> None:
     class Stuck(Counter):
         async def init(self, arg: int) -> int:
-            await trio.sleep_forever()
+            await trio.Event().wait()
             return arg
 
     with pytest.raises(StartError, match="timeout"):
@@ -114,7 +114,7 @@ async def test_an_async_init_may_time_out(system: System, autojump_clock: trio.t
 async def test_an_async_init_ends_with_its_cancelled_starter(system: System) -> None:
     class Stuck(Counter):
         async def init(self, arg: int) -> int:
-            await trio.sleep_forever()
+            await trio.Event().wait()
             return arg
 
     with trio.CancelScope() as scope:
@@ -138,7 +138,7 @@ async def test_a_killed_async_init_makes_the_start_fail(system: System) -> None:
     class Doomed(Counter):
         async def init(self, arg: int) -> int:
             self.ref.kill()
-            await trio.sleep_forever()
+            await trio.Event().wait()
             return arg
 
     with pytest.raises(StartError, match="killed"):

@@ -1,0 +1,103 @@
+"""The run queue: idle actors cost no task, busy ones share, slow ones are named."""
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from actors import ActorSpec, From, Ref, Reply, Server, System
+from actors.scheduler import SLICE_MESSAGES, TURN_MESSAGES
+from tests.actors.servers import Counter
+
+
+async def test_idle_actors_cost_no_task(system: System) -> None:
+    before = trio.lowlevel.current_statistics().tasks_living
+    for _ in range(1000):
+        system.start_nowait(Counter, 0)
+    assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+async def test_a_flooded_actor_does_not_hold_up_its_neighbour(system: System) -> None:
+    order: list[str] = []
+
+    class Noting(Server[str]):
+        def handle_cast(self, message: Any, state: str) -> None:
+            order.append(state)
+
+    flooded, neighbour = await system.start(Noting, "flooded"), await system.start(Noting, "neighbour")
+    for _ in range(TURN_MESSAGES * 10):
+        flooded.cast("anything")
+    neighbour.cast("anything")
+    await trio.testing.wait_all_tasks_blocked()
+    assert order.index("neighbour") == TURN_MESSAGES
+
+
+async def test_actors_that_never_run_dry_do_not_hold_up_trio(system: System) -> None:
+    class Restless(Server[int]):
+        def handle_cast(self, message: Any, state: int) -> None:
+            self.ref.cast("again")
+
+    ref = await system.start(Restless, 0)
+    ref.cast("go")
+    for _ in range(5):
+        before = system.stats.messages_handled
+        await trio.lowlevel.checkpoint()
+        assert system.stats.messages_handled <= before + 2 * SLICE_MESSAGES
+    ref.kill()
+
+
+async def test_two_actors_that_cast_to_each_other_do_not_hold_up_trio(system: System) -> None:
+    class Player(Server[None]):
+        def handle_cast(self, message: tuple[Ref, int], state: None) -> None:
+            opponent, count = message
+            opponent.cast((self.ref, count + 1))
+
+    a, b = await system.start(Player), await system.start(Player)
+    a.cast((b, 0))
+    with trio.fail_after(60):
+        for _ in range(5):
+            await trio.lowlevel.checkpoint()
+    a.kill()
+
+
+async def test_an_actor_may_end_while_it_waits_for_its_turn(system: System) -> None:
+    ref, other = await system.start(Counter, 0), await system.start(Counter, 0)
+    ref.cast(1)
+    other.cast(1)
+    ref.kill()
+    assert await other.call("get") == 1
+
+
+async def test_a_slow_callback_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    fake_s = itertools.count(step=0.25)
+    children = [ActorSpec("slow", Counter, 0, name="slow")]
+    async with System.open("node", children, slow_callback_s=0.2, clock_s=lambda: next(fake_s)) as system:
+        system.named("slow").cast(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert system.stats.slow_callbacks == 1
+    assert "Counter 'slow'" in caplog.text
+    assert "handle_cast held up the whole node for 250 ms" in caplog.text
+
+
+async def test_time_that_passes_ends_a_slice_early() -> None:
+    fake_s = itertools.count(step=1.0)
+    handled: list[int] = []
+
+    class Noting(Server[None]):
+        def handle_cast(self, message: int, state: None) -> None:
+            handled.append(message)
+
+        def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
+            return Reply(list(handled))
+
+    async with System.open("node", slow_callback_s=1e9, clock_s=lambda: next(fake_s)) as system:
+        ref = await system.start(Noting)
+        for number in range(10):
+            ref.cast(number)
+        for _ in range(2):
+            before = len(handled)
+            await trio.lowlevel.checkpoint()
+            assert len(handled) - before <= 2
+        assert await ref.call("all") == list(range(10)), "and nothing is lost or reordered by it"
