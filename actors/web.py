@@ -134,6 +134,9 @@ class LastResort:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
         started = False
 
         async def watched(message: MutableMapping[str, Any]) -> None:
