@@ -1,7 +1,7 @@
 """The journal: Raft's log, term and vote, on disk before they are spoken.
 
-The file is a header followed by *batches*. A batch is what one `sync` made durable: a header (magic, sequence number,
-length, CRC-32 of the body, CRC-32 of the header) and records back to back. The file is allocated ahead, so that a sync
+The file is a preamble (whose it is, a nonce) followed by *batches*. A batch is what one `sync` made durable: a header (magic, sequence number,
+length, CRC-32 of the body, CRC-32 of the header with the nonce) and records back to back. The file is allocated ahead, so that a sync
 need not change its size; what follows the last batch is zero.
 
 After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
@@ -37,6 +37,7 @@ Entry = tuple[bytes, int, int]
 _FILE_MAGIC: Final = b"batonpass journal 1\n"
 _BATCH_MAGIC: Final = b"\xf5BPJ"
 _BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
+_NONCE_BYTES: Final = 8
 _RECORD: Final = struct.Struct(">IB")  # bytes after this header, kind
 _ENTRY: Final = struct.Struct(">QQ")  # index, term
 _TERM: Final = struct.Struct(">Q")
@@ -80,7 +81,7 @@ class Journal:
         self.sync_count = 0
         self._allocated = 0
         if not path.exists():
-            replace_file(path, self._header + os.urandom(8))
+            replace_file(path, self._new_preamble())
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._recover()
@@ -245,8 +246,9 @@ class Journal:
         del self._entries[:position]
         records = [_vote(self._term, self._voted_for)]
         records += [_record(_KIND_ENTRY, _ENTRY.pack(index, term) + command) for command, index, term in self._entries]
-        self._nonce, self._sequence = os.urandom(8), 1
-        contents = self._header + self._nonce + self._batch(b"".join(records))
+        preamble = self._new_preamble()
+        self._sequence = 1
+        contents = preamble + self._batch(b"".join(records))
         replace_file(self._path, contents)
         self._unsynced.clear()
         os.close(self._file)
@@ -266,6 +268,12 @@ class Journal:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _new_preamble(self) -> bytes:
+        """What a file begins with: whose it is, a nonce for its batches, and a CRC-32 of both."""
+        self._nonce = os.urandom(_NONCE_BYTES)
+        start = self._header + self._nonce
+        return start + zlib.crc32(start).to_bytes(4, "big")
+
     def _batch(self, body: bytes) -> bytes:
         start = _BATCH.pack(_BATCH_MAGIC, self._sequence, len(body), zlib.crc32(body), 0)[:-4]
         return start + zlib.crc32(self._nonce + start).to_bytes(4, "big") + body
@@ -278,14 +286,19 @@ class Journal:
 
     def _recover(self) -> None:
         contents = self._path.read_bytes()
-        if not contents.startswith(self._header) or len(contents) < len(self._header) + 8:
+        if not contents.startswith(self._header):
             found = contents[: len(self._header)].decode(errors="replace")
             raise JournalForeign(
                 f"{self._path} is not the journal of {self._header.decode()!r} but begins with {found!r}; "
                 "check the configured directory"
             )
-        self._end = len(self._header) + 8
-        self._nonce, self._sequence = contents[self._end - 8 : self._end], 1
+        nonce_end = len(self._header) + _NONCE_BYTES
+        self._end = nonce_end + 4
+        if zlib.crc32(contents[:nonce_end]).to_bytes(4, "big") != contents[nonce_end : self._end]:
+            raise JournalDamaged(
+                f"{self._path} is damaged at its beginning. Check the disk; then {_REMEDY.format(self._path.parent)}"
+            )
+        self._nonce, self._sequence = contents[nonce_end - _NONCE_BYTES : nonce_end], 1
         while (body := self._read_batch(contents, self._end, self._sequence)) is not None:
             if not body:
                 break  # the seal: everything before it is whole

@@ -271,14 +271,18 @@ class Store:
         return Written(existed=existed, previous_encoded=previous, payload_version=node.payload_version)
 
     def _make(self, path: Path) -> _Node:
-        node = self._root
-        for depth, name in enumerate(path, 1):
-            child = node.children.get(name)
-            if child is None:
-                child = _Node(made_on_the_way=depth < len(path))
-                self._add_child(node, name, child)
-            node = child
-        return node
+        """A new node at `path`. Missing parents are made with their child in place, so all versions begin at 1."""
+        parent, depth = self._root, 0
+        while path[depth] in parent.children:
+            parent = parent.children[path[depth]]
+            depth += 1
+        top = made = _Node(made_on_the_way=depth + 1 < len(path))
+        for level in range(depth + 1, len(path)):
+            child = _Node(made_on_the_way=level + 1 < len(path))
+            made.children[path[level]] = child
+            made = child
+        self._add_child(parent, path[depth], top, len(path) - depth)
+        return made
 
     def _reclaim(self, path: Path) -> None:
         """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
@@ -301,16 +305,16 @@ class Store:
             self._undo.append(undo)
         node.encoded, node.payload_version = encoded, version
 
-    def _add_child(self, parent: _Node, name: str, child: _Node) -> None:
+    def _add_child(self, parent: _Node, name: str, child: _Node, size: int) -> None:
         parent.children[name] = child
         parent.child_list_version += 1
-        self._node_count += 1
+        self._node_count += size
         if self._undo is not None:
 
             def undo() -> None:
                 del parent.children[name]
                 parent.child_list_version -= 1
-                self._node_count -= 1
+                self._node_count -= size
 
             self._undo.append(undo)
 

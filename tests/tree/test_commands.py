@@ -1,0 +1,216 @@
+"""The machine: each command once, refusals and crashes leave the tree alone, and members agree to the last byte."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.strategies import close_paths, few_values
+from tree import commands, sessions
+from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
+from tree.data import decode, encode
+from tree.errors import Abort, BadData, MalformedCommand
+from tree.transaction import Transaction
+
+
+def add(transaction: Transaction, args: Any) -> int:
+    total: int = transaction.get_or(("sum",), 0) + args
+    transaction.put(("sum",), total)
+    return total
+
+
+def change_mind(transaction: Transaction, args: Any) -> None:
+    transaction.put(("sum",), "half done")
+    transaction.abort("not_today", "come back tomorrow", args)
+
+
+def crash(transaction: Transaction, _args: Any) -> None:
+    transaction.put(("sum",), "half done")
+    raise ZeroDivisionError
+
+
+def answer_the_unanswerable(transaction: Transaction, _args: Any) -> Any:
+    transaction.put(("sum",), "half done")
+    return object()
+
+
+PROCEDURES = {"add": add, "change_mind": change_mind, "crash": crash, "unanswerable": answer_the_unanswerable}
+
+
+def machine() -> Machine:
+    return Machine(PROCEDURES)
+
+
+def run(target: Machine, procedure: str, args: Any = None, *, client: str = "c", number: int = 1) -> Answer:
+    _, answer = target.apply(encode_command(Command(procedure, args, client, number)))
+    return Answer.from_encoded(answer)
+
+
+def test_a_command_submitted_twice_applies_once_and_gets_the_same_answer() -> None:
+    target = machine()
+    assert run(target, "add", 5, number=1).value == 5
+    assert run(target, "add", 5, number=1).value == 5
+    assert run(target, "add", 5, number=2).value == 10
+    assert run(target, "add", 5, number=1, client="another").value == 15
+
+
+def test_numbers_of_one_client_may_arrive_out_of_order() -> None:
+    target = machine()
+    assert [run(target, "add", 1, number=number).value for number in (7, 3, 5, 3, 7)] == [1, 2, 3, 2, 1]
+
+
+def test_an_abort_is_answered_and_leaves_the_tree_alone() -> None:
+    target = machine()
+    answer = run(target, "change_mind", {"when": "tomorrow"})
+    assert answer == Answer(None, "not_today", "come back tomorrow", {"when": "tomorrow"})
+    assert not target.store.exists(("sum",))
+
+
+def test_a_crash_is_answered_and_leaves_the_tree_alone(caplog: pytest.LogCaptureFixture) -> None:
+    target = machine()
+    with caplog.at_level(logging.CRITICAL):
+        assert run(target, "crash").code == "procedure_crashed"
+    assert not target.store.exists(("sum",))
+    assert run(target, "add", 1, number=2).value == 1
+
+
+def test_an_answer_that_cannot_be_given_undoes_its_command() -> None:
+    target = machine()
+    assert run(target, "unanswerable").code == "bad_data"
+    assert not target.store.exists(("sum",))
+
+
+def test_refusals_of_the_tree_are_answers() -> None:
+    target = machine()
+    assert run(target, "tree.get", {"path": ["nowhere"]}).code == "node_not_found"
+    assert run(target, "tree.put", {"path": [""], "data": 1}, number=2).code == "bad_path"
+    assert run(target, "tree.put", {"path": ["a"]}, number=3).code == "bad_arguments"
+    assert run(target, "tree.put", {"path": ["a"], "data": 1, "condition": ["nonsense"]}, number=4).code == "bad_data"
+    assert run(target, "no such", number=5).code == "unknown_procedure"
+
+
+def test_built_in_procedures_do_what_the_store_does() -> None:
+    target = machine()
+    put = {"path": ["a", "b"], "data": 1}
+    assert run(target, "tree.create", put, number=1).value == {"existed": False, "previous": None, "payload_version": 1}
+    assert run(target, "tree.create", put, number=2).code == "mismatching_node"
+    assert run(target, "tree.update", {**put, "data": 2}, number=3).value["payload_version"] == 2
+    swap = {"path": ["a", "b"], "expected": 2, "data": 3}
+    assert run(target, "tree.compare_and_swap", swap, number=4).value["previous"] == 2
+    guarded = {**put, "condition": ["if_payload_version", 1]}
+    assert run(target, "tree.put", guarded, number=5).code == "mismatching_node"
+    assert run(target, "tree.get", {"path": ["a", "b"]}, number=6).value == 3
+    assert run(target, "tree.clear_payload", {"path": ["a", "b"]}, number=7).value["previous"] == 3
+    assert run(target, "tree.delete", {"path": ["a"]}, number=8).value == 2
+    assert run(target, "tree.noop", number=9) == Answer()
+
+
+def test_a_procedure_cannot_take_the_name_of_a_built_in_one() -> None:
+    with pytest.raises(ValueError, match=r"tree\.put"):
+        Machine({"tree.put": add})
+
+
+def test_bytes_that_are_no_command_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    target = machine()
+    with caplog.at_level(logging.CRITICAL):
+        command_id, answer = target.apply(b"\xff\xff")
+    assert command_id is None
+    assert Answer.from_encoded(answer).code == "malformed_command"
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_command_or_malformed(encoded: bytes) -> None:
+    try:
+        command = decode_command_untrusted(encoded)
+    except MalformedCommand:
+        return
+    assert decode_command_untrusted(encode_command(command)) == command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Command("p", None, "", 1),
+        Command("p", None, "c" * 256, 1),
+        Command("p", None, "c", -1),
+        Command("p", None, "c", True),
+    ],
+    ids=["no client", "long client", "negative number", "not a number"],
+)
+def test_a_command_without_a_proper_id_is_refused_at_the_sender(command: Command) -> None:
+    with pytest.raises(MalformedCommand):
+        encode_command(command)
+
+
+def test_a_command_that_is_too_big_is_refused_at_the_sender() -> None:
+    with pytest.raises(MalformedCommand, match="bytes"):
+        encode_command(Command("p", b"x" * commands.MAX_COMMAND_BYTES, "c", 1))
+
+
+def test_a_forgotten_number_is_refused_and_not_applied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_ANSWERS", 3)
+    target = machine()
+    for number in range(5):
+        run(target, "add", 1, number=number)
+    assert run(target, "add", 1, number=1).code == "stale_command"
+    assert run(target, "add", 1, number=2).value == 3
+    assert target.store.get(("sum",)) == 5
+
+
+def test_big_answers_are_remembered_for_fewer_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_ANSWER_BYTES", 3000)
+    target = machine()
+    run(target, "tree.put", {"path": ["big"], "data": "x" * 2000}, number=0)
+    run(target, "tree.get", {"path": ["big"]}, number=1)
+    run(target, "tree.get", {"path": ["big"]}, number=2)
+    assert run(target, "tree.get", {"path": ["big"]}, number=1).code == "stale_command"
+    assert run(target, "tree.get", {"path": ["big"]}, number=2).ok
+
+
+def test_the_client_unused_for_the_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    target = machine()
+    for client in ("a", "b", "a", "c"):
+        run(target, "add", 1, client=client)
+    assert target.answer_to("a", 1) is not None
+    assert target.answer_to("b", 1) is None
+    assert target.answer_to("c", 1) is not None
+
+
+steps = st.tuples(st.sampled_from(["tree.put", "tree.delete", "add", "crash"]), close_paths, few_values)
+
+
+@given(st.lists(st.tuples(steps, st.sampled_from("ab"), st.integers(0, 6)), max_size=30), st.integers(0, 30))
+def test_a_member_restored_half_way_agrees_with_one_that_was_there_from_the_start(
+    history: list[tuple[tuple[str, tuple[str, ...], Any], str, int]], cut: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "MAX_ANSWERS", 3)
+        logging.disable(logging.CRITICAL)
+        try:
+            first, second = machine(), machine()
+            for position, ((procedure, path, value), client, number) in enumerate(history):
+                args = 1 if procedure == "add" else {"path": list(path), "data": value}
+                encoded = encode_command(Command(procedure, args, client, number))
+                if position == cut:
+                    second = machine()
+                    second.restore(decode(encode(first.to_data())))
+                assert first.apply(encoded) == second.apply(encoded)
+            assert first.digest() == second.digest()
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def test_a_state_of_another_format_is_refused() -> None:
+    with pytest.raises(BadData, match="format"):
+        machine().restore({"format": 2})
+
+
+def test_details_that_are_not_plain_do_not_stop_the_machine() -> None:
+    def refuse(_transaction: Transaction, _args: Any) -> None:
+        raise Abort("no", "because", object())
+
+    answer = run(Machine({"refuse": refuse}), "refuse")
+    assert (answer.code, answer.message) == ("no", "because")

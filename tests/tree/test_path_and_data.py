@@ -1,0 +1,94 @@
+"""Names, paths and plain data: what is accepted comes back, everything else is one documented error."""
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.strategies import names, paths, plain_data
+from tree.data import decode, decode_untrusted, encode
+from tree.errors import BadData, BadPath
+from tree.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, parse_path
+
+
+@given(st.lists(names.filter(lambda name: "/" not in name), max_size=MAX_DEPTH).map(tuple))
+def test_a_path_is_read_back_from_its_written_form(path: tuple[str, ...]) -> None:
+    assert parse_path(format_path(path)) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("", ROOT), ("/", ROOT), ("a/b", ("a", "b")), ("/a/../b", ("a", "..", "b"))]
+)
+def test_dots_and_stars_are_plain_names_and_one_leading_slash_is_allowed(text: str, path: tuple[str, ...]) -> None:
+    assert parse_path(text) == path
+
+
+@pytest.mark.parametrize("text", ["a//b", "//a", "a/", "x" * 256, "é" * 128, "/".join(["a"] * 33)])
+def test_empty_and_long_names_and_deep_paths_are_refused(text: str) -> None:
+    with pytest.raises(BadPath):
+        parse_path(text)
+
+
+@pytest.mark.parametrize("path", ["a/b", None, 3, [1], [b"a"], ["\ud800"], [None]])
+def test_what_is_not_a_list_of_names_is_refused(path: object) -> None:
+    with pytest.raises(BadPath):
+        check_path(path)
+
+
+def test_a_slash_inside_a_name_has_no_written_form() -> None:
+    with pytest.raises(BadPath, match="slash"):
+        format_path(("a/b",))
+
+
+@given(paths)
+def test_every_path_within_the_limits_is_accepted_as_a_list_too(path: tuple[str, ...]) -> None:
+    assert all(len(name.encode()) <= MAX_NAME_BYTES for name in path)
+    assert check_path(list(path)) == path
+
+
+@given(plain_data)
+def test_plain_data_is_read_back(data: Any) -> None:
+    assert encode(decode(encode(data))) == encode(data)
+
+
+@given(st.dictionaries(st.text(max_size=4), st.integers(-5, 5), min_size=2))
+def test_equal_maps_have_equal_bytes_however_they_were_built(data: dict[str, int]) -> None:
+    assert encode(dict(reversed(data.items()))) == encode(data)
+
+
+def test_one_and_true_and_one_point_zero_are_three_values() -> None:
+    assert len({encode(1), encode(True), encode(1.0)}) == 3
+
+
+@pytest.mark.parametrize(
+    "data", [2**64, -(2**65), {1: "a"}, {3, 4}, datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), object(), "\ud800"]
+)
+def test_what_is_not_plain_is_refused_before_it_is_kept(data: Any) -> None:
+    with pytest.raises(BadData):
+        encode(data)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_plain_data_or_bad_data(encoded: bytes) -> None:
+    try:
+        data = decode_untrusted(encoded)
+    except BadData:
+        return
+    decode_untrusted(encode(data))
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [b"", b"\x00\x00", b"\x9f\xff", b"\xa1\x01\x02", b"\xd8\x23\x61(", b"\xc2\x41\x01", b"\xa2\x61a\x01\x61a\x02"],
+    ids=["nothing", "two values", "endless list", "number as key", "regular expression", "big number", "key twice"],
+)
+def test_tags_and_tricks_are_refused(encoded: bytes) -> None:
+    with pytest.raises(BadData):
+        decode_untrusted(encoded)
+
+
+def test_nesting_is_limited() -> None:
+    with pytest.raises(BadData):
+        decode_untrusted(b"\x81" * 1000 + b"\x00")

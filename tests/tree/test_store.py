@@ -1,0 +1,353 @@
+"""The store against a dumb twin, and Khepri's rules one by one (numbers of its conformance cases in brackets)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.tree.strategies import close_paths, conditions, few_values
+from tree.conditions import AllOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion
+from tree.data import decode, encode
+from tree.errors import Abort, BadData, BadPath, MismatchingNode, NodeNotFound
+from tree.store import NodeView, Store
+from tree.transaction import Transaction, TransactionEnded
+
+Path = tuple[str, ...]
+
+
+class Twin:
+    """The same tree as a flat map from path to [payload bytes, payload version, children version, made on the way]."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Path, list[Any]] = {(): [None, 1, 1, False]}
+
+    def children(self, path: Path) -> list[str]:
+        return sorted(node[-1] for node in self.nodes if node and node[:-1] == path)
+
+    def view(self, path: Path) -> NodeView | None:
+        if path not in self.nodes:
+            return None
+        payload, version, list_version, _ = self.nodes[path]
+        return NodeView(payload, version, list_version, len(self.children(path)))
+
+    def put(self, path: Path, payload: bytes) -> None:
+        existed = path in self.nodes
+        made: set[Path] = set()
+        for depth in range(1, len(path) + 1):
+            if path[:depth] not in self.nodes:
+                if depth == 1 or path[: depth - 1] not in made:
+                    self.nodes[path[: depth - 1]][2] += 1
+                self.nodes[path[:depth]] = [None, 1, 1, depth < len(path)]
+                made.add(path[:depth])
+        node = self.nodes[path]
+        if existed and node[0] != payload:
+            node[1] += 1
+        node[0] = payload
+
+    def clear_payload(self, path: Path) -> None:
+        if path in self.nodes:
+            if self.nodes[path][0] is not None:
+                self.nodes[path][:2] = [None, self.nodes[path][1] + 1]
+            self.reclaim(path)
+
+    def delete(self, path: Path) -> int:
+        before = len(self.nodes)
+        if path == ():
+            root = self.nodes[()]
+            root[1] += root[0] is not None
+            root[0] = None
+            root[2] += len(self.children(()))
+            self.nodes = {(): root}
+        elif path in self.nodes:
+            self.drop(path)
+            self.reclaim(path[:-1])
+        return before - len(self.nodes)
+
+    def drop(self, path: Path) -> None:
+        self.nodes = {other: node for other, node in self.nodes.items() if other[: len(path)] != path}
+        self.nodes[path[:-1]][2] += 1
+
+    def reclaim(self, path: Path) -> None:
+        while path and self.nodes[path][3] and self.nodes[path][0] is None and not self.children(path):
+            self.drop(path)
+            path = path[:-1]
+
+    def copy(self) -> "Twin":
+        twin = Twin()
+        twin.nodes = {path: list(node) for path, node in self.nodes.items()}
+        return twin
+
+
+class StoreAgainstTwin(RuleBasedStateMachine):
+    """Any sequence of operations, in transactions or not, leaves the store and its twin alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store()
+        self.twin = Twin()
+        self.saved: Twin | None = None
+        self.open: Any = None
+        self.target: Store | Transaction = self.store
+
+    @rule(path=close_paths, value=few_values, condition=st.none() | conditions)
+    def put(self, path: Path, value: Any, condition: Condition | None) -> None:
+        view = self.twin.view(path)
+        if condition is None or condition.holds(view):
+            written = self.target.put(path, value, condition)
+            assert (written.existed, written.previous_encoded) == (view is not None, view.encoded if view else None)
+            self.twin.put(path, encode(value))
+            assert written.payload_version == self.twin.nodes[path][1]
+        else:
+            with pytest.raises(NodeNotFound if view is None else MismatchingNode):
+                self.target.put(path, value, condition)
+
+    @rule(path=close_paths)
+    def delete(self, path: Path) -> None:
+        assert self.target.delete(path) == self.twin.delete(path)
+
+    @rule(path=close_paths)
+    def clear_payload(self, path: Path) -> None:
+        self.target.clear_payload(path)
+        self.twin.clear_payload(path)
+
+    @precondition(lambda self: self.saved is None)
+    @rule()
+    def begin(self) -> None:
+        self.saved = self.twin.copy()
+        self.open = self.store.transaction()
+        self.target = self.open.__enter__()
+
+    @precondition(lambda self: self.saved is not None)
+    @rule()
+    def commit(self) -> None:
+        self.open.__exit__(None, None, None)
+        self.saved, self.target = None, self.store
+
+    @precondition(lambda self: self.saved is not None)
+    @rule()
+    def abort(self) -> None:
+        reason = Abort("changed_its_mind")
+        assert not self.open.__exit__(Abort, reason, None)
+        assert self.saved is not None
+        self.twin, self.saved, self.target = self.saved, None, self.store
+
+    @precondition(lambda self: self.saved is None)
+    @rule()
+    def restore_from_own_snapshot(self) -> None:
+        digest = self.store.digest()
+        other = Store()
+        other.restore(decode(encode(self.store.to_data())))
+        assert other.digest() == digest
+        self.store = self.target = other
+
+    @invariant()
+    def alike(self) -> None:
+        seen: dict[Path, NodeView] = {}
+
+        def collect(path: Path, node: NodeView, order: list[Path]) -> list[Path]:
+            seen[path] = node
+            return [*order, path]
+
+        start: list[Path] = []
+        order = self.store.fold((), collect, start)
+        assert seen == {path: self.twin.view(path) for path in self.twin.nodes}
+        assert order == sorted(order), "parents before children, siblings by name"
+        assert self.store.count_below(()) == len(self.twin.nodes) - 1
+        for path in self.twin.nodes:
+            assert list(self.store.children(path)) == self.twin.children(path)
+
+
+TestStoreAgainstTwin = StoreAgainstTwin.TestCase
+
+
+def versions(store: Store, path: Path) -> tuple[Any, int, int]:
+    view = store.view(path)
+    assert view is not None
+    return (view.data, view.payload_version, view.child_list_version)
+
+
+def test_putting_makes_missing_parents_without_payload() -> None:
+    """[1]"""
+    store = Store()
+    store.put(("foo", "bar", "baz", "qux"), "v")
+    assert versions(store, ("foo",)) == (None, 1, 1)
+    assert versions(store, ("foo", "bar", "baz")) == (None, 1, 1)
+    assert versions(store, ("foo", "bar", "baz", "qux")) == ("v", 1, 1)
+    assert versions(store, ()) == (None, 1, 2)
+
+
+def test_changing_a_payload_raises_its_version_and_tells_the_old_data() -> None:
+    """[2]"""
+    store = Store()
+    store.put(("foo",), "value1")
+    written = store.put(("foo",), "value2")
+    assert versions(store, ("foo",)) == ("value2", 2, 1)
+    assert versions(store, ()) == (None, 1, 2)
+    assert (written.previous, written.payload_version) == ("value1", 2)
+
+
+def test_an_identical_put_changes_nothing() -> None:
+    store = Store()
+    store.put(("foo",), {"a": 1, "b": 2})
+    digest = store.digest()
+    assert store.put(("foo",), {"b": 2, "a": 1}).payload_version == 1
+    assert store.digest() == digest
+
+
+def test_a_condition_that_does_not_hold_names_the_node_and_changes_nothing() -> None:
+    """[4]"""
+    store = Store()
+    store.put(("foo",), "value1")
+    with pytest.raises(MismatchingNode) as refused:
+        store.put(("foo",), "new", IfDataMatches("value2"))
+    assert refused.value.details["path"] == ["foo"]
+    assert refused.value.details["node"]["data"] == "value1"
+    assert versions(store, ("foo",)) == ("value1", 1, 1)
+
+
+def test_clearing_a_payload_keeps_the_node_and_tells_the_old_data() -> None:
+    """[8]"""
+    store = Store()
+    store.put(("foo",), "value")
+    written = store.clear_payload(("foo",))
+    assert (written.previous, written.payload_version) == ("value", 2)
+    assert versions(store, ("foo",)) == (None, 2, 1)
+
+
+def test_clearing_a_missing_node_creates_nothing() -> None:
+    store = Store()
+    assert not store.clear_payload(("foo",)).existed
+    assert not store.exists(("foo",))
+
+
+def test_parents_made_on_the_way_go_with_their_last_child() -> None:
+    """[10]"""
+    store = Store()
+    store.put(("foo", "bar", "baz", "qux"), "v")
+    assert store.delete(("foo", "bar", "baz")) == 4
+    assert store.children(()) == ()
+    assert versions(store, ()) == (None, 1, 3)
+
+
+def test_parents_with_a_payload_stay() -> None:
+    store = Store()
+    store.put(("foo", "bar"), 1)
+    store.put(("foo",), "kept")
+    assert store.delete(("foo", "bar")) == 1
+    assert store.get(("foo",)) == "kept"
+
+
+def test_deleting_the_root_empties_it_and_keeps_its_versions() -> None:
+    store = Store()
+    store.put((), "data")
+    store.put(("foo", "bar"), 1)
+    assert store.delete(()) == 2
+    assert versions(store, ()) == (None, 3, 3)
+
+
+def test_deleted_and_made_again_starts_over() -> None:
+    store = Store()
+    store.put(("foo",), 1)
+    store.put(("foo",), 2)
+    store.delete(("foo",))
+    assert store.put(("foo",), 3).payload_version == 1
+
+
+def test_deleting_what_is_missing_or_different_is_no_error() -> None:
+    store = Store()
+    store.put(("foo",), 1)
+    assert store.delete(("bar", "baz")) == 0
+    assert store.delete(("foo",), IfPayloadVersion(7)) == 0
+    assert store.get(("foo",)) == 1
+
+
+def test_create_update_and_compare_and_swap() -> None:
+    store = Store()
+    with pytest.raises(NodeNotFound):
+        store.update(("foo",), 1)
+    store.create(("foo",), 1)
+    with pytest.raises(MismatchingNode):
+        store.create(("foo",), 2)
+    with pytest.raises(MismatchingNode):
+        store.compare_and_swap(("foo",), 0, 2)
+    assert store.compare_and_swap(("foo",), 1, 2).payload_version == 2
+    with pytest.raises(NodeNotFound):
+        store.compare_and_swap(("bar",), 1, 2)
+
+
+def test_get_tells_a_missing_node_from_one_without_payload() -> None:
+    store = Store()
+    store.put(("foo", "bar"), 1)
+    assert store.get(("foo",)) is None
+    assert store.get_or(("foo",), "default") == "default"
+    with pytest.raises(NodeNotFound):
+        store.get(("bar",))
+    assert store.count(("bar",)) == 0
+    assert store.count(("foo",)) == 1
+
+
+def test_what_a_reader_gets_is_its_own() -> None:
+    store = Store()
+    given_data = {"list": [1]}
+    store.put(("foo",), given_data)
+    given_data["list"].append(2)
+    store.get(("foo",))["list"].append(3)
+    assert store.get(("foo",)) == {"list": [1]}
+
+
+@pytest.mark.parametrize("path", [("",), ("a",) * 33, ("x" * 256,)])
+def test_a_bad_path_changes_nothing(path: Path) -> None:
+    store = Store()
+    with pytest.raises(BadPath):
+        store.put(path, 1)
+    assert store.count_below(()) == 0
+
+
+def test_an_exception_in_a_transaction_reaches_the_caller_and_nothing_is_applied() -> None:
+    store = Store()
+    store.put(("kept",), 1)
+    digest = store.digest()
+
+    def write_and_crash() -> None:
+        with store.transaction() as transaction:
+            transaction.put(("new", "child"), 1)
+            transaction.delete(("kept",))
+            assert transaction.exists(("new", "child"))
+            assert not transaction.exists(("kept",))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_crash()
+    assert store.digest() == digest
+
+
+def test_a_transaction_cannot_be_used_after_its_end() -> None:
+    store = Store()
+    with store.transaction() as transaction:
+        transaction.put(("foo",), 1)
+    with pytest.raises(TransactionEnded):
+        transaction.get(("foo",))
+
+
+def test_transactions_do_not_nest() -> None:
+    store = Store()
+    with store.transaction(), pytest.raises(RuntimeError, match="nest"), store.transaction():
+        pass
+
+
+def test_a_condition_on_a_missing_node_is_evaluated_like_any_other() -> None:
+    store = Store()
+    store.put(("foo",), 1, AllOf((IfNodeExists(False),)))
+    assert store.get(("foo",)) == 1
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=2), lambda x: st.lists(x, max_size=6), max_leaves=30))
+def test_restoring_anything_else_than_a_tree_is_refused_and_changes_nothing(data: Any) -> None:
+    store = Store()
+    store.put(("foo",), 1)
+    digest = store.digest()
+    with pytest.raises(BadData):
+        store.restore(data)
+    assert store.digest() == digest
