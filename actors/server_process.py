@@ -75,7 +75,7 @@ class ServerProcess(Process):
     ) -> tuple[ServerProcess, Any]:
         """Make the process and call `init`; whatever that returned comes back for `settle_init` or `await_init`.
 
-        Raises `StartError` (`AlreadyStarted` for a name that is taken).
+        Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
         label = getattr(factory, "__name__", None) or type(factory).__name__
         label = label if name is None else f"{label} {name!r}"
@@ -86,14 +86,15 @@ class ServerProcess(Process):
         except Exception as error:
             raise StartError(label, error) from error
         process = cls(system, server, label, parent)
+        process._handling = True
         try:
             if name is not None:
                 system.registry.claim(name, process.ref)
-            process._handling = True
-            result = server.init(arg)
-        except StartError as error:
-            process._fail_start(error.reason)
+        except Exception as error:
+            process._fail_start(error)
             raise
+        try:
+            result = server.init(arg)
         except Exception as error:
             process._fail_start(error)
             raise StartError(process.label, error) from error

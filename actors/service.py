@@ -79,8 +79,8 @@ class ServiceProcess(Process):
         try:
             if name is not None:
                 system.registry.claim(name, process.ref)
-        except StartError as error:
-            process._die(error.reason, quiet=True)
+        except Exception as error:
+            process._die(error, quiet=True)
             raise
         system.spawn(process, process._run, serve)
         try:

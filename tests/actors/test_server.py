@@ -56,6 +56,14 @@ async def test_init_raises_and_the_starter_gets_the_exception_as_cause(system: S
     assert caught.value.__cause__ is boom
 
 
+async def test_a_start_that_fails_inside_init_is_the_reason_and_not_the_error(system: System) -> None:
+    with pytest.raises(StartError) as caught:
+        await system.start(Scripted, lambda server: server.system.start_nowait(Scripted, refuse))
+    inner = caught.value.reason
+    assert isinstance(inner, StartError)
+    assert inner.reason == "cfg"
+
+
 async def test_terminate_is_not_called_after_a_failed_init(system: System) -> None:
     happened: list[Any] = []
 
@@ -86,6 +94,12 @@ async def test_via_name_taken(system: System) -> None:
         await system.start(Counter, 0, name="n")
     assert caught.value.ref is first
     assert await first.call("get") == 0
+
+
+async def test_a_name_must_be_hashable(system: System) -> None:
+    with pytest.raises(TypeError):
+        await system.start(Counter, 0, name=["not", "hashable"])
+    assert len(system.actors()) == 1
 
 
 async def test_the_start_waits_for_an_async_init(system: System, autojump_clock: trio.testing.MockClock) -> None:
