@@ -169,13 +169,13 @@ class Run:
                 raise ApiFailure(view["reason"], f"transfer {transfer_id} was refused")
             await trio.sleep(POLL_S)
 
-    async def raft_rounds(self) -> int:
-        """Raft rounds of all of alpha's members so far (unreachable members count nothing)."""
+    async def raft_rounds(self) -> dict[str, int]:
+        """Raft rounds of each of alpha's members so far; a member that is gone has no more to tell."""
         members = (await self.client.call("alpha", "GET", "/v1/cluster"))["members"]
-        rounds = 0
+        rounds = {}
         for member in members:
-            with suppress(ApiFailure, httpx.HTTPError):  # a dead member has nothing to count
-                rounds += (await self.client.get(f"{member['rest_url']}/v1/cluster"))["rounds"]
+            with suppress(ApiFailure, httpx.HTTPError):
+                rounds[member["name"]] = (await self.client.get(f"{member['rest_url']}/v1/cluster"))["rounds"]
         return rounds
 
 
@@ -250,7 +250,9 @@ async def _run_case(
             record = await run.client.call(instance_of(entity), "GET", f"/v1/entities/{entity}")
             run.entities[entity] = record["authority"]
         progress(number, done)
-    moved.raft_rounds = await run.raft_rounds() - rounds
+    # A member that was started again counts from zero; then all it has counted is new.
+    after = await run.raft_rounds()
+    moved.raft_rounds = sum(n - rounds[m] if n >= rounds.get(m, 0) and m in rounds else n for m, n in after.items())
     return moved
 
 
