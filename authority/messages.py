@@ -41,7 +41,6 @@ __all__ = [
     "NotHere",
     "Order",
     "Parcel",
-    "PassReport",
     "Report",
     "ReportReply",
     "Spawn",
@@ -154,20 +153,11 @@ class Report(_Message):
     chain: Chain = Field(default_factory=list)
 
 
-class PassReport(_Message):
-    """Holder → home: the chain of direct passes so far (case 3, behind)."""
-
-    type: Literal["pass_report"] = "pass_report"
-    entity: Name
-    chain: Chain
-
-
 class ReportReply(_Message):
-    """Home → simulation server: noted; a new grant when the entity is still delegated."""
+    """Home → old authority: noted. A delegated entity's new holder gets its new grant apart from this."""
 
     type: Literal["report_reply"] = "report_reply"
-    transfer_id: str
-    grant: Token = ""
+    transfer_id: TransferId
 
 
 # --- homeserver → simulation server -------------------------------------------------------------------------------
@@ -274,7 +264,6 @@ Message = Annotated[
     | AdmitRequest
     | AdmitReply
     | Report
-    | PassReport
     | ReportReply
     | Grant
     | Order

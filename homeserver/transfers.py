@@ -23,7 +23,6 @@ from authority.messages import (
     Message,
     Order,
     Parcel,
-    PassReport,
     Report,
     ReportReply,
     encode_link,
@@ -137,8 +136,6 @@ class Transfers:
                 return await self._admit(request, opened)
             case Report() as report:
                 return await self._report(report, opened)
-            case PassReport() as report:
-                return await self._pass_report(report, opened)
             case other:
                 raise MessageError(f"a homeserver takes no {other.type}")
 
@@ -271,25 +268,24 @@ class Transfers:
         if home != self._instance:
             reply, _ = await self._federation.exchange(home, report, opened.trace, on_path=False)
             return await self.seal(reply, opened.trace, opened.sender, on_path=False)
-        grant = ""
         if report.chain:
-            grant = await self._learn_passes(report.entity, report.chain)
+            await self._learn_passes(report.entity, report.chain)
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
         await self._store.submit("transfer.report", transfer_id=report.transfer_id, source=report.source, report=body)
-        reply = ReportReply(transfer_id=report.transfer_id, grant=grant)
+        reply = ReportReply(transfer_id=report.transfer_id)
         return await self.seal(reply, opened.trace, opened.sender, on_path=False)
 
-    async def _pass_report(self, report: PassReport, opened: Opened) -> Parcel:
-        grant = await self._learn_passes(report.entity, report.chain)
-        reply = ReportReply(transfer_id=opened.trace.transfer_id, grant=grant)
-        return await self.seal(reply, opened.trace, opened.sender, on_path=False)
-
-    async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> str:
-        """Bring the log up to date with direct passes; a new grant from there, so that chains stay short."""
+    async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
+        """Bring the log up to date with direct passes, and give the holder a new grant, so that chains stay short."""
         passes = await self._passes_untrusted(chain, entity_id)
-        data = await self._store.submit("transfer.passed", entity=entity_id, passes=passes)
-        record = EntityRecord.from_data(data)
-        return self.grant(record) if record.delegation else ""
+        record = EntityRecord.from_data(await self._store.submit("transfer.passed", entity=entity_id, passes=passes))
+        if not record.delegation:
+            return
+        try:
+            await self.deliver_delegation(record)
+        except Refused as error:
+            # The holder keeps its longer chain, which is as good; the next report brings the next grant.
+            _log.info("the new grant of %s was not delivered: %s", entity_id, error)
 
     async def _passes_untrusted(self, chain: Sequence[str], entity_id: str) -> list[dict[str, Any]]:
         """Verify a chain of certificates (a grant, then passes) and return the passes as the log's arguments."""
