@@ -1,8 +1,8 @@
 """The journal: Raft's log, term and vote, on disk before they are spoken.
 
-The file is a preamble (whose it is, a nonce) followed by *batches*. A batch is what one `sync` made durable: a header (magic, sequence number,
-length, CRC-32 of the body, CRC-32 of the header with the nonce) and records back to back. The file is allocated ahead, so that a sync
-need not change its size; what follows the last batch is zero.
+The file is a preamble (whose it is, a nonce) followed by *batches*. A batch is what one `sync` made durable: a header
+(magic, sequence number, length, CRC-32 of the body, CRC-32 of the header with the nonce) and records back to back. The
+file is allocated ahead, so that a sync need not change its size; what follows the last batch is zero.
 
 After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
 and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
