@@ -13,9 +13,9 @@ them up, watches over them, and does to them what a scenario asks for.
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Self
@@ -83,10 +83,17 @@ def _silent(event: ClusterEvent) -> None:
 class LocalCluster:
     """A running cluster. Made by `LocalCluster.start`."""
 
-    def __init__(self, blueprint: Blueprint, processes: ChildProcesses, launcher: Launcher, progress: Progress) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        processes: ChildProcesses,
+        launcher: Launcher,
+        progress: Progress,
+        crashes: list[ChildExit],
+    ) -> None:
         self.directory = blueprint.directory
         self.spec = blueprint.spec
-        self.crashes: list[ChildExit] = []
+        self.crashes = crashes
         """Servers that ended without being asked to."""
         self._blueprint = blueprint
         self._processes = processes
@@ -125,37 +132,29 @@ class LocalCluster:
             ClusterFailed: a server ended, or was not ready in time; the sentence says which and why.
             BadSpec, DirectoryUnusable, PortTaken, SpawnError: before that; each says what to do.
         """
-        temporary = None if spec.directory else Path(tempfile.mkdtemp(prefix="baton-"))
-        directory = spec.directory or temporary
-        assert directory is not None  # noqa: S101 - one of the two is there
-        failed = True
-        try:
-            with hold_directory(directory), Ports(rng or SystemRandom()) as ports:
-                blueprint = lay_out(spec, directory, ports)
-                crashes: list[ChildExit] = []
+        fate = _Fate()
+        with (
+            _directory_of(spec, fate, progress) as directory,
+            hold_directory(directory),
+            Ports(rng or SystemRandom()) as ports,
+        ):
+            blueprint = lay_out(spec, directory, ports)
+            fate.ran = True
 
-                def on_crash(end: ChildExit) -> None:
-                    crashes.append(end)
-                    progress(Crashed(end))
+            def on_crash(end: ChildExit) -> None:
+                fate.crashes.append(end)
+                progress(Crashed(end))
 
-                async with ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes:
-                    cluster = cls(blueprint, processes, launcher, progress)
-                    cluster.crashes = crashes
-                    try:
-                        await cluster._bring_up(timeout_s)
-                        yield cluster
-                        failed = False
-                    except BaseException as error:
-                        failed = not _only_ends(error)
-                        raise
-                    finally:
-                        unclean = await cluster._take_down()
-                        failed = failed or bool(crashes or unclean)
-        finally:
-            if temporary is not None and not failed:
-                shutil.rmtree(temporary)
-            elif directory.exists():
-                progress(Kept(directory))
+            async with ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes:
+                cluster = cls(blueprint, processes, launcher, progress, fate.crashes)
+                try:
+                    await cluster._bring_up(timeout_s)
+                    yield cluster
+                except BaseException as error:
+                    fate.failed = not _only_ends(error)
+                    raise
+                finally:
+                    fate.unclean = await cluster._take_down()
 
     # ---- what is there ----
 
@@ -283,6 +282,36 @@ class LocalCluster:
                 return
             waiting.reasons[name] = health.reason
             await trio.sleep(HEALTH_POLL_S)
+
+
+@dataclass
+class _Fate:
+    """How a cluster fared, which decides whether its temporary directory is worth keeping."""
+
+    ran: bool = False
+    failed: bool = False
+    crashes: list[ChildExit] = field(default_factory=list)
+    unclean: list[ChildExit] = field(default_factory=list)
+
+
+@contextmanager
+def _directory_of(spec: ClusterSpec, fate: _Fate, progress: Progress) -> Iterator[Path]:
+    """The directory asked for, or a temporary one, which is removed at the end if nothing failed."""
+    if spec.directory is not None:
+        try:
+            yield spec.directory
+        finally:
+            if fate.ran:
+                progress(Kept(spec.directory))
+        return
+    temporary = Path(tempfile.mkdtemp(prefix="baton-"))
+    try:
+        yield temporary
+    finally:
+        if fate.failed or fate.crashes or fate.unclean:
+            progress(Kept(temporary))
+        else:
+            shutil.rmtree(temporary)
 
 
 def _only_ends(error: BaseException) -> bool:

@@ -179,9 +179,10 @@ def test_a_second_cluster_in_the_same_directory_is_refused(up: Up, directory: Pa
     up.wait_ready()
 
     second = Up(directory)
-    _, errors = second.process.communicate(timeout=DEADLINE_S)
+    reports, errors = second.process.communicate(timeout=DEADLINE_S)
 
     assert second.process.returncode == 3
+    assert reports == ""
     assert errors == f"baton: a cluster is running in {directory}; stop it first, or give another --dir\n"
     second.close()
     assert up.stop() == 0

@@ -37,11 +37,12 @@ async def start_and_leave(
     *,
     progress: Callable[[ClusterEvent], None] = lambda event: None,
     timeout_s: float = DEADLINE_S,
+    grace_s: float = DEADLINE_S,
     **behaviours: str,
 ) -> None:
     """Start a cluster whose servers behave as given (`alpha_h1="crash"`), and leave it."""
     launcher = fake_launcher({name.replace("_", "."): behaviour for name, behaviour in behaviours.items()})
-    async with LocalCluster.start(spec, launcher=launcher, progress=progress, timeout_s=timeout_s, grace_s=0.2):
+    async with LocalCluster.start(spec, launcher=launcher, progress=progress, timeout_s=timeout_s, grace_s=grace_s):
         pass
 
 
@@ -159,15 +160,19 @@ async def test_the_directory_is_kept_when_the_body_fails(temporary_directories: 
     assert len(left_in(temporary_directories)) == 1
 
 
-async def test_the_directory_is_kept_when_a_server_does_not_stop_in_peace(temporary_directories: Path) -> None:
+@pytest.mark.parametrize(
+    ("behaviour", "grace_s", "how"), [("sulky", DEADLINE_S, "exit status 4"), ("stubborn", 0.05, "SIGKILL")]
+)
+async def test_the_directory_is_kept_when_a_server_does_not_stop_in_peace(
+    temporary_directories: Path, behaviour: str, grace_s: float, how: str
+) -> None:
     events: list[ClusterEvent] = []
+    alone = ClusterSpec({"alpha": 1}, simservers=0)
 
-    await start_and_leave(progress=events.append, alpha_h1="sulky", alpha_s1="stubborn")
+    await start_and_leave(alone, progress=events.append, grace_s=grace_s, alpha_h1=behaviour)
 
-    assert [(event.exit.name, event.exit.how) for event in events if isinstance(event, NotInPeace)] == [
-        ("alpha.s1", "SIGKILL"),
-        ("alpha.h1", "exit status 4"),
-    ]
+    (end,) = [event for event in events if isinstance(event, NotInPeace)]
+    assert (end.exit.name, end.exit.how) == ("alpha.h1", how)
     assert len(left_in(temporary_directories)) == 1
 
 
