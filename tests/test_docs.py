@@ -1,0 +1,48 @@
+"""What the documentation says of the code is true: generated tables, examples, links."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authority.outgoing import TABLE, OutgoingPhase
+from simserver.inputs import PendingInput
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def outgoing_table() -> str:
+    """The transition table of the old authority as Markdown: a row per phase, a column per event."""
+    events = list(dict.fromkeys(event for _, event in TABLE))
+    lines = ["| phase | " + " | ".join(event.__name__ for event in events) + " |", "|---" * (len(events) + 1) + "|"]
+    for phase in OutgoingPhase:
+        cells = [str(TABLE.get((phase, event), "–")) for event in events]
+        lines.append(f"| {phase} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_the_old_authority_is_the_one_in_the_code() -> None:
+    text = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    written = text.partition("<!-- outgoing table -->\n")[2].partition("<!-- end of outgoing table -->")[0]
+    assert written.strip() == outgoing_table()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_link_between_pages_dangles(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"
+
+
+def test_the_world_in_the_architecture_page_is_a_world() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    exec(compile(source, "architecture.md", "exec"), names)  # noqa: S102 — the example from our own page
+    world = names["Counters"]()
+    state = world.spawn("counter", {"start": 3})
+    assert world.step(state, [PendingInput("alpha.ada", 1, b"xy")], 0.05) == {"count": 5}
+    assert world.destination(state, "alpha.s1", 10) is None
