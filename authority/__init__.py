@@ -1,1 +1,18 @@
-"""authority"""
+"""What homeservers and simulation servers say to each other about who may act on an entity. Pure: no IO, no clocks.
+
+    names           `instance.local`, the names of everything
+    records         the rows that homeservers replicate: entities, transfers, directory
+    rules           ask, deny, allow
+    epoch           the fence: which of two claims of authority is the newer one
+    procedures      every change of the rows, as deterministic procedures over one tree transaction
+    outgoing        the old authority's side of a transfer: a machine with one table
+    incoming        the new authority's side
+    certificates    commit, delegation, pass: signed sentences about authority, and their chains
+    messages        every message, and the parcel that it travels in
+    hops            the hop trace: what crossed the wire, counted there
+    sealing         encrypting, signing, opening
+    errors          reasons of refusal, and the error of bad messages
+    settings        configuration that both kinds of server share
+
+Start with `docs/transfer.md`, then `procedures` and `outgoing`.
+"""

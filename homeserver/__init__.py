@@ -1,1 +1,14 @@
-"""homeserver"""
+"""A homeserver: one member of the instance that keeps the ownership records and the key directory.
+
+    app         the composition root: builds and runs all of it; start reading here
+    config      what is read from TOML
+    store       the replicated rows: procedures through the log, reads from the local copy
+    transfers   what is done with the messages of transfers
+    directory   whose keys belong to which name
+    federation  talking to other instances
+    node        the parts together: spawning, the link's inbox
+    rest/       REST + JSON
+    relay       a relay between instances: not a homeserver, but it speaks the same federation
+
+Never imports `simserver`.
+"""

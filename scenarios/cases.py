@@ -223,7 +223,7 @@ async def open_run(cluster: LocalCluster, seed: int) -> AsyncIterator[Run]:
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(players.serve)
-            yield Run(client, players, simservers, seed, random.Random(seed))  # noqa: S311 — not for secrets
+            yield Run(client, players, simservers, seed, random.Random(seed))
             nursery.cancel_scope.cancel()
     finally:
         await client.aclose()

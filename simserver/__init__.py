@@ -1,1 +1,15 @@
-"""simserver"""
+"""A simulation server: holds the entities it has authority over, as actors, and hands them over.
+
+    app         the composition root: builds and runs all of it; start reading here
+    config      what is read from TOML
+    world       what a simulation is: three pure functions, yours to write      balls  a small physics world
+    entity      an entity as an actor: state, inbox, tick, fence
+    inputs      exactly-once inputs
+    holdings    the entities that live here, and where the others went
+    departures  the old authority at work          arrivals  the new authority at work
+    custody     the log of who simulated what, when and from which state
+    courier     sealing and sending                home      client of the home instance
+    node        the parts together: the link's inbox, the tick      status    local HTTP: health, custody log
+
+Never imports `homeserver`.
+"""

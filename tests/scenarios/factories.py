@@ -53,7 +53,7 @@ def case_path(case: str, h: int | None) -> list[tuple[str, str, str]]:
 
 def make_sample(case: str = "1", h: int | None = 1, *, rng: random.Random | None = None) -> SampleTransfer:
     """One transfer whose hops follow each other, with the state travelling beside them."""
-    dice = rng or random.Random(f"{case}/{h}")  # noqa: S311 - dice for made-up times
+    dice = rng or random.Random(f"{case}/{h}")
     now_ns = 81_000_000_000_000
     start_ns = now_ns
     hops = []
@@ -84,7 +84,7 @@ def make_sample(case: str = "1", h: int | None = 1, *, rng: random.Random | None
 
 def make_case(case: str = "1", h: int | None = 1, *, transfers: int = 200, **changes: Any) -> CaseResult:
     """A case that went as expected, unless `changes` say otherwise."""
-    dice = random.Random(f"{case}/{h}/{transfers}")  # noqa: S311 - dice for made-up times
+    dice = random.Random(f"{case}/{h}/{transfers}")
     sample = make_sample(case, h)
     hops = sum(hop.on_path for hop in sample.hops)
     latencies_ms = tuple(dice.lognormvariate(0.35 * hops, 0.35) for _ in range(transfers))

@@ -30,7 +30,7 @@ def fake_launcher(behaviours: Mapping[str, str] | None = None) -> Launcher:
 
 def dice(seed: int) -> Random:
     """Reproducible dice."""
-    return Random(seed)  # noqa: S311 - chooses ports, not keys
+    return Random(seed)
 
 
 class Witness:

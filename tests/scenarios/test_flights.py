@@ -19,7 +19,7 @@ START_MS = 1_533_121_320_000
 
 
 def seeded(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - dice for made-up flights
+    return random.Random(seed)
 
 
 def make(seed: int = 7, flights: int = 40, bounds: Bounds = SWISS, step_s: int = 10) -> tuple[Flight, ...]:

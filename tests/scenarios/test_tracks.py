@@ -66,7 +66,7 @@ def records_of(flights: tuple[Flight, ...]) -> list[dict[str, Any]]:
 
 
 def generated(count: int = 12, seed: int = 3) -> tuple[Flight, ...]:
-    dice = random.Random(seed)  # noqa: S311 - dice for made-up flights
+    dice = random.Random(seed)
     return generate_flights(Traffic(SWISS, count, START_MS, 3600), dice)
 
 
