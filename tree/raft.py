@@ -428,10 +428,11 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def peer_lost(self, name: str) -> None:
         """A member cannot be reached any more. If it was the leader, do not wait for its silence (T10)."""
         node = self._nodes[name]
+        led = self.leader_name() == name
         self._SyncObj__onNodeDisconnected(node)
         self._snapshots.cancelTransmisstion(node)
         self._rejected = None
-        if self.leader_name() == name:
+        if led:
             self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_LOST_S))
 
     def hasten_election(self, delay_s: float) -> None:
@@ -449,9 +450,11 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return remaining_s + 0.0005 if remaining_s > 0 else self._heartbeat_s
 
     def leader_name(self) -> str | None:
-        """The leader this member follows, or itself; None if it knows none."""
+        """The leader this member follows, or itself; None if it knows none or cannot reach it."""
         leader = self._getLeader()
-        return None if leader is None else str(leader.id)
+        if leader is None or not (self._isLeader() or self.isNodeConnected(leader)):
+            return None
+        return str(leader.id)
 
     def is_leader(self) -> bool:
         """Whether this member takes itself for the leader. Another one may have been elected meanwhile."""

@@ -1,8 +1,8 @@
 """Connections between the members of one instance: greeting, mutual TLS 1.3, then frames both ways.
 
 Of two members, the one whose name is smaller dials; so there is one connection per pair and no ties to break. The other
-one *knocks* until it is connected: it sends its greeting, hears the verdict and hangs up. A knock makes the smaller
-name dial at once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
+one *knocks* until it is connected: it introduces itself in the same way, hears the verdict and hangs up. A knock makes
+the smaller name dial at once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
 
 Before TLS both sides say who they are, and each answers with a verdict; a refusal has a stable code and is logged on
 both sides. Only then TLS proves it: each side must hold a certificate of the instance whose URI names what it said.
@@ -167,6 +167,7 @@ class Peers:
         self._ever_connected = False
         # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
         self._said: dict[str, Verdict | None] = {}
+        self._refused: set[str] = set()  # whose last contact, begun by us, ended in a refusal by either side
         self.refusals: Final[deque[Refusal]] = deque(maxlen=MAX_REFUSALS_KEPT)
         self.refusal_counts: Final[Counter[str]] = Counter()
 
@@ -211,8 +212,7 @@ class Peers:
             if not self.is_connected(member.name):
                 if await self._contact(member, knocking=knocking):
                     delay_s = REDIAL_MIN_S
-                said = self._said.get(member.name)
-                refused = said is not None and said.code is not None
+                refused = member.name in self._refused
                 delay_s = REDIAL_REFUSED_S if refused else min(delay_s * 2, REDIAL_MAX_S)
             # A knock at the door means that the other one is there now.
             self._knocks[member.name] = knock = trio.Event()
@@ -253,6 +253,8 @@ class Peers:
         self._strangers += 1
         heard: Verdict | None = None
         proven = False
+        if dialled is not None:
+            self._refused.discard(dialled.name)
         try:
             with trio.fail_after(HANDSHAKE_TIMEOUT_S):
                 if dialled is None:
@@ -263,7 +265,11 @@ class Peers:
             heard = Verdict()
         except _Refused as refused:
             self._note(connection.peer, refused)
-            heard = refused.verdict if not refused.by_us else None
+            if dialled is not None:
+                self._refused.add(dialled.name)
+            # Whoever noticed first that the secrets differ: neither side has the other's.
+            if not refused.by_us or refused.verdict.code == "not_authenticated":
+                heard = refused.verdict
         except MalformedFrame as error:
             log.warning("hanging up on %s: %s", connection.peer, error)
         except (trio.BrokenResourceError, EOFError, trio.TooSlowError) as error:
@@ -284,10 +290,8 @@ class Peers:
         await connection.write(encode_frame(verdict.to_data()))
         _require_welcome(theirs, by_us=False)
         _require_welcome(verdict, by_us=True)
-        if knocking:
-            return False
         await self._prove(connection, greeting, server_side=False)
-        return True
+        return not knocking
 
     async def _greet_dialler(self, connection: _Connection) -> bool:
         greeting = decode_greeting_untrusted(await connection.read_body())
@@ -301,13 +305,12 @@ class Peers:
         _require_welcome(theirs, by_us=False)
         if verdict.code is not None:
             return False
-        if greeting.probe:
-            self._knocks[greeting.name].set()
-            return False
-        if greeting.name > self._me.name:
+        if not greeting.probe and greeting.name > self._me.name:
             raise MalformedFrame("it dialled, but the smaller name dials")
         await self._prove(connection, greeting, server_side=True)
-        return True
+        if greeting.probe:
+            self._knocks[greeting.name].set()
+        return not greeting.probe
 
     def _judge(self, greeting: Greeting, *, expected: str | None) -> Verdict:
         """The verdict on a greeting: what is wrong with it first."""

@@ -22,7 +22,7 @@ def quiet() -> Iterator[None]:
 def test_nothing_acknowledged_is_lost_and_members_never_differ(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dice = random.Random(seed)  # noqa: S311  # a seed is the point
+    dice = random.Random(seed)
     compact_after = dice.choice([8, 40, 10_000])
     monkeypatch.setattr(raft, "_BATCH_BYTES", dice.choice([200, raft._BATCH_BYTES]))
     cluster = SimulatedCluster(tmp_path, dice, monkeypatch, size=dice.choice([3, 3, 5]), compact_after=compact_after)
@@ -38,7 +38,7 @@ def test_nothing_acknowledged_is_lost_and_members_never_differ(
 def test_a_conflicting_tail_longer_than_a_batch_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stock PySyncObj sends back and forth for ever when both the tail and the news are longer than one batch."""
     monkeypatch.setattr(raft, "_BATCH_BYTES", 300)
-    dice = random.Random(5)  # noqa: S311  # a seed is the point
+    dice = random.Random(5)
     cluster = SimulatedCluster(tmp_path, dice, monkeypatch, size=3, compact_after=10_000)
     cluster.heal()
     (old,) = [name for name in cluster.names if cluster.raft(name).is_leader()]

@@ -1,0 +1,125 @@
+"""Instances on loopback for tests: ports, configurations, and members that can be stopped one by one."""
+
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tree import Member, Procedure, Replica, ReplicaConfig, Transaction
+
+SECRET = b"sixteen bytes or more"
+
+
+def count_once(transaction: Transaction, args: Any) -> int:
+    """Deliberately not idempotent: a command applied twice is seen."""
+    count: int = transaction.get_or(("counted", args), 0) + 1
+    transaction.put(("counted", args), count)
+    return count
+
+
+PROCEDURES: Mapping[str, Procedure] = {"count_once": count_once}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports below the range that outgoing connections are given, so that nobody takes them meanwhile."""
+    dice = random.SystemRandom()
+    ports: list[int] = []
+    while len(ports) < count:
+        port = dice.randrange(15_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+def configs(directory: Path, size: int, **changes: Any) -> list[ReplicaConfig]:
+    """The configurations of all members of an instance."""
+    members = tuple(Member(f"h{rank}", "127.0.0.1", port) for rank, port in enumerate(free_ports(size)))
+    config = ReplicaConfig("homeserver", "alpha", "h0", members, directory, SECRET)
+    config = replace(config, **changes)
+    return [replace(config, name=member.name, directory=directory / member.name) for member in members]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that has no event of its own; the test's deadline bounds it."""
+    while not condition():  # noqa: ASYNC110
+        await trio.sleep(0.01)
+
+
+class Running:
+    """A replica and the scope that stops it."""
+
+    def __init__(self, replica: Replica, scope: trio.CancelScope, stopped: trio.Event) -> None:
+        self.replica = replica
+        self._scope = scope
+        self._stopped = stopped
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self._stopped.wait()
+
+
+class Instance:
+    """Members by name; what is running is stopped at the end."""
+
+    def __init__(self, nursery: trio.Nursery, members: list[ReplicaConfig]) -> None:
+        self._nursery = nursery
+        self.configs = {config.name: config for config in members}
+        self.running: dict[str, Running] = {}
+
+    async def start(self, name: str) -> Replica:
+        replica = Replica(self.configs[name], PROCEDURES)
+        scope, stopped = trio.CancelScope(), trio.Event()
+
+        async def serve(*, task_status: trio.TaskStatus[None]) -> None:
+            with scope:
+                await replica.serve(task_status=task_status)
+            stopped.set()
+
+        await self._nursery.start(serve)
+        self.running[name] = Running(replica, scope, stopped)
+        return replica
+
+    async def stop(self, name: str) -> None:
+        await self.running.pop(name).stop()
+
+    def replicas(self) -> list[Replica]:
+        return [running.replica for running in self.running.values()]
+
+    async def leader(self) -> Replica:
+        """The leader that all running members know."""
+        while True:
+            statuses = [replica.status for replica in self.replicas()]
+            leaders = {status.leader for status in statuses}
+            if all(status.ready for status in statuses) and len(leaders) == 1:
+                (name,) = leaders
+                if name in self.running and self.running[name].replica.status.is_leader:
+                    return self.running[name].replica
+            await trio.sleep(0.01)
+
+    async def follower(self) -> Replica:
+        leader = await self.leader()
+        return next(replica for replica in self.replicas() if replica is not leader)
+
+
+@asynccontextmanager
+async def running_instance(directory: Path, size: int, **changes: Any) -> AsyncIterator[Instance]:
+    """An instance whose members all run."""
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            instance = Instance(nursery, configs(directory, size, **changes))
+            for name in instance.configs:
+                await instance.start(name)
+            yield instance
+            for name in list(instance.running):
+                await instance.stop(name)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,172 @@
+"""Who is not a member stays outside, and everybody is told why."""
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.tree.instances import PROCEDURES, Instance, configs, running_instance, until
+from tree import Member, RefusedByInstance, Replica, ReplicaConfig
+from tree.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
+from tree.frames import MAX_GREETING_BYTES, Greeting, encode_frame
+from tree.tls import TlsFailed, TlsSession
+
+
+async def refusal_of(config: ReplicaConfig) -> RefusedByInstance:
+    """Start a member that is not wanted; why it ended."""
+    with pytest.raises(RefusedByInstance) as refused:
+        await Replica(config, PROCEDURES).serve()
+    return refused.value
+
+
+def seen_by(instance: Instance, code: str) -> bool:
+    return all(any(r.code == code and r.by_us for r in replica.refusals) for replica in instance.replicas())
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("wrong_kind", {"kind": "simserver"}),
+        ("wrong_instance", {"instance": "beta"}),
+        ("not_authenticated", {"secret": b"guessed, and guessed wrong"}),
+    ],
+)
+@pytest.mark.parametrize("name", ["h0", "h1", "h2"])
+async def test_a_third_member_with_a_wrong_configuration_is_refused_and_stops(
+    tmp_path: Path, name: str, code: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            instance = Instance(nursery, configs(tmp_path, 3))
+            for member in instance.configs:
+                if member != name:
+                    await instance.start(member)
+            refused = await refusal_of(replace(instance.configs[name], **changes))
+            assert refused.code == code
+            assert "we refused" in caplog.text
+            assert "we were refused by" in caplog.text, "both sides say so, here into the same log"
+            if code != "not_authenticated":
+                assert seen_by(instance, code)
+            leader = await instance.leader()
+            assert await leader.submit("count_once", "undisturbed") == 1
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", ["a stranger", "z stranger"])
+async def test_a_member_that_nobody_is_configured_with_is_refused(tmp_path: Path, name: str) -> None:
+    async with running_instance(tmp_path, 3) as instance:
+        known = instance.configs["h0"]
+        (own,) = configs(tmp_path, 1)[0].members
+        members = (*known.members, Member(name, own.host, own.port))
+        stranger = replace(known, name=name, members=members, directory=tmp_path / "stranger")
+        refused = await refusal_of(stranger)
+        assert refused.code == "unknown_member"
+        assert "configured with" in refused.sentence
+        assert seen_by(instance, "unknown_member")
+        assert instance.replicas()[0].refusal_counts["unknown_member"] >= 1
+
+
+async def greet(config: ReplicaConfig, data: bytes) -> bytes:
+    """Send something instead of a proper introduction; what comes back until the end."""
+    member = config.members[0]
+    stream = await trio.open_tcp_stream(member.host, member.port)
+    async with stream:
+        await stream.send_all(data)
+        received = b""
+        try:
+            while chunk := await stream.receive_some():
+                received += chunk
+                if b"refused" in received:
+                    break
+        except trio.BrokenResourceError:
+            pass
+        return received
+
+
+async def test_another_protocol_version_is_refused_before_anything_else(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, 1) as instance:
+        config = instance.configs["h0"]
+        reply = await greet(config, encode_frame(Greeting("simserver", "beta", "x", protocol=99).to_data()))
+        assert b"wrong_version" in reply
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        encode_frame({"type": "request_vote", "term": 99, "last_log_index": 9, "last_log_term": 9}),
+        (MAX_GREETING_BYTES + 1).to_bytes(4, "big"),
+    ],
+    ids=["HTTP", "TLS at once", "Raft at once", "a long greeting"],
+)
+async def test_what_is_not_a_greeting_is_hung_up_on_without_an_answer(tmp_path: Path, data: bytes) -> None:
+    async with running_instance(tmp_path, 1) as instance:
+        replica = await instance.leader()
+        term = replica.status.term
+        assert await greet(instance.configs["h0"], data) == b""
+        assert replica.status.term == term
+        assert await replica.submit("count_once", "undisturbed") == 1
+
+
+async def test_a_member_is_not_refused_by_a_minority(tmp_path: Path) -> None:
+    """One member that is configured wrongly must not stop a right one that is alone with it for a while."""
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            instance = Instance(nursery, configs(tmp_path, 3))
+            wrong = replace(instance.configs["h2"], instance="beta", directory=tmp_path / "wrong")
+            async with trio.open_nursery() as short_lived:
+                await short_lived.start(Replica(wrong, PROCEDURES).serve)
+                right = await instance.start("h0")
+                await until(lambda: bool(right.refusals))
+                short_lived.cancel_scope.cancel()
+            await instance.start("h1")
+            assert await right.submit("count_once", "x", timeout_s=10) == 1
+            nursery.cancel_scope.cancel()
+
+
+def credentials(directory: Path, **changes: Any) -> Credentials:
+    values = {"secret": b"0123456789abcdef", "kind": "homeserver", "instance": "alpha", "name": "h1", **changes}
+    return Credentials(directory, values.pop("secret"), **values)
+
+
+def handshake(client: Credentials, server: Credentials) -> tuple[TlsSession, TlsSession]:
+    ends = TlsSession(client.client_context, server_side=False), TlsSession(server.server_context, server_side=True)
+    for _ in range(4):
+        ends[1].feed_untrusted(ends[0].outgoing() if ends[0].feed_untrusted(b"") == b"" else b"")
+        ends[0].feed_untrusted(ends[1].outgoing())
+    return ends
+
+
+def test_members_of_one_secret_know_each_other_by_their_uris(tmp_path: Path) -> None:
+    client, server = handshake(credentials(tmp_path / "1", name="h1"), credentials(tmp_path / "2", name="h2"))
+    assert client.established
+    assert server.established
+    assert client.peer_uris == ("batonpass://686f6d65736572766572/616c706861/6832",)
+    assert server.peer_uris == ("batonpass://686f6d65736572766572/616c706861/6831",)
+
+
+@pytest.mark.parametrize("changes", [{"secret": b"fedcba9876543210"}, {"instance": "beta"}, {"kind": "simserver"}])
+def test_another_secret_instance_or_kind_is_another_authority(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(TlsFailed):
+        handshake(credentials(tmp_path / "1", **changes), credentials(tmp_path / "2"))
+
+
+def test_keys_are_kept_and_are_for_their_owner_only(tmp_path: Path) -> None:
+    credentials(tmp_path)
+    key = tmp_path / "member.key.pem"
+    before = key.read_bytes()
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    credentials(tmp_path)
+    assert key.read_bytes() == before
+    key.chmod(0o640)
+    with pytest.raises(KeyFileExposed, match="chmod 600"):
+        credentials(tmp_path)
+
+
+def test_a_short_secret_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InstanceSecretTooShort, match="16"):
+        credentials(tmp_path, secret=b"short")
