@@ -1,11 +1,14 @@
 """Serving an HTTP + JSON API from a node: one way to listen, and one shape for every error.
 
 Every error answer is `{"code": …, "message": …, "value": …}`: a stable code, a sentence, and the offending value where
-there is one. That includes unknown routes, bad JSON, wrong types and bodies that are too long.
+there is one. That includes unknown routes, bad JSON, wrong types, bodies that are too long, and what is not HTTP.
 """
 
 import http
+import json
 import logging
+import math
+import reprlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -13,10 +16,11 @@ import trio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from hypercorn.config import Config
-from hypercorn.trio import serve
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from actors.http_server import serve_http
 
 __all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "prepare_app", "serve_app"]
 
@@ -25,6 +29,9 @@ _log = logging.getLogger("actors.web")
 # Generous for JSON that people write; sealed parcels with a state in them have a route limit of their own.
 DEFAULT_BODY_BYTES: Final = 64 * 1024
 _VALUE_CHARS: Final = 200
+_MESSAGE_CHARS: Final = 500
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = _VALUE_CHARS
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -60,11 +67,30 @@ class ApiError(Exception):
 def error_response(
     status: int, code: str, message: str, value: Any = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """The JSON answer for one error; long values are shortened."""
-    if not isinstance(value, int | float | bool | type(None)):
-        value = value if isinstance(value, str) else repr(value)
-        value = value if len(value) <= _VALUE_CHARS else value[: _VALUE_CHARS - 1] + "…"
-    return JSONResponse({"code": code, "message": message, "value": value}, status, headers)
+    """The JSON answer for one error; long sentences and values are shortened."""
+    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": _shown(value)}
+    return JSONResponse(content, status, headers)
+
+
+def _shown(value: Any) -> str | int | float | bool | None:
+    """A value as an error shows it. It comes from a stranger: it may be endless, nested, or not exist in JSON."""
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < 2**53:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case str():
+            return _short(value, _VALUE_CHARS)
+        case _:
+            return _short(_REPR.repr(value), _VALUE_CHARS)
+
+
+def _short(text: str, chars: int) -> str:
+    text = text if len(text) <= chars else text[: chars - 1] + "…"
+    # JSON can spell half a surrogate pair, UTF-8 cannot.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 async def _on_api_error(_request: Request, error: Exception) -> JSONResponse:
@@ -79,11 +105,26 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         case 404:
             return error_response(404, "unknown_route", f"there is no {path}; see /openapi.json", path)
         case 405:
-            message = f"{path} does not take {request.method}"
-            return error_response(405, "method_not_allowed", message, request.method, error.headers)
+            takes = _methods(request)
+            message = f"{path} takes {takes}, not {request.method}"
+            return error_response(405, "method_not_allowed", message, request.method, {"allow": takes})
+        case 400:
+            # FastAPI says so of bodies that break the parser: not UTF-8, nested too deep, numbers of 5,000 digits.
+            return error_response(400, "bad_json", "the body is not JSON that can be read here")
         case status:
             phrase = http.HTTPStatus(status).phrase
             return error_response(status, phrase.lower().replace(" ", "_"), str(error.detail), None, error.headers)
+
+
+def _methods(request: Request) -> str:
+    """What the routes of this path take; Starlette's own answer names the first of them only."""
+    methods = {
+        method
+        for route in request.app.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in getattr(route, "methods", None) or ()
+    }
+    return ", ".join(sorted(methods))
 
 
 async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -107,6 +148,9 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         limit = next((n for prefix, n in self.limits.items() if scope["path"].startswith(prefix)), DEFAULT_BODY_BYTES)
+        if _declared_bytes(scope) > limit:
+            await _too_long(limit)(scope, receive, send)
+            return
         body = bytearray()
         more = True
         while more:
@@ -116,8 +160,7 @@ class BodyLimit:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > limit:
-                text = f"the body is longer than {limit} bytes"
-                await error_response(413, "body_too_long", text, limit)(scope, receive, send)
+                await _too_long(limit)(scope, receive, send)
                 return
         whole: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
@@ -125,6 +168,16 @@ class BodyLimit:
             return whole.pop() if whole else await receive()
 
         await self.app(scope, replay, send)
+
+
+def _declared_bytes(scope: Scope) -> int:
+    """The Content-Length, which the HTTP server holds the body to; 0 when there is none."""
+    text = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(text) if text.isdigit() else 0
+
+
+def _too_long(limit: int) -> JSONResponse:
+    return error_response(413, "body_too_long", f"the body is longer than {limit} bytes", limit)
 
 
 class LastResort:
@@ -155,6 +208,8 @@ class LastResort:
 
 def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> None:
     """Give `app` the error shape of this module and bound its bodies (path prefix → bytes)."""
+    # A redirect would repeat the Host header of whoever asks, and is no JSON.
+    app.router.redirect_slashes = False
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
@@ -162,18 +217,17 @@ def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> N
     app.add_middleware(BodyLimit, limits=dict(body_limits or {}))
 
 
+def _error_json(code: str, message: str) -> bytes:
+    """The same shape for what is refused before there is a request."""
+    return json.dumps({"code": code, "message": _short(message, _MESSAGE_CHARS), "value": None}).encode()
+
+
 async def serve_app(
     app: FastAPI, host: str, port: int, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve `app` until cancelled; reports the base URLs when it listens."""
-    config = Config()
-    config.bind = [f"{host}:{port}"]
-    config.accesslog = None
-    config.errorlog = logging.getLogger("hypercorn.error")
-    config.errorlog.setLevel(logging.WARNING)
-    config.graceful_timeout = 0.5
-    # Simulation servers keep connections to their home open; re-connecting would cost a round trip per transfer.
-    config.keep_alive_timeout = 300.0
-    config.h11_max_incomplete_size = 64 * 1024
-    config.include_server_header = False
-    await serve(app, config, task_status=task_status, mode="asgi")  # type: ignore[arg-type]  # hypercorn narrows ASGI's scope
+    """Serve `app` until cancelled; reports the base URLs when it listens.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    await serve_http(app, host, port, error_json=_error_json, task_status=task_status)

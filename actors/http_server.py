@@ -1,0 +1,339 @@
+"""An HTTP/1.1 server for ASGI applications on trio: h11 (sans-IO) parses, this file waits, bounds and answers.
+
+One connection is one task that takes its requests one after the other, so that nothing of one peer can touch another:
+whatever goes wrong on a connection ends that connection and nothing else. Everything that a peer decides is bounded in
+bytes and in time (`HttpLimits`), and everything that is refused here, before an application sees it, is refused in the
+application's own form (`error_json`).
+
+There is no HTTP/2, WebSocket, TLS or ASGI lifespan: servers of batonpass speak plain HTTP/1.1 on a trusted network or
+behind a proxy, and what is not there cannot be attacked. `Upgrade` is ignored, as RFC 9110 section 7.8 allows.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+import h11
+import trio
+
+__all__ = ["App", "ErrorJson", "HttpLimits", "converse", "serve_http"]
+
+_log = logging.getLogger("actors.http_server")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+ErrorJson = Callable[[str, str], bytes]
+"""Makes the JSON body of an error answer from its code and its sentence."""
+
+_RECEIVE_BYTES: Final = 16 * 1024
+_METHOD_CHARS: Final = 32
+# What h11 hints at when a peer breaks the protocol; anything else is a plain 400.
+_PROTOCOL_CODES: Final = {431: "headers_too_long", 501: "not_implemented"}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What a peer may take of this server: bytes, seconds, connections. Bodies are the application's to bound.
+
+    `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body
+    of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s`
+    bound what is read and thrown away of a body that nobody wanted, so that its sender gets to see the answer.
+    """
+
+    connections: int = 1024
+    head_bytes: int = 64 * 1024
+    target_bytes: int = 8 * 1024
+    idle_s: float = 300.0
+    head_s: float = 10.0
+    body_s: float = 30.0
+    send_s: float = 30.0
+    linger_bytes: int = 1024 * 1024
+    linger_s: float = 2.0
+
+
+async def serve_http(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    error_json: ErrorJson,
+    limits: HttpLimits | None = None,
+    task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` until cancelled; reports the base URLs when it listens.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    bounds = limits or HttpLimits()
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    connected = 0
+
+    async def handle(stream: trio.SocketStream) -> None:
+        nonlocal connected
+        connected += 1
+        try:
+            await converse(stream, app, error_json=error_json, limits=bounds, crowded=connected > bounds.connections)
+        finally:
+            connected -= 1
+
+    addresses = [listener.socket.getsockname()[:2] for listener in listeners]
+    urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, handle, listeners)
+        task_status.started(urls)
+
+
+async def converse(
+    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, crowded: bool = False
+) -> None:
+    """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here.
+
+    With `crowded`, there are too many connections already: the peer is told so and sent away.
+    """
+    try:
+        conversation = _Conversation(stream, app, error_json, limits)
+        if crowded:
+            text = f"this server has {limits.connections} connections already: try again later, or another member"
+            await conversation.refuse(503, "too_many_connections", text)
+        else:
+            while await conversation.take_request():
+                pass
+        await conversation.linger()
+    except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+        _log.debug("a connection ended: %r", error)
+    except Exception:
+        # A fault in here must cost no more than the connection that found it.
+        _log.exception("a connection is given up")
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class _Conversation:
+    """The requests of one connection, one after the other."""
+
+    def __init__(
+        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits
+    ) -> None:
+        self.limits = limits
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._stream = stream
+        self._app = app
+        self._error_json = error_json
+
+    async def take_request(self) -> bool:
+        """Read one request and answer it; whether another one may follow."""
+        try:
+            request = await self._head()
+        except h11.RemoteProtocolError as error:
+            await self.refuse_broken(error)
+            return False
+        if request is None:
+            return False
+        problem = _unacceptable(request, self.limits)
+        if problem is not None:
+            await self.refuse(*problem)
+            return False
+        exchange = _Exchange(self, request)
+        await self._app(_scope(request), exchange.receive, exchange.send)
+        await exchange.finish()
+        if self.http.their_state is h11.SEND_BODY:
+            await exchange.discard_rest()
+        if (self.http.our_state, self.http.their_state) != (h11.DONE, h11.DONE):
+            return False
+        self.http.start_next_cycle()
+        return True
+
+    async def _head(self) -> h11.Request | None:
+        """The next request, or None when the peer has no more of them."""
+        begun = bool(self.http.trailing_data[0])
+        with trio.move_on_after(self.limits.head_s if begun else self.limits.idle_s) as patience:
+            while True:
+                event = self.http.next_event()
+                if isinstance(event, h11.Request):
+                    return event
+                if event is not h11.NEED_DATA:
+                    return None
+                await self.read()
+                if not begun:
+                    begun = True
+                    patience.deadline = trio.current_time() + self.limits.head_s
+        if begun:
+            text = f"the head of the request took longer than {self.limits.head_s:g} s"
+            await self.refuse(408, "request_too_slow", text)
+        return None
+
+    async def read(self) -> None:
+        """Give h11 what the peer sends next."""
+        self.http.receive_data(bytes(await self._stream.receive_some(_RECEIVE_BYTES)))
+
+    async def send(self, *events: h11.Event) -> None:
+        """Send these events in one piece.
+
+        Raises:
+            TooSlowError: the peer does not take them.
+        """
+        data = b"".join(self.http.send(event) or b"" for event in events)
+        with trio.fail_after(self.limits.send_s):
+            await self._stream.send_all(data)
+
+    async def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error and announce that the connection ends."""
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        body = self._error_json(code, message)
+        headers = [
+            ("content-length", str(len(body))),
+            ("content-type", "application/json"),
+            ("connection", "close"),
+            ("date", formatdate(usegmt=True)),
+        ]
+        await self.send(_response(status, headers), h11.Data(body), h11.EndOfMessage())
+
+    async def refuse_broken(self, error: h11.RemoteProtocolError) -> None:
+        """Answer a peer that does not speak HTTP/1.1."""
+        status = error.error_status_hint
+        await self.refuse(status, _PROTOCOL_CODES.get(status, "bad_request"), f"this is not valid HTTP/1.1: {error}")
+
+    async def linger(self) -> None:
+        """Tell the peer that this was all, and give it a moment to read it: closing at once could destroy the answer.
+
+        See RFC 9112 section 9.6.
+        """
+        with trio.move_on_after(self.limits.linger_s):
+            await self._stream.send_eof()
+            left = self.limits.linger_bytes
+            while left > 0:
+                data = await self._stream.receive_some(_RECEIVE_BYTES)
+                if not data:
+                    return
+                left -= len(data)
+
+
+class _Exchange:
+    """One request and its answer, as an application sees them (ASGI 3)."""
+
+    def __init__(self, conversation: _Conversation, request: h11.Request) -> None:
+        self._conversation = conversation
+        self._http = conversation.http
+        self._wants_body = request.method != b"HEAD"
+        self._deadline_s = trio.current_time() + conversation.limits.body_s
+        self._response: h11.Response | None = None
+        self._problem: tuple[int, str, str] | None = None
+        self._broken: h11.RemoteProtocolError | None = None
+
+    async def receive(self) -> Message:
+        """The next piece of the body; `http.disconnect` when there is nothing more to receive."""
+        if self._http.their_state is not h11.SEND_BODY:
+            return {"type": "http.disconnect"}
+        try:
+            with trio.move_on_at(self._deadline_s):
+                return await self._next_piece()
+        except h11.RemoteProtocolError as error:
+            self._broken = error
+            return {"type": "http.disconnect"}
+        text = f"the body of the request took longer than {self._conversation.limits.body_s:g} s"
+        self._problem = (408, "request_too_slow", text)
+        return {"type": "http.disconnect"}
+
+    async def _next_piece(self) -> Message:
+        if self._http.they_are_waiting_for_100_continue:
+            await self._conversation.send(h11.InformationalResponse(status_code=100, headers=[]))
+        while True:
+            match self._http.next_event():
+                case h11.Data(data=data):
+                    return {"type": "http.request", "body": bytes(data), "more_body": True}
+                case h11.EndOfMessage():
+                    return {"type": "http.request", "body": b"", "more_body": False}
+                case _:
+                    await self._conversation.read()
+
+    async def send(self, message: Message) -> None:
+        """Send a piece of the answer; its head waits for the first piece of the body and travels with it."""
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+            self._response = _response(message["status"], headers)
+            return
+        events: list[h11.Event] = []
+        if self._response is not None:
+            events.append(self._response)
+            self._response = None
+        body = message.get("body", b"")
+        if body and self._wants_body:
+            events.append(h11.Data(body))
+        if not message.get("more_body", False):
+            events.append(h11.EndOfMessage())
+        await self._conversation.send(*events)
+
+    async def finish(self) -> None:
+        """The application is through: make sure that the peer has had an answer."""
+        if self._http.our_state is not h11.SEND_RESPONSE:
+            return
+        if self._broken is not None:
+            await self._conversation.refuse_broken(self._broken)
+        elif self._problem is not None:
+            await self._conversation.refuse(*self._problem)
+        else:
+            await self._conversation.refuse(500, "internal_error", "the server has no answer to this request")
+
+    async def discard_rest(self) -> None:
+        """Read what is left of a body that nobody wanted, so that the connection can go on; not if it is too much."""
+        left = self._conversation.limits.linger_bytes
+        try:
+            with trio.move_on_after(self._conversation.limits.linger_s):
+                while left > 0 and self._http.their_state is h11.SEND_BODY:
+                    event = self._http.next_event()
+                    if event is h11.NEED_DATA:
+                        await self._conversation.read()
+                    elif isinstance(event, h11.Data):
+                        left -= len(event.data)
+        except h11.RemoteProtocolError as error:
+            _log.debug("a connection ended inside a body that nobody wanted: %s", error)
+
+
+def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, str] | None:
+    """Why a request cannot be passed on to an application: status, code and sentence; None if it can."""
+    if request.http_version not in (b"1.0", b"1.1"):
+        version = request.http_version.decode("ascii")
+        return 505, "http_version_not_supported", f"this server speaks HTTP/1.1, not HTTP/{version}"
+    if len(request.target) > limits.target_bytes:
+        return 414, "uri_too_long", f"the request target is longer than {limits.target_bytes} bytes"
+    if len(request.method) > _METHOD_CHARS:
+        return 501, "not_implemented", f"a method has at most {_METHOD_CHARS} characters"
+    return None
+
+
+def _scope(request: h11.Request) -> Message:
+    """The ASGI scope of a request. HEAD is GET without the body of the answer, which is left out when it is sent."""
+    path, _, query = request.target.partition(b"?")
+    if not path.startswith((b"/", b"*")) and b"://" in path:
+        # The absolute form, which every server has to accept (RFC 9112 section 3.2.2).
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": request.http_version.decode("ascii"),
+        "method": "GET" if request.method == b"HEAD" else request.method.decode("ascii"),
+        "scheme": "http",
+        "path": unquote(path.decode("ascii"), errors="replace"),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
+        "headers": list(request.headers),
+        "client": None,
+        "server": None,
+    }
+
+
+def _response(status: int, headers: Any) -> h11.Response:
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:
+        reason = ""
+    return h11.Response(status_code=status, headers=headers, reason=reason.encode())

@@ -1,0 +1,366 @@
+"""The HTTP server under its applications: what it takes, what it refuses, and that no peer can do more than annoy it.
+
+Both ends are in memory and time jumps, so that a patience of minutes costs nothing and nothing depends on speed.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import h11
+import pytest
+import trio
+from fastapi import FastAPI
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock, memory_stream_pair
+
+from actors.http_server import App, HttpLimits, converse
+from actors.web import prepare_app, serve_app
+
+LIMITS = HttpLimits(head_bytes=2048, target_bytes=256, linger_bytes=4096)
+BODY_LIMIT = 64 * 1024
+
+
+def echo_app() -> FastAPI:
+    app = FastAPI()
+    prepare_app(app)
+
+    @app.get("/thing")
+    async def thing() -> dict[str, int]:
+        return {"answer": 42}
+
+    @app.post("/echo")
+    async def echo(body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    @app.get("/fault")
+    async def fault() -> None:
+        raise ZeroDivisionError("the secret is in the text of this error")
+
+    return app
+
+
+def error_json(code: str, message: str) -> bytes:
+    return json.dumps({"code": code, "message": message, "value": None}).encode()
+
+
+class Peer:
+    """A client in memory that sends bytes as they are and reads answers with h11."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
+        self.stream = stream
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def send(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], Any]:
+        """The next answer: status, headers, and its JSON (None without a body)."""
+        self._http.send(h11.Request(method=method, target="/", headers=[("host", "x"), ("content-length", "0")]))
+        self._http.send(h11.EndOfMessage())
+        status, headers, body = 0, {}, b""
+        while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
+            if event is h11.NEED_DATA:
+                self._http.receive_data(bytes(await self.stream.receive_some()))
+            elif isinstance(event, h11.Response):
+                status = event.status_code
+                headers = {name.decode(): value.decode() for name, value in event.headers}
+            elif isinstance(event, h11.Data):
+                body += event.data
+            assert not isinstance(event, h11.ConnectionClosed), "the connection ended before the answer"
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        return status, headers, json.loads(body) if body else None
+
+    async def rest(self) -> bytes:
+        """Everything until the server hangs up."""
+        data = self._http.trailing_data[0]
+        try:
+            while piece := await self.stream.receive_some():
+                data += piece
+        except trio.BrokenResourceError:
+            pass
+        return data
+
+
+@pytest.fixture
+def connect(nursery: trio.Nursery) -> Callable[..., Peer]:
+    def start(app: App | None = None, limits: HttpLimits = LIMITS, *, crowded: bool = False) -> Peer:
+        ours, theirs = memory_stream_pair()
+
+        async def serve() -> None:
+            await converse(theirs, app or echo_app(), error_json=error_json, limits=limits, crowded=crowded)
+
+        nursery.start_soon(serve)
+        return Peer(ours)
+
+    return start
+
+
+GET = b"GET /thing HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def post(body: bytes, *headers: bytes, path: bytes = b"/echo") -> bytes:
+    head = (b"POST " + path + b" HTTP/1.1", b"host: x", b"content-type: application/json", *headers)
+    return b"\r\n".join(head) + b"\r\n\r\n" + body
+
+
+def sized(body: bytes) -> bytes:
+    return b"content-length: %d" % len(body)
+
+
+# ---- what is right ----
+
+
+async def test_requests_of_a_connection_are_answered_one_after_the_other(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(GET + post(b'{"a": 1}', sized(b'{"a": 1}')) + GET)
+    assert [(await peer.answer())[::2] for _ in range(3)] == [
+        (200, {"answer": 42}),
+        (200, {"a": 1}),
+        (200, {"answer": 42}),
+    ]
+
+
+async def test_head_is_get_without_the_body(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(b"HEAD /thing HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
+    status, headers, body = await peer.answer("HEAD")
+    assert (status, headers["content-length"], body) == (200, "13", None)
+    assert (await peer.answer())[2] == {"answer": 42}
+
+
+async def test_the_absolute_form_of_a_target_is_taken(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(b"GET http://x:80/thing?a=b HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await peer.answer())[2] == {"answer": 42}
+
+
+async def test_a_body_may_come_in_chunks_and_after_100_continue(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(post(b"", b"transfer-encoding: chunked", b"expect: 100-continue"))
+    assert b" 100 " in await peer.stream.receive_some()
+    for chunk in (b'5\r\n{"a":\r\n', b"2\r\n1}\r\n", b"0\r\n\r\n"):
+        await peer.send(chunk)
+    assert (await peer.answer())[2] == {"a": 1}
+
+
+async def test_http_1_0_is_answered_and_hung_up(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(b"GET /thing HTTP/1.0\r\n\r\n")
+    assert (await peer.answer())[2] == {"answer": 42}
+    assert await peer.rest() == b""
+
+
+async def test_an_upgrade_is_ignored(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    for protocol in (b"websocket", b"h2c"):
+        await peer.send(b"GET /thing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: " + protocol + b"\r\n\r\n")
+        assert (await peer.answer())[2] == {"answer": 42}
+
+
+# ---- what is wrong ----
+
+WRONG = [
+    (b"GET /thing\r\n\r\n", 400, "bad_request"),
+    (b"GET /thing HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    (b"GET /\xff HTTP/1.1\r\nhost: x\r\n\r\n", 400, "bad_request"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), 400, "bad_request"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "http_version_not_supported"),
+    (b"GET /thing HTTP/3.0\r\nhost: x\r\n\r\n", 505, "http_version_not_supported"),
+    (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414, "uri_too_long"),
+    (b"GET /thing HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 40_000 + b"\r\n\r\n", 431, "headers_too_long"),
+    (b"GET /thing HTTP/1.1\r\n" + b"x: a\r\n" * 10_000, 431, "headers_too_long"),
+    (b"A" * 64 + b" /thing HTTP/1.1\r\nhost: x\r\n\r\n", 501, "not_implemented"),
+    (post(b"", b"transfer-encoding: gzip"), 501, "not_implemented"),
+    (post(b"zz\r\n", b"transfer-encoding: chunked"), 400, "bad_request"),
+    (post(b"ab", b"content-length: 1", b"content-length: 2"), 400, "bad_request"),
+    (post(b"", b"content-length: -1"), 400, "bad_request"),
+]
+
+
+@pytest.mark.parametrize(("sent", "status", "code"), WRONG, ids=[f"{w[2]}-{n}" for n, w in enumerate(WRONG)])
+async def test_what_is_not_http_1_1_is_refused_in_json_and_hung_up(
+    connect: Callable[..., Peer], autojump_clock: MockClock, sent: bytes, status: int, code: str
+) -> None:
+    peer = connect()
+    await peer.send(sent)
+    got, headers, body = await peer.answer()
+    assert (got, body["code"], headers["connection"]) == (status, code, "close")
+    assert set(body) == {"code", "message", "value"}
+    await peer.rest()
+
+
+async def test_a_body_that_says_it_is_too_long_is_not_even_read(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(post(b"", b"content-length: 99999999999999999999"))
+    status, _, body = await peer.answer()
+    assert (status, body["code"], body["value"]) == (413, "body_too_long", BODY_LIMIT)
+
+
+async def test_a_body_that_grows_too_long_is_refused_where_it_does(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(post(b"", b"transfer-encoding: chunked"))
+    for _ in range(BODY_LIMIT // 1024 + 1):
+        await peer.send(b"400\r\n" + b" " * 1024 + b"\r\n")
+    assert (await peer.answer())[2]["code"] == "body_too_long"
+
+
+async def test_a_body_that_is_a_little_too_long_does_not_cost_the_connection(connect: Callable[..., Peer]) -> None:
+    peer = connect(limits=replace(LIMITS, linger_bytes=2 * BODY_LIMIT))
+    body = b" " * (BODY_LIMIT + 1)
+    await peer.send(post(body, sized(body)) + GET)
+    assert (await peer.answer())[0] == 413
+    assert (await peer.answer())[0] == 200
+
+
+async def test_a_body_that_is_far_too_long_does(connect: Callable[..., Peer], autojump_clock: MockClock) -> None:
+    peer = connect()
+    body = b" " * (3 * BODY_LIMIT)
+    await peer.send(post(body, sized(body)) + GET)
+    assert (await peer.answer())[0] == 413
+    assert await peer.rest() == b""
+
+
+async def test_a_body_that_ends_early_is_a_bad_request(connect: Callable[..., Peer]) -> None:
+    peer = connect()
+    await peer.send(post(b"abc", b"content-length: 100"))
+    await peer.stream.send_eof()
+    assert (await peer.answer())[::2][0] == 400
+
+
+async def test_a_fault_is_logged_and_told_without_its_text(
+    connect: Callable[..., Peer], caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = connect()
+    await peer.send(b"GET /fault HTTP/1.1\r\nhost: x\r\n\r\n" + GET)
+    status, _, body = await peer.answer()
+    assert (status, body["code"]) == (500, "internal_error")
+    assert "secret" not in json.dumps(body)
+    assert "ZeroDivisionError" in caplog.text
+    assert (await peer.answer())[0] == 200
+
+
+async def test_a_fault_outside_of_the_application_costs_one_connection(
+    connect: Callable[..., Peer], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    peer = connect(broken)
+    await peer.send(GET)
+    assert await peer.rest() == b""
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_an_application_without_an_answer_is_an_internal_error(connect: Callable[..., Peer]) -> None:
+    async def silent(*_: Any) -> None:
+        pass
+
+    peer = connect(silent)
+    await peer.send(GET)
+    assert (await peer.answer())[2]["code"] == "internal_error"
+
+
+# ---- time and numbers ----
+
+
+async def test_a_silent_connection_is_closed_after_its_time(
+    connect: Callable[..., Peer], autojump_clock: MockClock
+) -> None:
+    peer = connect()
+    await peer.send(GET)
+    await peer.answer()
+    assert await peer.rest() == b""
+    assert LIMITS.idle_s <= trio.current_time() <= LIMITS.idle_s + LIMITS.linger_s
+
+
+async def test_a_head_that_trickles_is_given_up(connect: Callable[..., Peer], autojump_clock: MockClock) -> None:
+    peer = connect()
+    await trio.sleep(100)
+    began_s = trio.current_time()
+    await peer.send(b"GET /thing HTTP/1.1\r\n")
+    with trio.move_on_after(LIMITS.head_s - 1):
+        while True:
+            await peer.send(b"x: a\r\n")
+            await trio.sleep(1)
+    status, _, body = await peer.answer()
+    assert (status, body["code"]) == (408, "request_too_slow")
+    assert trio.current_time() - began_s == pytest.approx(LIMITS.head_s)
+
+
+async def test_a_body_that_trickles_is_given_up(connect: Callable[..., Peer], autojump_clock: MockClock) -> None:
+    peer = connect()
+    await peer.send(post(b"", b"content-length: 1000"))
+    with trio.move_on_after(LIMITS.body_s - 1):
+        while True:
+            await peer.send(b" ")
+            await trio.sleep(1)
+    status, _, body = await peer.answer()
+    assert (status, body["code"]) == (408, "request_too_slow")
+    assert trio.current_time() == pytest.approx(LIMITS.body_s)
+
+
+async def test_one_connection_too_many_is_told_so(connect: Callable[..., Peer], autojump_clock: MockClock) -> None:
+    peer = connect(crowded=True)
+    status, _, body = await peer.answer()
+    assert (status, body["code"]) == (503, "too_many_connections")
+    await peer.rest()
+
+
+@given(sent=st.lists(st.binary(max_size=64) | st.sampled_from([GET, GET[:-2], b"POST /echo HTTP/1.1\r\n", b"\r\n"])))
+def test_no_bytes_make_more_than_answers_and_an_end(sent: list[bytes]) -> None:
+    async def main() -> bytes:
+        ours, theirs = memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+
+            async def serve() -> None:
+                await converse(theirs, echo_app(), error_json=error_json, limits=LIMITS)
+
+            nursery.start_soon(serve)
+            peer = Peer(ours)
+            try:
+                await peer.send(b"".join(sent))
+                await peer.stream.send_eof()
+            except trio.BrokenResourceError:
+                pass
+            return await peer.rest()
+
+    logging.disable(logging.CRITICAL)
+    try:
+        answered = trio.run(main, clock=MockClock(autojump_threshold=0))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert answered == b"" or answered.startswith(b"HTTP/1.1 ")
+    assert b" 500 " not in answered
+
+
+# ---- over TCP ----
+
+# Each of these, sent by anybody, has ended a whole server of another make: they reach faults in its HTTP/2 and
+# WebSocket code, from where the error takes down every task.
+DEADLY = [
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + bytes(9)
+    + bytes.fromhex("00000f 01 05 00000001 82 84 86 41 01 61 44 03 2ffffe"),
+    b"GET /thing HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\nhttp2-settings: AAAA\r\n\r\n",
+    b"GET /thing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-protocol: \xff\xfe\r\n\r\n",
+]
+
+
+async def test_no_connection_takes_the_server_with_it(nursery: trio.Nursery) -> None:
+    (url,) = await nursery.start(serve_app, echo_app(), "127.0.0.1", 0)
+    port = int(url.rpartition(":")[2])
+    for sent in DEADLY:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(sent)
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 ")
+        await stream.aclose()
+    peer = Peer(await trio.open_tcp_stream("127.0.0.1", port))
+    await peer.send(GET)
+    assert (await peer.answer())[2] == {"answer": 42}
+    await peer.stream.aclose()
