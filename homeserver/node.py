@@ -99,6 +99,10 @@ class Node:
             # The sender repeats its request; over the link, silence is the answer to what could not be decided.
             self.drop("undecided")
             _log.info("could not decide a message of %s: %s", received.peer, error)
+        except Exception:
+            # One message of one peer must not take the server down with it; people find it in the log and the counter.
+            self.drop("internal_error")
+            _log.exception("a message of %s ran into an error of ours", received.peer)
         finally:
             limit.release_on_behalf_of(received)
 

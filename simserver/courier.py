@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import trio
-from actors.udp import LinkDown, LinkEndpoint, LinkFull
 
 from actors.clock import Clock
+from actors.udp import LinkDown, LinkEndpoint, LinkFull
 from authority.hops import Trace
 from authority.messages import LinkMessage, Message, Parcel, encode_link
 from authority.sealing import Sealer
@@ -64,6 +64,22 @@ class Courier:
         self._nursery.start_soon(self._send, message, trace, to, on_path, address, sent)
 
     async def _send(
+        self,
+        message: Message,
+        trace: Trace,
+        to: str,
+        on_path: bool,
+        address: tuple[str, int] | None,
+        sent: Callable[[Parcel], None] | None,
+    ) -> None:
+        try:
+            await self._send_looking_up(message, trace, to, on_path, address, sent)
+        except Exception:
+            # As if it had been lost on the way; people find it in the log and the counter.
+            self._counts["internal_error"] += 1
+            _log.exception("sending %s to %s ran into an error of ours", message.type, to)
+
+    async def _send_looking_up(
         self,
         message: Message,
         trace: Trace,

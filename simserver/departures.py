@@ -2,12 +2,15 @@
 
 import logging
 import secrets
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
 from actors.clock import Clock
+from actors.exits import Exit
 from authority import outgoing as machine
 from authority.certificates import MAX_CHAIN, PassCertificate, token_hash
 from authority.epoch import Fence
@@ -42,6 +45,8 @@ _log = logging.getLogger("simserver.departures")
 
 # How often a report is offered to the home instance, two seconds apart; it is for people, safety does not need it.
 REPORT_TRIES = 30
+# Transfers begun here lately, so that a late repetition of an order is recognised.
+MAX_BEGUN = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,8 @@ class Departures:
         self._nursery = nursery
         self._counts = counts
         self._leaving: dict[str, _Departure | None] = {}
+        self._by_transfer: dict[str, _Departure] = {}
+        self._begun: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -103,7 +110,7 @@ class Departures:
         """The world says that an entity belongs elsewhere; goes directly when it may."""
         if entity not in self._leaving:
             plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
-            self._nursery.start_soon(self.begin, plan)
+            self._spawn(self.begin, plan)
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
@@ -112,13 +119,16 @@ class Departures:
     async def begin(self, plan: Plan) -> None:
         """Freeze an entity and start handing it over; a plan that makes no sense (any more) is counted and dropped."""
         holding = self._holdings.get(plan.entity)
-        if holding is None or plan.target == self._sealer.name or plan.entity in self._leaving:
-            reason = "order_busy" if holding is not None else "order_not_here"
+        if (reason := self._why_not(plan, holding)) or holding is None:
             self._counts[reason] += 1
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
             return
+        self._remember(plan.transfer_id)
         self._leaving[plan.entity] = None
-        frozen: Frozen | None = await holding.ref.call(Freeze())
+        try:
+            frozen: Frozen | None = await holding.ref.call(Freeze())
+        except Exit:
+            frozen = None
         if frozen is None:
             del self._leaving[plan.entity]
             self._counts["order_busy"] += 1
@@ -128,9 +138,35 @@ class Departures:
         departure = _Departure(plan, holding, frozen, Outgoing(case, frozen.fence, frozen.frozen_ns), trace)
         if case is Case.DIRECT:
             departure.chain = (*holding.chain, self._sign_pass(departure))
-        self._leaving[plan.entity] = departure
+        self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
         await self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
-        await self._keep_time(departure)
+        self._spawn(self._keep_time, departure)
+
+    def _why_not(self, plan: Plan, holding: Holding | None) -> str:
+        if holding is None:
+            return "order_not_here"
+        if plan.transfer_id in self._begun:
+            # A repeated order may come after the entity has gone and returned: its transfer is over, or under way.
+            return "order_repeated"
+        if plan.target == self._sealer.name or plan.entity in self._leaving:
+            return "order_busy"
+        return ""
+
+    def _remember(self, transfer_id: str) -> None:
+        self._begun[transfer_id] = None
+        while len(self._begun) > MAX_BEGUN:
+            self._begun.popitem(last=False)
+
+    def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a part of one departure beside the others; what goes wrong in it stays its own."""
+        self._nursery.start_soon(self._guarded, function, *args)
+
+    async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        try:
+            await function(*args)
+        except Exception:
+            self._counts["internal_error"] += 1
+            _log.exception("a departure ran into an error of ours")
 
     def _case(self, plan: Plan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
@@ -210,7 +246,7 @@ class Departures:
             await self._event(departure, machine.PeerActive(fence))
 
     def _departure(self, transfer_id: str) -> _Departure | None:
-        return next((d for d in self._leaving.values() if d and d.plan.transfer_id == transfer_id), None)
+        return self._by_transfer.get(transfer_id)
 
     async def _event(self, departure: _Departure, event: machine.Event) -> None:
         await self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
@@ -237,7 +273,7 @@ class Departures:
                 case machine.Resume(fence, reason):
                     self._resume(departure, fence, reason)
                 case machine.Report():
-                    self._nursery.start_soon(self._report, departure)
+                    self._spawn(self._report, departure)
 
     def _ask_home(self, departure: _Departure, attempt: int) -> None:
         plan, frozen = departure.plan, departure.frozen
@@ -263,7 +299,7 @@ class Departures:
                 self._courier.send(request, base, member.name, on_path=True, address=address)
         elif not departure.asking:
             departure.asking = True
-            self._nursery.start_soon(self._ask_by_rest, departure, request, base)
+            self._spawn(self._ask_by_rest, departure, request, base)
 
     async def _ask_by_rest(self, departure: _Departure, request: HandoffRequest, base: Trace) -> None:
         try:
@@ -333,7 +369,8 @@ class Departures:
         if items:
             departure.off_path["forward"] += 1
             departure.counters["forwarded_inputs"] += len(items)
-            fence = departure.frozen.fence.raised()
+            frozen, direct = departure.frozen.fence, departure.machine.case is Case.DIRECT
+            fence = frozen.passed() if direct else frozen.raised()
             message = ForwardInputs(
                 transfer_id=departure.plan.transfer_id,
                 entity=departure.plan.entity,
@@ -346,8 +383,9 @@ class Departures:
     async def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
         sources: list[str] = await departure.holding.ref.call(Retire())
+        await departure.holding.ref.exited()
         self._holdings.leave(entity, authority, fence)
-        self._leaving.pop(entity, None)
+        self._forget(departure)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
         departure.trace = departure.trace.mark(self._sealer.name, "retired", self._clock.monotonic_ns())
@@ -361,7 +399,11 @@ class Departures:
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         departure.holding.stays(fence)
         departure.holding.ref.cast(Resume(fence))
-        self._leaving.pop(entity, None)
+        self._forget(departure)
+
+    def _forget(self, departure: _Departure) -> None:
+        self._leaving.pop(departure.plan.entity, None)
+        self._by_transfer.pop(departure.plan.transfer_id, None)
 
     async def _report(self, departure: _Departure) -> None:
         report = Report(

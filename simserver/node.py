@@ -139,6 +139,10 @@ class Node:
             # Keys or roles could not be looked up now: as if it had been lost; it will be repeated.
             self.counts["undecided"] += 1
             _log.info("could not take a message of %s now: %s", received.peer, error)
+        except Exception:
+            # One message of one peer must not take the server down with it; people find it in the log and the counter.
+            self.counts["internal_error"] += 1
+            _log.exception("a message of %s ran into an error of ours", received.peer)
         finally:
             limit.release_on_behalf_of(received)
 
