@@ -12,6 +12,7 @@ from authority.procedures import PROCEDURES, Rows
 from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
 from tree.errors import Abort
 from tree.replica import Aborted, Replica
+from tree.store import NodeView
 from tree.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
@@ -64,6 +65,25 @@ class Store:
         """The record of a transfer, as this member knows it."""
         data = self._get(("transfers", transfer_id))
         return None if data is None else TransferRecord.from_data(data)
+
+    def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
+        """The transfers of an entity that are still remembered, newest first, as this member knows them.
+
+        There is no index: the log forgets transfers beyond `authority.procedures.MAX_TRANSFERS`, and rows that do not
+        even contain the entity's name are passed over without being decoded.
+        """
+        name = entity_id.encode()
+
+        def collect(path: tuple[str, ...], view: NodeView, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            if view.encoded is not None and name in view.encoded and view.data["entity"] == entity_id:
+                found.append(view.data)
+            return found
+
+        nothing: list[dict[str, Any]] = []
+        rows = self._replica.store.fold(("transfers",), collect, nothing)
+        # Epochs rise with every decision; what is not decided yet has none, and is the newest.
+        rows.sort(key=lambda row: (row["epoch"] == 0, row["epoch"], row["sub"]), reverse=True)
+        return [TransferRecord.from_data(row) for row in rows[:limit]]
 
     def row(self, name: str) -> DirectoryRow | None:
         """The directory row of a server or player of this instance."""

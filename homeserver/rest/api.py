@@ -42,6 +42,7 @@ Consistency = Annotated[
     Query(description="linearizable: sees every commit before this call; local: this member's copy, fast"),
 ]
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
 
 
 def make_app(node: Node) -> FastAPI:
@@ -176,6 +177,14 @@ def _entity_routes(node: Node) -> APIRouter:
         if record.delegation:
             await node.transfers.deliver_delegation(record)
         return EntityView.of(record)
+
+    @routes.get("/{entity_id}/transfers")
+    async def get_transfers(
+        entity_id: EntityId, limit: Limit = 100, consistency: Consistency = "linearizable"
+    ) -> list[TransferView]:
+        """The transfers of an entity, newest first; the oldest are forgotten when there are very many in all."""
+        await _entity(node, entity_id, consistency)
+        return [TransferView.of(record) for record in node.store.transfers_of(entity_id, limit)]
 
     @routes.post("/{entity_id}/transfers", status_code=202, dependencies=[client])
     async def request_transfer(entity_id: EntityId, body: NewTransfer) -> TransferView:
