@@ -7,6 +7,7 @@ knows what it sent, as a number and as a fold over every byte, and can be held a
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -60,10 +61,22 @@ class InputStream:
             self.waiting.popleft()
 
 
-class Players:
-    """One player client with its key, its link and a stream per entity."""
+def _nothing(stream: "InputStream", more: int, server: str) -> None:
+    pass
 
-    def __init__(self, name: str, client: RestClient) -> None:
+
+class Players:
+    """One player client with its key, its link and a stream per entity.
+
+    Args:
+        name: the player's.
+        client: for asking home instances where servers and entities are.
+        on_applied: told as (stream, how many more, server) when a server says that it has applied more inputs.
+    """
+
+    def __init__(
+        self, name: str, client: RestClient, on_applied: Callable[[InputStream, int, str], None] = _nothing
+    ) -> None:
         self.name = name
         self.identity = Identity.generate()
         self.streams: dict[str, InputStream] = {}
@@ -72,7 +85,8 @@ class Players:
         self._keys: dict[str, PublicIdentity] = {}
         self._link = LinkEndpoint(name, self.identity, self)
         self._nursery: trio.Nursery | None = None
-        self._acknowledged = trio.Event()
+        self._on_applied = on_applied
+        self._until_acknowledged = trio.lowlevel.ParkingLot()
 
     async def keys_of(self, name: str) -> PublicIdentity | None:
         """The public keys of a server, from its home instance (for the link)."""
@@ -112,15 +126,22 @@ class Players:
         """Send one more input, unless too many are unacknowledged; whether it was taken."""
         if len(stream.waiting) >= WINDOW:
             return False
+        if not stream.waiting:
+            # Its silence until now was because there was nothing to say.
+            stream.progressed_at_s = trio.current_time()
         self._send(stream, [stream.next_input(data)])
         return True
+
+    async def push_in_turn(self, stream: InputStream, data: bytes) -> None:
+        """Send one more input, after waiting for room when too many are unacknowledged."""
+        while not self.push(stream, data):
+            await self._until_acknowledged.park()
 
     async def drained(self, timeout_s: float) -> bool:
         """Wait until everything sent has been acknowledged; whether it was, in time."""
         with trio.move_on_after(timeout_s):
             while any(stream.waiting for stream in self.streams.values()):
-                self._acknowledged = trio.Event()
-                await self._acknowledged.wait()
+                await self._until_acknowledged.park()
             return True
         return False
 
@@ -150,8 +171,11 @@ class Players:
         if stream is None:
             return
         if isinstance(message, InputAck):
+            before = stream.acknowledged
             stream.acknowledge(message.applied, trio.current_time())
-            self._acknowledged.set()
+            if stream.acknowledged > before:
+                self._on_applied(stream, stream.acknowledged - before, received.peer)
+                self._until_acknowledged.unpark_all()
         elif received.peer == stream.target:
             if message.moved_to:
                 self._retarget(stream, message.moved_to)
