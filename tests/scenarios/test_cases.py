@@ -1,0 +1,130 @@
+"""The transfer cases on real clusters of real processes, in good times and while a homeserver dies.
+
+No figure is checked here (those are for `baton run cases`); only what must hold however slow the machine is.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import httpx
+import pytest
+import trio
+
+from scenarios.cases import CASES, cases_spec, run_cases
+from scenarios.cluster import LocalCluster
+from scenarios.report.json_file import cases_data
+from scenarios.report.model import Report
+from scenarios.report.verdict import report_problems
+from scenarios.topology import ClusterSpec, Route
+
+pytestmark = pytest.mark.timeout(240)
+
+SPEC = ClusterSpec(
+    instances={"alpha": 3, "gamma": 1},
+    simservers=2,
+    relays=1,
+    routes=(Route("alpha", "gamma", ("relay.r1",)),),
+    log_level="WARNING",
+)
+# Every kind of path once: two homes with a relay between, one home by REST and by the link, direct.
+PLANS = tuple(plan for plan in CASES if plan.h in (2, None))
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[LocalCluster]:
+    with trio.fail_after(200):
+        async with LocalCluster.start(SPEC) as running:
+            yield running
+
+
+async def leader_of(running: LocalCluster, instance: str) -> str:
+    """The name of the instance's leader, as some living member has it."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+        while True:
+            for server in running.servers:
+                if server.instance == instance and server.role == "homeserver" and server.pid is not None:
+                    answer = (await client.get(f"{server.rest_url}/v1/cluster")).json()
+                    if answer["leader"] is not None:
+                        return str(answer["leader"])
+
+
+def assert_good(report: Report, transfers: int) -> None:
+    assert report_problems(report) == ()
+    for case in report.cases:
+        assert (case.measured_hops.min, case.measured_hops.max) == (case.expected_hops, case.expected_hops)
+        assert (case.transfers, case.failed) == (transfers, 0)
+    assert not report.invariants.broken()
+
+
+def test_the_formulas_are_the_seeds() -> None:
+    expected = {(plan.case, plan.h): plan.expected_hops for plan in CASES}
+    assert expected == {("1", 1): 5, ("1", 2): 7, ("1", 3): 9, ("2", None): 3, ("3", None): 2}
+
+
+def test_the_cluster_of_the_cases_has_the_hops_that_the_plans_say() -> None:
+    spec = cases_spec()
+    for plan in CASES:
+        if plan.h is not None:
+            ends = plan.source.partition(".")[0], plan.target.partition(".")[0]
+            assert spec.hops_between(*ends) == plan.h
+
+
+async def test_every_path_takes_its_hops_and_breaks_no_invariant() -> None:
+    async with cluster() as running:
+        report, evidence = await run_cases(running, transfers=5, seed=11, plans=PLANS)
+    assert_good(report, 5)
+    assert evidence.findings == []
+    assert sum(evidence.applied.values()) > 0, "no input was applied, so nothing was shown about inputs"
+    # Each case moved its entity nine times (four to warm up), so its chain of custody has ten links.
+    assert len(evidence.stints) == len(PLANS) * 10
+    data = cases_data(report)
+    assert [row["measured_hops"] for row in data["cases"]] == [{"min": hops, "max": hops} for hops in (7, 3, 3, 2)]
+
+
+async def test_the_trace_of_a_transfer_names_the_servers_that_it_crossed() -> None:
+    plans = tuple(plan for plan in CASES if plan.h == 2)
+    async with cluster() as running:
+        report, _ = await run_cases(running, transfers=2, seed=12, plans=plans)
+    sample = report.cases[0].sample
+    assert sample is not None
+    path = [(hop.src, hop.dst) for hop in sample.hops if hop.on_path]
+    assert sum(1 for src, _ in path if src == "relay.r1") == 2, "there and back through the relay"
+    assert path[0][0] == path[-2][1] == path[-1][0], "the old authority begins, gets the answer, and ends it"
+    assert all(dst == following for (_, dst), (following, _) in pairwise(path))
+    assert all(hop.sent_ns <= hop.received_ns for hop in sample.hops)
+
+
+async def test_killing_the_leading_homeserver_fails_no_transfer_for_good() -> None:
+    plans = tuple(plan for plan in CASES if plan.case == "2" and plan.transport == "rest")
+    killed: list[str] = []
+    async with cluster() as running, trio.open_nursery() as nursery:
+
+        async def kill_leader() -> None:
+            name = await leader_of(running, "alpha")
+            killed.append(name)
+            await running.kill(name)
+
+        def progress(_number: int, done: int) -> None:
+            if done == 3:
+                nursery.start_soon(kill_leader)
+
+        report, evidence = await run_cases(running, transfers=12, seed=13, plans=plans, progress=progress)
+    assert killed
+    assert_good(report, 12)
+    assert evidence.findings == []
+
+
+async def test_a_follower_that_dies_and_comes_back_catches_up() -> None:
+    plans = tuple(plan for plan in CASES if plan.case == "3")
+    async with cluster() as running:
+        leader = await leader_of(running, "alpha")
+        follower = next(name for name in SPEC.homeserver_names("alpha") if name != leader)
+        await running.kill(follower)
+        report, _ = await run_cases(running, transfers=3, seed=14, plans=plans)
+        await running.restart(follower)
+        async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+            url = running.server(follower).rest_url
+            entity = (await client.get(f"{url}/v1/entities/alpha.case-1")).json()
+    assert_good(report, 3)
+    assert (entity["authority"], entity["sub"]) == ("alpha.s2", 7), "seven passes: four to warm up, three measured"
