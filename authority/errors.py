@@ -14,6 +14,8 @@ class Reason(StrEnum):
 
     ALREADY_EXISTS = "already_exists"
     """The id is taken."""
+    ASK_EXPIRED = "ask_expired"
+    """The master was asked and did not answer in time."""
     DENIED = "denied"
     """The rule, or the master who was asked, said no."""
     FULL = "full"

@@ -11,6 +11,7 @@ under the new epoch, so no duplicate of the refused request that is still under 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from authority.asks import ask, unless_expired
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
@@ -56,6 +57,13 @@ def _entity(rows: Rows, entity_id: str) -> EntityRecord:
 def _transfer(rows: Rows, transfer_id: str) -> TransferRecord | None:
     data = rows.get_or(("transfers", transfer_id), None)
     return None if data is None else TransferRecord.from_data(data)
+
+
+def _known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
+    transfer = _transfer(rows, transfer_id)
+    if transfer is None:
+        raise Refused(Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer=transfer_id)
+    return transfer
 
 
 def _save_entity(rows: Rows, record: EntityRecord) -> None:
@@ -113,6 +121,8 @@ def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
     rows.delete(("entities", record.id))
+    if rows.get_or(("asks", record.id), None) is not None:
+        rows.delete(("asks", record.id))
     return record.to_data()
 
 
@@ -172,10 +182,12 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     existing = _transfer(rows, args["transfer_id"])
     if existing is not None:
         if (existing.entity, existing.target) != (record.id, args["target"]):
-            raise Refused(Reason.TRANSFER_ID_TAKEN, f"transfer {existing.id} is one of {existing.entity}")
-        return existing.to_data()
+            text = f"transfer {existing.id} is one of {existing.entity} to {existing.target}"
+            raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
+        return unless_expired(rows, existing, args.get("now_s", 0.0)).to_data()
     if args["target"] == record.authority:
-        raise Refused(Reason.SAME_SERVER, f"{record.authority} has authority over {record.id} already")
+        text = f"{record.authority} has authority over {record.id} already"
+        raise Refused(Reason.SAME_SERVER, text, server=record.authority)
     requester = args.get("requester", "")
     decision = (
         decide(record.rule, requester=requester, owner=record.owner, master=record.master)
@@ -197,20 +209,31 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         permit_rule_rev=record.rule_rev,
         permit_owner_rev=record.owner_rev,
     )
+    if decision is Decision.ASKED:
+        transfer = ask(rows, transfer, args.get("now_s", 0.0))
     _save_transfer(rows, transfer)
     return transfer.to_data()
 
 
+def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Refuse a transfer whose master did not answer in time; any other stays as it is."""
+    transfer = _known_transfer(rows, args["transfer_id"])
+    return unless_expired(rows, transfer, args["now_s"]).to_data()
+
+
 def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master answers what it was asked."""
-    transfer = _transfer(rows, args["transfer_id"])
-    if transfer is None:
-        raise Refused(Reason.NOT_FOUND, f"there is no transfer {args['transfer_id']}")
+    """The master answers what it was asked; an answer that comes too late finds the transfer refused."""
+    transfer = _known_transfer(rows, args["transfer_id"])
     record = _entity(rows, transfer.entity)
     if args["by"] != record.master:
-        raise Refused(Reason.NOT_MASTER, f"{args['by']} is not the master of {record.id}; {record.master} is")
+        text = f"{args['by']} is not the master of {record.id}; {record.master} is"
+        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
     if transfer.phase is not Phase.ASKED:
-        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase} already", phase=transfer.phase)
+        text = f"transfer {transfer.id} is {transfer.phase} already"
+        raise Refused(Reason.TOO_LATE, text, phase=transfer.phase.value)
+    transfer = unless_expired(rows, transfer, args.get("now_s", 0.0))
+    if transfer.phase is Phase.REFUSED:
+        return transfer.to_data()
     if args["allow"]:
         # The answer is the master's word on the request as things stand now.
         transfer = transfer.changed(
@@ -281,11 +304,9 @@ def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The old authority has retired: keep its report (hops, marks, counters) with the transfer."""
-    transfer = _transfer(rows, args["transfer_id"])
-    if transfer is None:
-        raise Refused(Reason.NOT_FOUND, f"there is no transfer {args['transfer_id']}")
+    transfer = _known_transfer(rows, args["transfer_id"])
     if transfer.phase not in (Phase.COMMITTED, Phase.DONE):
-        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase}", phase=transfer.phase)
+        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase}", phase=transfer.phase.value)
     if transfer.source != args["source"]:
         raise Refused(Reason.NOT_HOLDER, f"{args['source']} did not hand {transfer.entity} over")
     if transfer.phase is Phase.COMMITTED:
@@ -418,6 +439,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "entity.discard": entity_discard,
     "transfer.answer": transfer_answer,
     "transfer.commit": transfer_commit,
+    "transfer.expire": transfer_expire,
     "transfer.passed": transfer_passed,
     "transfer.propose": transfer_propose,
     "transfer.refuse": transfer_refuse,

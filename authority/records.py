@@ -3,6 +3,7 @@
 Where things stand in the tree:
 
     entities/<id>    EntityRecord
+    asks/<id>        ids of the transfers of this entity that wait for the master's answer
     transfers/<id>   TransferRecord
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
@@ -88,6 +89,7 @@ class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
+    `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """
 
     id: str
@@ -102,6 +104,7 @@ class TransferRecord(_Row):
     transport: str = "rest"
     permit_rule_rev: int = 0
     permit_owner_rev: int = 0
+    ask_expires_at_s: int = 0
     epoch: int = 0
     sub: int = 0
     tick: int = 0

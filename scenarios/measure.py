@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from authority.hops import Trace
+from authority.timings import timings_ms
 from scenarios.report import statistics
 from scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
 
@@ -43,8 +44,9 @@ def read_transfer(view: Mapping[str, Any]) -> Measured:
         ValueError: it is not finished, or its trace lacks what every finished transfer has.
     """
     trace = Trace.from_data_untrusted(view["trace"])
-    frozen, activated = trace.at("frozen"), trace.at("activated")
-    if frozen is None or activated is None:
+    phases_ms = timings_ms(trace)
+    latency_ms = phases_ms.pop("total", None)
+    if latency_ms is None:
         raise ValueError(f"transfer {view['id']} was reported without the times of its freeze and activation")
     counters = Counter(view["counters"])
     return Measured(
@@ -56,27 +58,11 @@ def read_transfer(view: Mapping[str, Any]) -> Measured:
         hops=len(trace.hops),
         on_path=dict(Counter(hop.kind for hop in trace.hops)),
         off_path=dict(view["off_path"]),
-        latency_ms=(activated - frozen) / 1e6,
-        phases_ms=_phases_ms(trace, frozen, activated),
+        latency_ms=latency_ms,
+        phases_ms=phases_ms,
         size_bytes=sum(hop.size_bytes for hop in trace.hops) + counters["sealed_state_bytes"],
         repeats=max(0, counters["requests"] - 1) + counters["repeated_activate"],
     )
-
-
-def _phases_ms(trace: Trace, frozen: int, activated: int) -> dict[str, float]:
-    """How long each phase took; phases overlap (the state travels while the request does)."""
-    ruling, deciding, committed = trace.at("ruling"), trace.at("deciding"), trace.at("committed")
-    staged = trace.at("staged")
-    spans: dict[str, tuple[int | None, int | None]] = {
-        # Until the first message has arrived: sealing, sending, opening.
-        "request": (frozen, trace.hops[0].received_ns if trace.hops else None),
-        # Deciding whether it may be: the rule, and whether the target's home would have it (H hops there and back).
-        "rule": (ruling, deciding),
-        "commit": (deciding, committed),
-        "state": (frozen, staged),
-        "activation": (committed if committed is not None else staged, activated),
-    }
-    return {name: (end - begin) / 1e6 for name, (begin, end) in spans.items() if begin is not None and end is not None}
 
 
 def case_result(

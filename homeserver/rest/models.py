@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from authority.certificates import Name, TransferId
+from authority.hops import Trace
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
 from authority.rules import Rule
+from authority.timings import PHASES, timings_ms
 
 __all__ = [
     "AnswerBody",
@@ -184,6 +186,9 @@ class TransferView(BaseModel):
     sub: int
     hops: int | None = Field(description="numbered hops, counted on the wire; null until it is done")
     trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
+    timings_ms: dict[str, float] | None = Field(
+        description="; ".join(f"{phase}: {meaning}" for phase, meaning in PHASES.items())
+    )
     off_path: dict[str, int] | None = Field(description="messages beside the numbered hops, by kind")
     counters: dict[str, int] | None
     result: Literal["pending", "done", "refused"]
@@ -203,6 +208,7 @@ class TransferView(BaseModel):
             **fields,
             hops=None if trace is None else len(trace["hops"]),
             trace=trace,
+            timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
             off_path=None if report is None else report["off_path"],
             counters=None if report is None else report["counters"],
             result=result,
