@@ -4,7 +4,7 @@ hand-over should take. Pure: flights and wishes in, a plan out.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -46,8 +46,9 @@ class Aircraft:
         return PositionReport.of(self.flight.points[number], last=number == len(self.flight.points) - 1)
 
     def creation(self, spawner: str) -> dict[str, Any]:
-        """What `POST /v1/entities` takes."""
-        params = {"callsign": self.flight.callsign, "report": self.report(0).to_data()}
+        """What `POST /v1/entities` takes: the aircraft waits at its first position until its first report moves it."""
+        waiting = replace(self.report(0), speed_dkt=None, climb_ft_min=None, last=False)
+        params = {"callsign": self.flight.callsign, "report": waiting.to_data()}
         return {"id": self.entity, "kind": KIND, "spawner": spawner, "server": self.server, "params": params}
 
 

@@ -230,3 +230,11 @@ class SectorsReport(RunFacts):
     sectors: tuple[SectorRow, ...]
     failures: dict[str, Count] = Field(default_factory=dict)
     """Failed transfers by reason code."""
+    speedup: Quantity = 1.0
+    """How many times faster than clocks the flights' time ran."""
+    flights_from: AwareDatetime | None = None
+    """When the flights began, in their own time."""
+    flights_s: Quantity | None = None
+    """How much of the flights' time was flown, in seconds of that time."""
+    lateness_ms: Percentiles = Percentiles()
+    """From the moment at which a position was due, by the clock, to the word of a server that it has been applied."""

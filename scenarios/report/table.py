@@ -103,6 +103,13 @@ def _traffic_table(report: SectorsReport) -> Table:
         f"custody: {counted(report.custody_overlaps, 'overlap')}, {counted(report.custody_holes, 'hole')} "
         "(two sectors or no sector holding a flying aircraft)"
     )
+    if report.flights_from is not None and report.flights_s is not None:
+        late = report.lateness_ms
+        table.caption += (
+            f"\n{report.flights_s / 60:.0f} minutes from {report.flights_from:%Y-%m-%d %H:%M} UTC, "
+            f"{report.speedup:g} times as fast; positions applied {number_text(late.p50)} ms (p50), "
+            f"{number_text(late.p99)} ms (p99), {number_text(late.max)} ms (max) after they were due"
+        )
     return table
 
 
