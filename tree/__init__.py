@@ -17,6 +17,7 @@ The shell makes it durable and replicated:
     durable, journal, snapshot    files that survive a power cut
     certificates, transport       who is a member, and the connections between them
     raft                          the fence around PySyncObj, its only importer
+    submissions, status           commands that wait for their answer; what a member is and tells
     replica                       all of this driven by trio
 
 `docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
@@ -27,18 +28,10 @@ from tree.errors import Abort, BadData, BadPath, MalformedCommand, MismatchingNo
 from tree.path import ROOT, Path, format_path, parse_path
 from tree.procedures import Procedure
 from tree.raft import Timing
-from tree.replica import (
-    Aborted,
-    DirectoryInUse,
-    Latency,
-    MemberStatus,
-    NoQuorum,
-    OutcomeUnknown,
-    Replica,
-    ReplicaConfig,
-    ReplicaStatus,
-)
+from tree.replica import DirectoryInUse, Replica
+from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.store import NodeView, Store, Written
+from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
 from tree.transaction import Transaction
 from tree.transport import Member, Refusal, RefusedByInstance
 

@@ -11,12 +11,11 @@ journal is synced before each tick, because a leader counts itself as having wha
 """
 
 import logging
-import os
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import pysyncobj.serializer
 import pysyncobj.syncobj
@@ -25,9 +24,8 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
-from tree.durable import replace_file, sync_directory
 from tree.journal import Entry, Journal, JournalDamaged
-from tree.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, SnapshotDamaged
+from tree.snapshot import SnapshotDamaged, SnapshotFile
 
 __all__ = ["COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing"]
 
@@ -44,7 +42,6 @@ COMMAND_KIND: Final = bytes([pysyncobj.syncobj._COMMAND_TYPE.REGULAR])
 # One frame takes a batch and the largest command; a single entry never reaches the size of a batch, so that PySyncObj
 # never cuts one in pieces (its pieces are pickled, and the last one may be sent twice).
 _BATCH_BYTES: Final = 2 * 1024 * 1024
-_SNAPSHOT_CHUNK_BYTES: Final = 256 * 1024
 # How far a leader may run ahead of its quorum before it takes no more.
 MAX_UNCOMMITTED: Final = 16_384
 MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
@@ -168,37 +165,18 @@ class _JournalPort:
         """The driver closes the journal."""
 
 
-class _Snapshots:
-    """The snapshot file, in the place of PySyncObj's serializer (T4): checked, synced, and sent as it is."""
+class _SnapshotPort:
+    """The snapshot file in the place of PySyncObj's serializer, under the names that it calls (T4)."""
 
-    def __init__(self, path: Path, owner: str, journal: Journal, driver: Driver) -> None:
-        self._path = path
-        self._owner = owner
+    def __init__(self, file: SnapshotFile, journal: Journal, driver: Driver) -> None:
+        self._file = file
         self._driver = driver
         self._journal = journal
         self._compact_up_to: int | None = None
-        self._sending: dict[str, IO[bytes]] = {}
-        self._receiving: IO[bytes] | None = None
         self.applied_index: Callable[[], int] = lambda: 0
         self.failure: Exception | None = None
 
-    def load(self) -> Snapshot | None:
-        """The snapshot in the directory, if there is one; raises `SnapshotDamaged` naming the file."""
-        try:
-            encoded = self._path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            return Snapshot.decode_untrusted(encoded, self._owner)
-        except SnapshotDamaged as error:
-            raise SnapshotDamaged(
-                f"{self._path}: {error}. Restore the directory from a copy, or move it away and start this member "
-                "empty while all the other members are running"
-            ) from error
-
-    # The methods below have PySyncObj's names and are called by it.
-
-    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802
+    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802  # PySyncObj's name
         if self._compact_up_to is None:
             return SERIALIZER_STATE.NOT_SERIALIZING, None
         index, self._compact_up_to = self._compact_up_to, None
@@ -209,83 +187,29 @@ class _Snapshots:
         _, last, previous, _ = data
         if 2 * (index - self._journal.first_index) < len(self._journal):
             return  # mostly entries that wait for a quorum: a snapshot would hardly shorten the log
-        replace_file(self._path, Snapshot(self._owner, previous, last, self._driver.capture()).encoded())
+        self._file.write(previous, last, self._driver.capture())
         self._compact_up_to = index
 
     def deserialize(self) -> tuple[None, Entry, Entry, list[Node]]:
         """Install the snapshot file. PySyncObj would log an error and go on; so the error is kept for the driver."""
         try:
-            snapshot = self.load()
+            snapshot = self._file.load()
             if snapshot is None:
-                raise SnapshotDamaged(f"{self._path} has vanished")
+                raise SnapshotDamaged("the snapshot that was just received has vanished")
             self._driver.install(snapshot.state)
         except Exception as error:
             self.failure = error
             raise
         return None, snapshot.last, snapshot.previous, []
 
-    def getTransmissionData(self, node: Node) -> tuple[bytes, bool, bool] | None:  # noqa: N802
-        if self._driver.is_congested(node.id):
-            return None  # the next heartbeat continues
-        file = self._sending.get(node.id)
-        first = file is None
-        if file is None:
-            try:
-                file = self._sending[node.id] = self._path.open("rb")
-            except FileNotFoundError:
-                return None
-        chunk = file.read(_SNAPSHOT_CHUNK_BYTES)
-        if not chunk:
-            self.cancelTransmisstion(node)
-        return chunk, first, not chunk
+    def getTransmissionData(self, node: Node) -> tuple[bytes, bool, bool] | None:  # noqa: N802  # PySyncObj's name
+        return None if self._driver.is_congested(node.id) else self._file.next_piece(node.id)
 
-    def setTransmissionData(self, data: tuple[bytes, bool, bool] | None) -> bool:  # noqa: N802
-        """Take a piece of the leader's snapshot; True when it is whole, checked, durable and newer than our state."""
-        if data is None:
-            return False
-        chunk, first, last = data
-        incoming = self._path.with_suffix(".incoming")
-        if first:
-            self._stop_receiving()
-            self._receiving = incoming.open("wb")
-        if self._receiving is None:
-            return False
-        self._receiving.write(chunk)
-        if self._receiving.tell() > MAX_SNAPSHOT_BYTES:
-            log.error("the leader's snapshot is larger than %d bytes; not taken", MAX_SNAPSHOT_BYTES)
-            self._stop_receiving()
-            return False
-        if not last:
-            return False
-        self._receiving.flush()
-        os.fsync(self._receiving.fileno())
-        self._stop_receiving()
-        try:
-            received = Snapshot.decode_untrusted(incoming.read_bytes(), self._owner)
-        except SnapshotDamaged as error:
-            log.error("the leader's snapshot was not taken: %s", error)
-            return False
-        if received.last[1] <= self.applied_index():
-            return False  # a late one; what is applied must never go back
-        incoming.replace(self._path)
-        sync_directory(self._path.parent)
-        return True
+    def setTransmissionData(self, data: tuple[bytes, bool, bool] | None) -> bool:  # noqa: N802  # PySyncObj's name
+        return data is not None and self._file.take_piece_untrusted(*data, newer_than=self.applied_index())
 
-    def cancelTransmisstion(self, node: Node) -> None:  # noqa: N802
-        file = self._sending.pop(node.id, None)
-        if file is not None:
-            file.close()
-
-    def _stop_receiving(self) -> None:
-        if self._receiving is not None:
-            self._receiving.close()
-            self._receiving = None
-
-    def close(self) -> None:
-        self._stop_receiving()
-        for file in self._sending.values():
-            file.close()
-        self._sending.clear()
+    def cancelTransmisstion(self, node: Node) -> None:  # noqa: N802  # PySyncObj's name, spelled like that
+        self._file.stop_sending(node.id)
 
 
 class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
@@ -317,8 +241,11 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._announced = (0, 0)
         self._granted: tuple[int, set[str]] = (0, set())
         self._rejected: tuple[int, int] | None = None
+        self._said: tuple[str, int, int] | None = None
+        self._said_at_s = 0.0
         self._entry_rounds = 0
-        self._snapshots = _Snapshots(directory / "snapshot", owner, journal, driver)
+        self._snapshot_file = SnapshotFile(directory / "snapshot", owner)
+        self._snapshots = _SnapshotPort(self._snapshot_file, journal, driver)
         restored_index = self._restore(directory)
         self._nodes = {member: _MemberNode(member, rank) for rank, member in enumerate(sorted(members))}
         conf = SyncObjConf(
@@ -350,7 +277,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self.hasten_election(0.0)
 
     def _restore(self, directory: Path) -> int:
-        snapshot = self._snapshots.load()
+        snapshot = self._snapshot_file.load()
         if snapshot is None:
             if self._journal.first_index > 1:
                 raise JournalDamaged(
@@ -420,7 +347,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def peer_connected(self, name: str) -> None:
         """A member can be reached now."""
         self._SyncObj__onNodeConnected(self._nodes[name])
-        self._rejected = None
+        self._rejected = self._said = None
         if self.leader_name() is None:
             # Not at once: if there is a leader, its heartbeat is about to come.
             self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_MET_S))
@@ -431,7 +358,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         led = self.leader_name() == name
         self._SyncObj__onNodeDisconnected(node)
         self._snapshots.cancelTransmisstion(node)
-        self._rejected = None
+        self._rejected = self._said = None
         if led:
             self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_LOST_S))
 
@@ -470,7 +397,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def close(self) -> None:
         """Close what is open. The journal belongs to the driver."""
-        self._snapshots.close()
+        self._snapshot_file.close()
 
     # --- messages, with the guards that the stock package lacks ---------------------------------------------------
 
@@ -552,7 +479,18 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         elif reset:
             next_index = self._first_of_term(next_index)
         self._rejected = (self.raftCurrentTerm, next_index) if reset else None
+        if success and not self._is_news(node, next_index):
+            return
         self._send_acknowledgement(node, next_index, reset=reset, success=success)
+
+    def _is_news(self, node: Node, next_index: int) -> bool:
+        """Whether the leader does not know this yet, or has heard nothing for half a heartbeat (T15)."""
+        said = (node.id, self.raftCurrentTerm, next_index)
+        now_s = float(pysyncobj.syncobj.monotonicTime())
+        if said == self._said and now_s - self._said_at_s < self._heartbeat_s / 2:
+            return False
+        self._said, self._said_at_s = said, now_s
+        return True
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
         """Apply without pickle (T1); no-ops and whatever else is not a command change nothing."""

@@ -45,9 +45,9 @@ class ReadRounds:
         self._index = commit_index
         self._confirmed_by = set()
         self._finish_if_confirmed()
-        return self.again()
+        return self.under_way()
 
-    def again(self) -> int | None:
+    def under_way(self) -> int | None:
         """The number of the round under way, to be asked for again when confirmations may have been lost."""
         return None if self._confirmed_by is None else self._round
 

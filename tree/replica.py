@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -28,10 +27,12 @@ from tree.commands import Answer, Command, Machine, encode_command
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
 from tree.procedures import Procedure
-from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
+from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
+from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.store import Store
-from tree.transport import PROTOCOL_VERSION, Member, Peers, Refusal, RefusedByInstance
+from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown, Route, Submission, Submissions
+from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
 
 __all__ = [
     "Aborted",
@@ -48,123 +49,15 @@ __all__ = [
 log = logging.getLogger("tree.replica")
 
 MAX_OUTSTANDING: Final = 4096
-# A forwarded command that was not applied after this long may have been dropped by a member that led no more.
-FORWARD_AGAIN_S: Final = 1.0
 CONGESTED_BYTES: Final = 4 * 1024 * 1024
 LATENCIES_KEPT: Final = 1024
 
 Message = dict[str, Any]
-CommandId = tuple[str, int]
 T = TypeVar("T")
-
-
-class Aborted(Exception):
-    """The procedure answered with an error; the tree is as it was. `code` is stable."""
-
-    def __init__(self, code: str, message: str, details: Any = None) -> None:
-        super().__init__(f"{message} ({code})" if message else code)
-        self.code: Final = code
-        self.message: Final = message
-        self.details: Final = details
-
-
-class NoQuorum(Exception):
-    """There is no leader that could be reached in time. The command was not submitted and will not be applied."""
-
-
-class OutcomeUnknown(Exception):
-    """The command was submitted, and it is not known whether it was or will be applied.
-
-    Submit it again with `command_id=error.command_id`: it is applied once however often it is submitted.
-    """
-
-    def __init__(self, message: str, command_id: CommandId) -> None:
-        super().__init__(message)
-        self.command_id: Final = command_id
 
 
 class DirectoryInUse(Exception):
     """Another process runs a member in this directory."""
-
-
-@dataclass(frozen=True)
-class ReplicaConfig:
-    """What a member is: its kind and instance, its name among the members, where it keeps its files.
-
-    `secret` is shared by the members of the instance and by nobody else; at least 16 random bytes.
-    """
-
-    kind: str
-    instance: str
-    name: str
-    members: tuple[Member, ...]
-    directory: Path
-    secret: bytes
-    timing: Timing = field(default_factory=Timing)
-    compact_after_entries: int = 16_384
-    compact_after_bytes: int = 32 * 1024 * 1024
-
-    def __post_init__(self) -> None:
-        names = [member.name for member in self.members]
-        if len(set(names)) != len(names):
-            raise ValueError(f"two members of instance {self.instance!r} have the same name: {names}")
-        if self.name not in names:
-            raise ValueError(f"{self.name!r} is not among the members of instance {self.instance!r}: {names}")
-
-
-@dataclass(frozen=True)
-class MemberStatus:
-    """A member as this one sees it."""
-
-    name: str
-    host: str
-    port: int
-    connected: bool
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Of the commands submitted here lately and answered: how many ever, and how long they took."""
-
-    count: int
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
-
-
-@dataclass(frozen=True)
-class ReplicaStatus:
-    """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
-
-    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
-    for what is under way.
-    """
-
-    name: str
-    leader: str | None
-    term: int
-    members: tuple[MemberStatus, ...]
-    commit_index: int
-    applied_index: int
-    is_leader: bool
-    ready: bool
-    rounds: int
-    latency: Latency
-
-
-class _Submission:
-    """A command that waits for its answer."""
-
-    __slots__ = ("answer", "answered", "command", "command_id", "forwarded_at", "handed_over", "waiters")
-
-    def __init__(self, command_id: CommandId, command: bytes) -> None:
-        self.command_id = command_id
-        self.command = command
-        self.answered = trio.Event()
-        self.answer: bytes | None = None
-        self.handed_over = False
-        self.forwarded_at = 0.0
-        self.waiters = 0
 
 
 class Replica:
@@ -187,10 +80,9 @@ class Replica:
         self._client: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
         self._next_number = 0
         self._next_read = 0
-        self._submissions: dict[CommandId, _Submission] = {}
-        self._to_route: dict[CommandId, _Submission] = {}
+        self._asked_at_s = 0.0
+        self._submissions: Final = Submissions()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
-        self._route: tuple[str, int, int] | None = None
         self._connections_made = 0
         self._reads: Final = ReadRounds(len(config.members))
         self._remote_reads: dict[int, Callable[[int], None]] = {}
@@ -260,8 +152,7 @@ class Replica:
                 raft, self._raft = self._raft, None
                 if raft is not None:
                     raft.close()
-                for submission in self._submissions.values():
-                    submission.answered.set()
+                self._submissions.give_up()
                 self._announce_applied()
                 self._journal.close()
 
@@ -277,20 +168,25 @@ class Replica:
             self._fail(error)
 
     async def _step(self) -> None:
-        raft, journal = _running(self._raft), _running(self._journal)
+        self._advance()
+        journal = _running(self._journal)
+        if journal.dirty:
+            # Two turns of the scheduler put the new entries on the wire: the others' disks work while ours does.
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            self._make_durable()
+        if len(self._config.members) == 1 and _running(self._raft).raftCommitIndex < journal.last_index:
+            self._wake.set()
+
+    def _advance(self) -> None:
+        """Everything that can be done now, in the order that keeps promises. What it appends is not durable yet."""
+        raft = _running(self._raft)
         self._make_durable()
         self._hand_over()
         raft.tick()
         self._begin_reads()
         if raft.raftLastApplied != self._applied_announced:
             self._announce_applied()
-        if journal.dirty:
-            # Two turns of the scheduler put the new entries on the wire: the others' disks work while ours does.
-            await trio.lowlevel.checkpoint()
-            await trio.lowlevel.checkpoint()
-            self._make_durable()
-        if len(self._config.members) == 1 and raft.raftCommitIndex < journal.last_index:
-            self._wake.set()
 
     def _make_durable(self) -> None:
         """Sync the journal; then everything that promises something about it may leave."""
@@ -322,14 +218,15 @@ class Replica:
             command_id = (self._client, self._next_number)
             self._next_number += 1
         command = encode_command(Command(procedure, args, *command_id))
-        submission: _Submission | None = None
-        with trio.move_on_after(timeout_s):
+        submission: Submission | None = None
+        with trio.move_on_after(timeout_s if self._raft is not None else 0.0):
             async with self._slots:
-                submission = self._enter(command_id, command)
+                submission = self._submissions.enter(command_id, COMMAND_KIND + command)
+                self._wake.set()
                 try:
                     await submission.answered.wait()
                 finally:
-                    self._leave(submission)
+                    self._submissions.leave(submission)
         if submission is None or not submission.handed_over:
             reason = "is not running" if self._raft is None else f"reached no leader within {timeout_s} s"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
@@ -339,55 +236,22 @@ class Replica:
         self._answered_count += 1
         return _value_of(submission.answer)
 
-    def _enter(self, command_id: CommandId, command: bytes) -> _Submission:
-        submission = self._submissions.get(command_id)
-        if submission is None:
-            submission = self._submissions[command_id] = _Submission(command_id, COMMAND_KIND + command)
-            if self._raft is None:
-                submission.answered.set()
-            else:
-                self._to_route[command_id] = submission
-                self._wake.set()
-        submission.waiters += 1
-        return submission
-
-    def _leave(self, submission: _Submission) -> None:
-        submission.waiters -= 1
-        if submission.waiters == 0:
-            self._submissions.pop(submission.command_id, None)
-            self._to_route.pop(submission.command_id, None)
-
     def _hand_over(self) -> None:
-        """Give Raft, or the leader, what waits for it; again, if the way it took last time is broken."""
+        """Give Raft, or the leader, the commands that wait for it."""
         raft = _running(self._raft)
         route = self._current_route()
-        if route != self._route:
-            self._route = route
-            self._to_route = dict(self._submissions)
+        self._submissions.take_route(route)
         if route is None:
             return
         if raft.is_leader():
-            while self._to_route:
-                command_id = next(iter(self._to_route))
-                if not raft.submit(self._to_route[command_id].command):
-                    return
-                self._to_route.pop(command_id).handed_over = True
+            self._submissions.hand_over(raft.submit)
         else:
-            self._forward(route[0])
+            leader = route[0]
+            self._submissions.forward(
+                lambda command: self._send(leader, {"type": "apply_command", "command": command}), trio.current_time()
+            )
 
-    def _forward(self, leader: str) -> None:
-        peers, now = _running(self._peers), trio.current_time()
-        for submission in self._submissions.values():
-            if submission.handed_over and now - submission.forwarded_at > FORWARD_AGAIN_S:
-                self._to_route[submission.command_id] = submission
-        waiting, self._to_route = self._to_route, {}
-        for command_id, submission in waiting.items():
-            if peers.send(leader, encode_message({"type": "apply_command", "command": submission.command})):
-                submission.handed_over, submission.forwarded_at = True, now
-            else:
-                self._to_route[command_id] = submission
-
-    def _current_route(self) -> tuple[str, int, int] | None:
+    def _current_route(self) -> Route | None:
         """The way to the leader: who it is, in which term, by which connection. None if there is none."""
         raft = _running(self._raft)
         leader = raft.leader_name()
@@ -450,7 +314,10 @@ class Replica:
             return
         if raft.has_committed_in_term():
             number = self._reads.begin(raft.raftCommitIndex)
+            if number is None and trio.current_time() - self._asked_at_s > self._config.timing.heartbeat_s:
+                number = self._reads.under_way()  # what was asked, or answered, went down with a connection
             if number is not None:
+                self._asked_at_s = trio.current_time()
                 self._ask_for_confirmation(number)
 
     def _ask_for_confirmation(self, number: int) -> None:
@@ -514,7 +381,7 @@ class Replica:
             is_leader=raft is not None and raft.is_leader(),
             ready=leader is not None and raft is not None and raft.has_committed_in_term(),
             rounds=0 if raft is None else raft.entry_rounds(),
-            latency=_latency(self._answered_count, self._latencies_ns),
+            latency=Latency.of(self._answered_count, self._latencies_ns),
         )
 
     # --- what Raft and the connections call -----------------------------------------------------------------------
@@ -535,11 +402,8 @@ class Replica:
     def apply(self, command: bytes) -> None:
         """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
         command_id, answer = self._machine.apply(command)
-        submission = None if command_id is None else self._submissions.get(command_id)
-        if submission is not None:
-            submission.answer = answer
-            submission.handed_over = True
-            submission.answered.set()
+        if command_id is not None:
+            self._submissions.answered(command_id, answer)
 
     def capture(self) -> Any:
         """See `tree.raft.Driver`."""
@@ -548,22 +412,19 @@ class Replica:
     def install(self, state: Any) -> None:
         """Take over a snapshot; what waits here may have been answered in it. See `tree.raft.Driver`."""
         self._machine.restore(state)
-        for submission in self._submissions.values():
-            answer = self._machine.answer_to(*submission.command_id)
-            if answer is not None:
-                submission.answer = answer
-                submission.handed_over = True
-                submission.answered.set()
+        self._submissions.look_up(self._machine.answer_to)
 
     def peer_connected(self, name: str) -> None:
         """See `tree.transport.PeerHandler`."""
         self._connections_made += 1
         self._guarded(lambda: _running(self._raft).peer_connected(name))
+        self._wake.set()
 
     def peer_lost(self, name: str) -> None:
         """See `tree.transport.PeerHandler`."""
         if self._raft is not None:
             self._guarded(lambda: _running(self._raft).peer_lost(name))
+            self._wake.set()
 
     def frames_arrived(self, name: str, bodies: list[bytes]) -> None:
         """See `tree.transport.PeerHandler`."""
@@ -579,7 +440,6 @@ class Replica:
             action()
         except Exception as error:
             self._fail(error)
-        self._wake.set()
 
     def _take(self, name: str, messages: list[Message]) -> None:
         raft = _running(self._raft)
@@ -599,8 +459,10 @@ class Replica:
                         self._reads.confirm(name, message["round"])
                 case _:
                     raft.receive(name, message)
-        # At once, not at the driver's next turn: others wait for what this promises.
-        self._make_durable()
+        # At once, not at the driver's next turn: others wait for what this promises and what it commits.
+        self._advance()
+        if _running(self._journal).dirty:
+            self._wake.set()
 
     def _take_read(self, name: str, number: int) -> None:
         if _running(self._raft).is_leader():
@@ -624,14 +486,6 @@ def _value_of(encoded: bytes) -> Any:
     if answer.code is not None:
         raise Aborted(answer.code, answer.message, answer.details)
     return answer.value
-
-
-def _latency(count: int, latencies_ns: deque[int]) -> Latency:
-    ordered = sorted(latencies_ns)
-    if not ordered:
-        return Latency(count, 0.0, 0.0, 0.0)
-    p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-    return Latency(count, p50 / 1e6, p99 / 1e6, ordered[-1] / 1e6)
 
 
 @contextmanager

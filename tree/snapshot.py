@@ -5,16 +5,25 @@ far behind as it is, so a receiver checks it exactly as a restarting member does
 """
 
 import hashlib
+import logging
+import os
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
-from tree.data import decode_untrusted, encode
+import cbor2
+
+from tree.data import decode_untrusted
+from tree.durable import replace_file, sync_directory
 from tree.errors import BadData
 from tree.journal import Entry
 
-__all__ = ["MAX_SNAPSHOT_BYTES", "Snapshot", "SnapshotDamaged"]
+__all__ = ["MAX_SNAPSHOT_BYTES", "Snapshot", "SnapshotDamaged", "SnapshotFile"]
+
+log = logging.getLogger("tree.snapshot")
 
 MAX_SNAPSHOT_BYTES: Final = 1 << 30
+_PIECE_BYTES: Final = 256 * 1024
 _MAGIC: Final = b"batonpass snapshot 1\n"
 _DIGEST_BYTES: Final = 32
 
@@ -34,7 +43,8 @@ class Snapshot:
 
     def encoded(self) -> bytes:
         """The bytes of the file."""
-        body = _MAGIC + encode([self.owner, list(self.previous), list(self.last), self.state], canonical=False)
+        # Not `encode`, which reads back what it wrote: the state is plain by construction, and members wait for this.
+        body = _MAGIC + cbor2.dumps([self.owner, self.previous, self.last, self.state])
         return body + hashlib.sha256(body).digest()
 
     @staticmethod
@@ -56,3 +66,97 @@ class Snapshot:
                 return Snapshot(owner, tuple(previous), tuple(last), state)
             case _:
                 raise SnapshotDamaged("the snapshot has another shape than this version writes")
+
+
+class SnapshotFile:
+    """A member's snapshot on disk: written, read, sent to members that are behind, and received from the leader."""
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self._path: Final = path
+        self._owner: Final = owner
+        self._sending: dict[str, IO[bytes]] = {}
+        self._receiving: IO[bytes] | None = None
+
+    def load(self) -> Snapshot | None:
+        """The snapshot, if there is one; raises `SnapshotDamaged` naming the file."""
+        try:
+            encoded = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return Snapshot.decode_untrusted(encoded, self._owner)
+        except SnapshotDamaged as error:
+            raise SnapshotDamaged(
+                f"{self._path}: {error}. Restore the directory from a copy, or move it away and start this member "
+                "empty while all the other members are running"
+            ) from error
+
+    def write(self, previous: Entry, last: Entry, state: Any) -> None:
+        """Take the place of the snapshot on disk, durably."""
+        replace_file(self._path, Snapshot(self._owner, previous, last, state).encoded())
+
+    def next_piece(self, member: str) -> tuple[bytes, bool, bool] | None:
+        """The next bytes for this member, whether they are the first and whether the last; None without a snapshot.
+
+        The last piece is empty. A member goes on receiving the file that it began with if a newer one is written.
+        """
+        file = self._sending.get(member)
+        first = file is None
+        if file is None:
+            try:
+                file = self._sending[member] = self._path.open("rb")
+            except FileNotFoundError:
+                return None
+        piece = file.read(_PIECE_BYTES)
+        if not piece:
+            self.stop_sending(member)
+        return piece, first, not piece
+
+    def stop_sending(self, member: str) -> None:
+        """The member has it all, or is gone; the next piece for it will be the first again."""
+        file = self._sending.pop(member, None)
+        if file is not None:
+            file.close()
+
+    def take_piece_untrusted(self, piece: bytes, first: bool, last: bool, *, newer_than: int) -> bool:
+        """Take a piece of the leader's snapshot; True when it is whole, checked, durable and our snapshot now.
+
+        One that ends at or before the entry `newer_than` is not taken: what is applied must never go back.
+        """
+        incoming = self._path.with_suffix(".incoming")
+        if first:
+            self._stop_receiving()
+            self._receiving = incoming.open("wb")
+        if self._receiving is None:
+            return False
+        self._receiving.write(piece)
+        if self._receiving.tell() > MAX_SNAPSHOT_BYTES:
+            log.error("the leader's snapshot is larger than %d bytes; not taken", MAX_SNAPSHOT_BYTES)
+            self._stop_receiving()
+            return False
+        if not last:
+            return False
+        self._receiving.flush()
+        os.fsync(self._receiving.fileno())
+        self._stop_receiving()
+        try:
+            received = Snapshot.decode_untrusted(incoming.read_bytes(), self._owner)
+        except SnapshotDamaged as error:
+            log.error("the leader's snapshot was not taken: %s", error)
+            return False
+        if received.last[1] <= newer_than:
+            return False
+        incoming.replace(self._path)
+        sync_directory(self._path.parent)
+        return True
+
+    def close(self) -> None:
+        """Close the files that are being sent or received."""
+        self._stop_receiving()
+        for member in list(self._sending):
+            self.stop_sending(member)
+
+    def _stop_receiving(self) -> None:
+        if self._receiving is not None:
+            self._receiving.close()
+            self._receiving = None

@@ -1,0 +1,142 @@
+"""Who may read locally, and which way a command takes: the bookkeeping of a member, without network."""
+
+import subprocess
+import sys
+
+from tree.reads import MAX_WAITING_READS, ReadRounds
+from tree.submissions import FORWARD_AGAIN_S, Submissions
+
+H1_LEADS = ("h1", 4, 1)
+
+
+def test_a_member_alone_confirms_itself() -> None:
+    reads, indices = ReadRounds(1), list[int]()
+    reads.ask(indices.append)
+    assert reads.begin(commit_index=7) is None, "there is nobody to ask"
+    assert indices == [7]
+
+
+def test_a_read_waits_for_a_majority_and_gets_the_index_noted_at_the_beginning() -> None:
+    reads, indices = ReadRounds(5), list[int]()
+    reads.ask(indices.append)
+    number = reads.begin(commit_index=7)
+    assert number is not None
+    reads.confirm("h1", number)
+    reads.confirm("h1", number)
+    assert indices == [], "one member counts once"
+    reads.confirm("h2", number)
+    assert indices == [7]
+
+
+def test_reads_that_come_during_a_round_wait_for_the_next_one() -> None:
+    reads, first, second = ReadRounds(3), list[int](), list[int]()
+    reads.ask(first.append)
+    number = reads.begin(7)
+    assert number is not None
+    reads.ask(second.append)
+    assert reads.begin(8) is None
+    assert reads.under_way() == number
+    reads.confirm("h1", number)
+    assert (first, second) == ([7], [])
+    following = reads.begin(9)
+    assert following is not None
+    reads.confirm("h1", number)
+    assert second == [], "a confirmation of an earlier round says nothing about this one"
+    reads.confirm("h1", following)
+    assert second == [9]
+
+
+def test_a_leader_that_lost_its_office_confirms_nothing() -> None:
+    reads, indices = ReadRounds(3), list[int]()
+    reads.ask(indices.append)
+    number = reads.begin(7)
+    assert number is not None
+    reads.forget()
+    reads.confirm("h1", number)
+    assert indices == []
+    assert reads.under_way() is None
+
+
+def test_waiting_reads_are_bounded() -> None:
+    reads = ReadRounds(3)
+    assert all(reads.ask(lambda _: None) for _ in range(MAX_WAITING_READS))
+    assert not reads.ask(lambda _: None)
+
+
+def given_commands(submissions: Submissions) -> list[bytes]:
+    commands: list[bytes] = []
+
+    def give(command: bytes) -> bool:
+        commands.append(command)
+        return True
+
+    submissions.hand_over(give)
+    return commands
+
+
+async def test_a_command_is_handed_over_once_per_route() -> None:
+    submissions = Submissions()
+    submission = submissions.enter(("c", 1), b"command")
+    submissions.take_route(H1_LEADS)
+    assert given_commands(submissions) == [b"command"]
+    submissions.take_route(H1_LEADS)
+    assert given_commands(submissions) == []
+    submissions.take_route(("h1", 5, 1))
+    assert given_commands(submissions) == [b"command"], "a new term"
+    submissions.take_route(None)
+    submissions.take_route(("h1", 5, 2))
+    assert given_commands(submissions) == [b"command"], "a new connection"
+    submissions.answered(("c", 1), b"answer")
+    assert submission.answered.is_set()
+    assert submission.answer == b"answer"
+
+
+async def test_what_is_not_taken_waits_and_was_not_handed_over() -> None:
+    submissions = Submissions()
+    submission = submissions.enter(("c", 1), b"command")
+    submissions.hand_over(lambda _: False)
+    assert not submission.handed_over
+    assert given_commands(submissions) == [b"command"]
+    assert submission.handed_over
+
+
+async def test_a_forwarded_command_is_repeated_after_a_while() -> None:
+    submissions, sent = Submissions(), list[bytes]()
+
+    def give(command: bytes) -> bool:
+        sent.append(command)
+        return True
+
+    submissions.enter(("c", 1), b"command")
+    submissions.take_route(H1_LEADS)
+    submissions.forward(give, now_s=100.0)
+    submissions.forward(give, now_s=100.0 + FORWARD_AGAIN_S / 2)
+    assert len(sent) == 1
+    submissions.forward(give, now_s=100.0 + 3 * FORWARD_AGAIN_S)
+    assert len(sent) == 2
+
+
+async def test_two_callers_of_one_command_wait_for_one_answer() -> None:
+    submissions = Submissions()
+    first, second = submissions.enter(("c", 1), b"x"), submissions.enter(("c", 1), b"x")
+    assert first is second
+    submissions.leave(first)
+    assert given_commands(submissions) == [b"x"]
+    submissions.leave(second)
+    submissions.take_route(H1_LEADS)
+    assert given_commands(submissions) == []
+
+
+async def test_answers_are_found_in_a_state_that_arrived_whole() -> None:
+    submissions = Submissions()
+    known, unknown = submissions.enter(("c", 1), b"x"), submissions.enter(("c", 2), b"y")
+    submissions.look_up(lambda _, number: b"answer" if number == 1 else None)
+    assert known.answer == b"answer"
+    assert not unknown.answered.is_set()
+
+
+def test_another_version_of_pysyncobj_is_refused() -> None:
+    program = "import pysyncobj.version; pysyncobj.version.VERSION = '0.3.99'; import tree.raft"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "pysyncobj==0.3.17" in result.stderr
