@@ -11,7 +11,7 @@ from authority.hops import Trace
 __all__ = ["PHASES", "timings_ms"]
 
 PHASES: Final = {
-    "request": "from the freeze until the first message had arrived: sealing, sending, opening",
+    "request": "from the freeze until the request had reached whoever decides (on the way back home: H hops further)",
     "rule": "whether it may be: the rule, and whether the target's home would have it (H hops there and back)",
     "commit": "the compare-and-set in the home instance's log",
     "state": "from the freeze until the target held the state, while the request was on its way",
@@ -23,13 +23,14 @@ PHASES: Final = {
 def timings_ms(trace: Trace) -> dict[str, float]:
     """How long each of the `PHASES` took, in milliseconds; those whose ends were not noted are left out.
 
-    Phases overlap (the state travels while the request does), so they do not add up to `total`.
+    Request, rule, commit and activation add up to `total`; the state travels beside them.
     """
     frozen, activated, staged = trace.at("frozen"), trace.at("activated"), trace.at("staged")
     ruling, deciding, committed = trace.at("ruling"), trace.at("deciding"), trace.at("committed")
     arrived = trace.hops[0].received_ns if trace.hops and trace.hops[0].dst else None
     spans = {
-        "request": (frozen, arrived),
+        # Under a delegation nobody rules: the first message goes to the target itself.
+        "request": (frozen, arrived if ruling is None else ruling),
         "rule": (ruling, deciding),
         "commit": (deciding, committed),
         "state": (frozen, staged),
