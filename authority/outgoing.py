@@ -5,7 +5,10 @@ Rules it keeps, whatever the network does:
 1. The entity is frozen before anything is sent, and does not tick again under the old fence.
 2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
-4. A refusal resumes the entity under the fence that the log names, which is higher than the one it froze under.
+4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
+   higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
+5. The tombstone carries the fence that this transfer led to, however far the log has gone on since: the entity may be
+   on its way back here, under a fence that must still be listened to.
 
 Events go in together with `now_ns`; effects come out and are performed by the shell in the order given.
 """
@@ -136,7 +139,7 @@ class ForwardJournal:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Drop the frozen copy; keep a tombstone with the new authority's name."""
+    """Drop the frozen copy; keep a tombstone with the new authority's name and its fence."""
 
     fence: Fence
 
@@ -187,7 +190,7 @@ class Outgoing:
 
     Args:
         case: which path the transfer takes.
-        fence: the fence under which the entity was frozen.
+        fence: the fence under which the entity was frozen; `leads_to` is the one that the target gets.
         now_ns: monotonic time of the freeze.
     """
 
@@ -196,6 +199,7 @@ class Outgoing:
         self.fence = fence
         self.phase = OutgoingPhase.REQUESTED
         self.attempt = 0
+        self.leads_to = fence.passed() if case is Case.DIRECT else fence.raised()
         self._certificate = ""
         self._retry_at_ns = now_ns
 
@@ -233,18 +237,20 @@ class Outgoing:
                     return self._repeat(now_ns)
                 self._retry_at_ns = now_ns + FIRST_RETRY_NS
                 return []
-            case PeerActive(fence=fence):
-                return [ForwardJournal(), Retire(fence), Report()]
+            case PeerActive():
+                return [ForwardJournal(), Retire(self.leads_to), Report()]
             case Refusal(reason=reason, fence=fence):
                 return [Resume(fence, reason)]
             case Lost(authority=authority, fence=fence):
                 return [StepDown(authority, fence)]
 
     def _believable(self, event: Event) -> bool:
-        """Whatever ends the wait must carry a higher fence than the one frozen under; else it is of the past."""
+        """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
         match event:
-            case Committed(fence=fence) | PeerActive(fence=fence) | Refusal(fence=fence):
-                return fence > self.fence
+            case Committed(fence=fence) | PeerActive(fence=fence):
+                return fence >= self.leads_to
+            case Refusal(fence=fence):
+                return fence == self.fence.raised()
             case Lost(fence=fence):
                 return fence >= self.fence
             case Tick():
@@ -252,7 +258,8 @@ class Outgoing:
 
     def _repeat(self, now_ns: int) -> list[Effect]:
         self.attempt += 1
-        self._retry_at_ns = now_ns + min(FIRST_RETRY_NS << (self.attempt - 1), MAX_RETRY_NS)
+        # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
+        self._retry_at_ns = now_ns + min(FIRST_RETRY_NS << min(self.attempt - 1, 8), MAX_RETRY_NS)
         if self.case is Case.DIRECT:
             return [SendDirect(self.attempt)]
         if self.phase is OutgoingPhase.REQUESTED:
