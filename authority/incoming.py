@@ -5,7 +5,9 @@ Rules it keeps:
 1. Nothing is simulated without a certificate that names this server, and only from the very state that the certificate
    names by its hash.
 2. A certificate under a fence that is not higher than every fence seen is of the past and changes nothing.
-3. A repetition of a certificate that was acted on is answered again, so that a lost answer is no dead end.
+3. A repetition of a certificate that was acted on is answered again, so that a lost answer is no dead end. So is a
+   certificate under a lower fence than this server has seen, whoever remembers it: only the holder of that fence can
+   have led to a higher one, so the hand-over happened, and its source may retire.
 4. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
 """
 
@@ -18,8 +20,6 @@ from authority.epoch import Fence
 __all__ = ["Activate", "AnswerAgain", "Drop", "Effect", "Incoming", "Offer", "Permission", "Wait"]
 
 MAX_OFFERS: Final = 4
-# How many hand-overs back a lost answer can still be asked for; the home instance answers for older ones.
-MAX_ACTED_ON: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Activate:
 
 @dataclass(frozen=True, slots=True)
 class AnswerAgain:
-    """This permission was acted on already: tell the source once more."""
+    """This permission was acted on before: tell the source once more."""
 
     permission: Permission
 
@@ -86,7 +86,8 @@ class Incoming:
         self.seen = seen
         self._offers: OrderedDict[str, Offer] = OrderedDict()
         self._permission: Permission | None = None
-        self._acted_on: OrderedDict[str, Permission] = OrderedDict()
+        # The last one is enough: a higher fence has been seen than those before it.
+        self._acted_on: Permission | None = None
 
     @property
     def staged(self) -> int:
@@ -108,7 +109,7 @@ class Incoming:
 
     def offered(self, offer: Offer) -> Effect:
         """A state arrived."""
-        if offer.fence < self.seen or offer.transfer_id in self._acted_on:
+        if offer.fence < self.seen:
             return Drop("stale_state")
         self._offers.pop(offer.transfer_id, None)
         self._offers[offer.transfer_id] = offer
@@ -118,10 +119,10 @@ class Incoming:
 
     def permitted(self, permission: Permission) -> Effect:
         """A verified certificate arrived."""
-        if self._acted_on.get(permission.transfer_id) == permission:
+        if permission.fence < self.seen or permission == self._acted_on:
             # Even after the entity went on to somebody else: the source still wants to hear that it may retire.
             return AnswerAgain(permission)
-        if permission.fence <= self.seen or (self._permission and permission.fence < self._permission.fence):
+        if permission.fence == self.seen or (self._permission and permission.fence < self._permission.fence):
             return Drop("stale_certificate")
         self._permission = permission
         return self._try()
@@ -137,8 +138,6 @@ class Incoming:
             del self._offers[permission.transfer_id]
             return Drop("wrong_state")
         self.seen = permission.fence
-        self._acted_on[permission.transfer_id], self._permission = permission, None
-        while len(self._acted_on) > MAX_ACTED_ON:
-            self._acted_on.popitem(last=False)
+        self._acted_on, self._permission = permission, None
         self._offers.clear()
         return Activate(offer, permission)
