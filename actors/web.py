@@ -95,7 +95,9 @@ def _short(text: str, chars: int) -> str:
 
 async def _on_api_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)  # noqa: S101 — registered for this class only
-    return error_response(error.status, error.code, error.message, error.value)
+    # RFC 9110 section 11.6.1: who is asked for credentials is told which kind.
+    headers = {"www-authenticate": "Bearer"} if error.status == http.HTTPStatus.UNAUTHORIZED else None
+    return error_response(error.status, error.code, error.message, error.value, headers)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:

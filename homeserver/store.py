@@ -5,17 +5,19 @@ The names of this module's errors are what REST answers carry as `code`.
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES, Rows
-from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
 from tree.errors import Abort
 from tree.replica import Aborted, Replica
 from tree.store import NodeView
 from tree.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
+
+_REASONS: Final = frozenset(reason.value for reason in Reason)
 
 
 def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
@@ -45,11 +47,14 @@ class Store:
 
         Raises:
             Refused: the procedure refused; nothing was changed.
+            Aborted: it failed for a reason that is no refusal, which is a fault of ours; nothing was changed.
             NoQuorum, OutcomeUnknown: see `tree.replica`.
         """
         try:
             return await self._replica.submit(procedure, args)
         except Aborted as aborted:
+            if aborted.code not in _REASONS:
+                raise
             raise Refused(Reason(aborted.code), aborted.message, **(aborted.details or {})) from aborted
 
     async def fresh(self) -> None:
@@ -84,6 +89,21 @@ class Store:
         # Epochs rise with every decision; what is not decided yet has none, and is the newest.
         rows.sort(key=lambda row: (row["epoch"] == 0, row["epoch"], row["sub"]), reverse=True)
         return [TransferRecord.from_data(row) for row in rows[:limit]]
+
+    def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:
+        """The requests that wait for this master's answer, oldest first for each entity, as this member knows them."""
+        if not self._replica.store.exists(("asks",)):
+            return []
+        found: list[TransferRecord] = []
+        for entity_id in sorted(self._replica.store.children(("asks",))):
+            record = self.entity(entity_id)
+            if record is None or record.master != master:
+                continue
+            asked = [self.transfer(transfer_id) for transfer_id in self._get(("asks", entity_id)) or ()]
+            found += [t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s]
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     def row(self, name: str) -> DirectoryRow | None:
         """The directory row of a server or player of this instance."""

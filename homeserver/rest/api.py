@@ -7,9 +7,9 @@ import trio
 from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi import Path as PathParam
 
-from actors.web import ERROR_RESPONSES, ApiError, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, prepare_app
 from authority.certificates import Name, TransferId
-from authority.errors import Reason
+from authority.errors import Reason, Refused
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
@@ -20,6 +20,7 @@ from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.errors import install_errors
 from homeserver.rest.models import (
     AnswerBody,
+    AskView,
     ClusterView,
     DelegationBody,
     EntityView,
@@ -29,6 +30,7 @@ from homeserver.rest.models import (
     MemberView,
     NewEntity,
     NewTransfer,
+    RefusalView,
     RightsBody,
     ServerView,
     TransferView,
@@ -88,7 +90,7 @@ async def _entity(node: Node, entity_id: str, consistency: str = "linearizable")
 def _cluster_routes(node: Node) -> APIRouter:
     routes = APIRouter(tags=["cluster"])
 
-    @routes.get("/healthz", responses={503: {"model": Health, "description": "Not ready yet."}})
+    @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
     async def healthz() -> Health:
         """Ready when the instance has a leader and this member is registered."""
         status = node.replica.status
@@ -115,7 +117,7 @@ def _cluster_routes(node: Node) -> APIRouter:
                 MemberView(name=m.name, rest_url=m.rest_url, raft=f"{m.host}:{m.raft_port}")
                 for m in node.config.members
             ],
-            refusals=[dict(refusal) for refusal in node.refusals()],
+            refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
             routes=node.federation.reachable_instances(),
         )
 
@@ -159,7 +161,9 @@ def _entity_routes(node: Node) -> APIRouter:
             "rule": body.rule,
             "owner": body.owner,
             "master": body.master,
-            # Naming the revision makes the proof good for one change of master at most.
+            # Naming the revisions makes the proof good for one change at most.
+            "rule_rev": record.rule_rev,
+            "owner_rev": record.owner_rev,
             "master_rev": record.master_rev,
         }
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
@@ -175,7 +179,10 @@ def _entity_routes(node: Node) -> APIRouter:
         data = await node.store.submit("entity.delegate", entity=entity_id, group=body.group)
         record = EntityRecord.from_data(data)
         if record.delegation:
-            await node.transfers.deliver_delegation(record)
+            try:
+                await node.transfers.deliver_delegation(record)
+            except Refused as error:
+                raise _not_told(error, record.authority) from error
         return EntityView.of(record)
 
     @routes.get("/{entity_id}/transfers")
@@ -213,6 +220,8 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
     except trio.TooSlowError:
         text = f"{body.server} did not confirm in time; repeat the request to learn the outcome"
         raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
+    except Refused as error:
+        raise _not_told(error, body.server) from error
     if reason:
         await node.discard(record)
         raise ApiError(422, "spawn_refused", reason, body.kind)
@@ -225,7 +234,11 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         if body.proof is None:
             text = "a request in a player's name needs that player's proof"
             raise ApiError(422, "no_proof", text, body.requester)
-        statement = {"action": "transfer", "entity": entity_id, "to": body.to}
+        if body.transfer_id is None:
+            # It makes the proof good for one transfer: whoever sends it again gets the answer of the first time.
+            text = "a request in a player's name needs a transfer_id, which its proof names"
+            raise ApiError(422, "no_transfer_id", text, body.requester)
+        statement = {"action": "transfer", "entity": entity_id, "to": body.to, "transfer_id": body.transfer_id}
         await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
     if await node.transfers.target_row(body.to) is None:
         raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)
@@ -238,11 +251,25 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         mode=body.mode,
         direct=body.path == "direct",
         transport=body.transport,
+        now_s=node.clock.unix_s(),
     )
-    transfer = TransferRecord.from_data(data)
+    return await _begun(node, TransferRecord.from_data(data))
+
+
+async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
+    """The transfer, after its old authority has been told to begin if it may."""
     if transfer.phase is Phase.PERMITTED:
-        await node.transfers.order(transfer)
+        try:
+            await node.transfers.order(transfer)
+        except Refused as error:
+            raise _not_told(error, transfer.id) from error
     return TransferView.of(transfer)
+
+
+def _not_told(error: Refused, value: str) -> ApiError:
+    """What was asked for is in the log, but the server that has to act on it could not be told."""
+    text = f"{error.sentence}; it was decided, but nobody acts on it yet: repeat the same request"
+    return ApiError(503, "authority_unreachable", text, value)
 
 
 def _transfer_routes(node: Node) -> APIRouter:
@@ -257,6 +284,10 @@ def _transfer_routes(node: Node) -> APIRouter:
         record = node.store.transfer(transfer_id)
         if record is None:
             raise ApiError(404, Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer_id)
+        now_s = node.clock.unix_s()
+        if record.phase is Phase.ASKED and now_s > record.ask_expires_at_s:
+            data = await node.store.submit("transfer.expire", transfer_id=transfer_id, now_s=now_s)
+            record = TransferRecord.from_data(data)
         return TransferView.of(record)
 
     @routes.post("/{transfer_id}/answer", dependencies=[client])
@@ -264,11 +295,11 @@ def _transfer_routes(node: Node) -> APIRouter:
         """The master answers a request that the rule `ask` put to it."""
         statement = {"action": "answer", "transfer_id": transfer_id, "allow": body.allow}
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
-        data = await node.store.submit("transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow)
-        transfer = TransferRecord.from_data(data)
-        if transfer.phase is Phase.PERMITTED:
-            await node.transfers.order(transfer)
-        return TransferView.of(transfer)
+        now_s = node.clock.unix_s()
+        data = await node.store.submit(
+            "transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow, now_s=now_s
+        )
+        return await _begun(node, TransferRecord.from_data(data))
 
     return routes
 
@@ -296,6 +327,13 @@ def _player_routes(node: Node) -> APIRouter:
         if row is None or row.role is not Role.PLAYER:
             raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {player}", player)
         return _keys_view(row)
+
+    @routes.get("/{player}/asks")
+    async def get_asks(player: Name, limit: Limit = 100, consistency: Consistency = "linearizable") -> list[AskView]:
+        """The requests that wait for this player's answer, as the master of entities of this instance."""
+        if consistency == "linearizable":
+            await node.store.fresh()
+        return [AskView.of(record) for record in node.store.asks_of(player, node.clock.unix_s(), limit)]
 
     return routes
 

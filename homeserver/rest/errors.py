@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse
 from actors.web import error_response
 from authority.errors import MessageError, Reason, Refused
 from homeserver.federation import PeerUnreachable
+from tree.errors import BadData, MalformedCommand
 from tree.replica import NoQuorum, OutcomeUnknown
 
 __all__ = ["install_errors"]
@@ -18,7 +19,6 @@ _STATUS: Final[dict[Reason, int]] = {
     Reason.DENIED: 403,
     Reason.NOT_MASTER: 403,
     Reason.WRONG_HOME: 421,
-    Reason.FULL: 507,
 }
 
 
@@ -30,6 +30,10 @@ async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
 
 async def _on_bad_message(_request: Request, error: Exception) -> JSONResponse:
     return error_response(400, "bad_message", str(error))
+
+
+async def _on_unfit(_request: Request, error: Exception) -> JSONResponse:
+    return error_response(422, "unfit_data", f"this cannot be kept in the log: {error}")
 
 
 async def _on_no_quorum(_request: Request, error: Exception) -> JSONResponse:
@@ -48,6 +52,8 @@ def install_errors(app: FastAPI) -> None:
     """Answer this server's own exceptions with their codes."""
     app.add_exception_handler(Refused, _on_refused)
     app.add_exception_handler(MessageError, _on_bad_message)
+    app.add_exception_handler(BadData, _on_unfit)
+    app.add_exception_handler(MalformedCommand, _on_unfit)
     app.add_exception_handler(NoQuorum, _on_no_quorum)
     app.add_exception_handler(OutcomeUnknown, _on_unknown)
     app.add_exception_handler(PeerUnreachable, _on_unreachable)

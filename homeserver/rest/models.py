@@ -1,19 +1,22 @@
 """What requests and answers of the REST API look like."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from authority.certificates import Name, TransferId
 from authority.hops import Trace
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
 from authority.rules import Rule
+from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
 
 __all__ = [
     "AnswerBody",
+    "AskView",
     "ClusterView",
     "DelegationBody",
+    "DirectoryQuery",
     "EntityView",
     "FederationBody",
     "Health",
@@ -22,7 +25,10 @@ __all__ = [
     "MemberView",
     "NewEntity",
     "NewTransfer",
+    "Nonce",
     "ParcelBody",
+    "ParcelView",
+    "RefusalView",
     "RegisterBody",
     "RightsBody",
     "RowsView",
@@ -30,6 +36,8 @@ __all__ = [
     "TransferView",
 ]
 
+# Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
+Nonce = Annotated[str, Field(min_length=16, max_length=64)]
 Kind = Annotated[str, Field(min_length=1, max_length=64)]
 Proof = Annotated[
     str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
@@ -43,10 +51,9 @@ class _Body(BaseModel):
 class Health(BaseModel):
     """Whether a server is ready for work."""
 
-    status: Literal["ok", "starting"]
+    status: Literal["ok"]
     name: str
     role: str
-    reason: str = Field(default="", description="what it still waits for")
 
 
 class MemberView(BaseModel):
@@ -55,6 +62,15 @@ class MemberView(BaseModel):
     name: str
     rest_url: str
     raft: str
+
+
+class RefusalView(BaseModel):
+    """A refused introduction between this member and one that would replicate with it."""
+
+    peer: str = Field(description="who it said it is")
+    code: str
+    sentence: str
+    by_us: bool = Field(description="whether this member refused, or was refused")
 
 
 class ClusterView(BaseModel):
@@ -70,7 +86,7 @@ class ClusterView(BaseModel):
         description="Raft rounds since this member started: append requests it sent that carried entries"
     )
     members: list[MemberView]
-    refusals: list[dict[str, Any]] = Field(description="would-be members that were refused lately, and why")
+    refusals: list[RefusalView] = Field(description="would-be members that were refused lately, and why")
     routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
 
 
@@ -128,7 +144,10 @@ class RightsBody(_Body):
 
     by: Name = Field(description="who asks: the master")
     proof: Proof = Field(
-        description="statement {action: rights, entity, rule, owner, master, master_rev, expires_at_s} of the master"
+        description=(
+            "statement {action: rights, entity, rule, owner, master, rule_rev, owner_rev, master_rev, expires_at_s}"
+            " of the master, with the revisions as they are before the change"
+        )
     )
     rule: Rule | None = None
     owner: Name | None = None
@@ -149,9 +168,11 @@ class NewTransfer(_Body):
         default=None, description="the player who wants it; without one it is a move for the system's own reasons"
     )
     proof: Proof | None = Field(
-        default=None, description="statement {action: transfer, entity, to, expires_at_s} of the requester"
+        default=None, description="statement {action: transfer, entity, to, transfer_id, expires_at_s} of the requester"
     )
-    transfer_id: TransferId | None = Field(default=None, description="choose it to be able to repeat the request")
+    transfer_id: TransferId | None = Field(
+        default=None, description="choose it to be able to repeat the request; with a requester it is required"
+    )
     mode: Literal["eager"] = "eager"
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
@@ -169,6 +190,21 @@ class AnswerBody(_Body):
     proof: Proof = Field(description="statement {action: answer, transfer_id, allow, expires_at_s} of the master")
 
 
+class AskView(BaseModel):
+    """A request that waits for the answer of an entity's master (POST /v1/transfers/{transfer_id}/answer)."""
+
+    transfer_id: str
+    entity: str
+    requester: str
+    target: str
+    ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer")
+
+    @classmethod
+    def of(cls, record: TransferRecord) -> "AskView":
+        """From the record in the log."""
+        return cls(transfer_id=record.id, **record.model_dump(include=set(cls.model_fields)))
+
+
 class TransferView(BaseModel):
     """A transfer: how far it is, and once it is done, its hops and timings."""
 
@@ -182,6 +218,7 @@ class TransferView(BaseModel):
     mode: str
     direct: bool
     transport: str
+    ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer; 0: not asked")
     epoch: int
     sub: int
     hops: int | None = Field(description="numbered hops, counted on the wire; null until it is done")
@@ -253,10 +290,34 @@ class ParcelBody(_Body):
     parcel: dict[str, Any]
 
 
-class FederationBody(_Body):
-    """Something for another instance: a sealed parcel for one of its homeservers, or a directory query."""
+class ParcelView(BaseModel):
+    """The sealed answer to a parcel."""
 
-    to_instance: Annotated[str, Field(max_length=16)]
-    to: Annotated[str, Field(max_length=80)] | None = None
+    parcel: dict[str, Any]
+
+
+class DirectoryQuery(_Body):
+    """Which directory rows are wanted: those of all homeservers, or the one of a name."""
+
+    query: Literal["members", "row"]
+    name: Name | None = None
+    nonce: Nonce
+
+
+class FederationBody(_Body):
+    """Something for another instance: either a sealed parcel for one of its homeservers, or a directory query."""
+
+    to_instance: InstanceName
+    to: Name | None = None
     parcel: dict[str, Any] | None = None
-    query: dict[str, str] | None = None
+    query: DirectoryQuery | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.parcel is None) == (self.query is None):
+            raise ValueError("exactly one of parcel and query is needed")
+        if self.query is not None and (self.query.name is None) != (self.query.query == "members"):
+            raise ValueError("a query for a row needs a name, one for members takes none")
+        if self.parcel is not None and self.to is None:
+            raise ValueError("a parcel needs to name the homeserver that it is for")
+        return self

@@ -16,11 +16,18 @@ from crypto.keys import PublicIdentity
 from homeserver.federation import prove_rows
 from homeserver.node import Node
 from homeserver.rest.access import registration_proof
-from homeserver.rest.models import FederationBody, ParcelBody, RegisterBody, RowsView, ServerView
+from homeserver.rest.models import (
+    DirectoryQuery,
+    FederationBody,
+    Nonce,
+    ParcelBody,
+    ParcelView,
+    RegisterBody,
+    RowsView,
+    ServerView,
+)
 
 __all__ = ["server_routes"]
-
-Nonce = Annotated[str, Query(min_length=16, max_length=64)]
 
 
 def server_routes(node: Node) -> APIRouter:
@@ -34,7 +41,9 @@ def server_routes(node: Node) -> APIRouter:
 
     @routes.get("/v1/directory")
     async def directory(
-        nonce: Nonce, name: Annotated[Name | None, Query()] = None, role: Annotated[Role | None, Query()] = None
+        nonce: Annotated[Nonce, Query()],
+        name: Annotated[Name | None, Query()] = None,
+        role: Annotated[Role | None, Query()] = None,
     ) -> RowsView:
         """Directory rows for the servers of this instance, proved with the join token over their nonce."""
         if name is not None:
@@ -44,15 +53,19 @@ def server_routes(node: Node) -> APIRouter:
             rows = [row.to_data() for row in node.store.servers(role)]
         return RowsView(rows=rows, proof=prove_rows(node.secrets.join_token, "directory", nonce, rows))
 
-    @routes.post("/v1/handoffs", responses={204: {"description": "Decided; the answer takes another way."}})
+    @routes.post(
+        "/v1/handoffs",
+        response_model=ParcelView,
+        responses={204: {"description": "Decided; the answer takes another way.", "model": None}},
+    )
     async def handoff(body: ParcelBody) -> Any:
         """A sealed message of a simulation server of this instance (hop 1 of cases 1 and 2, and reports)."""
         opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
         answer = await node.transfers.answer(opened)
-        return Response(status_code=204) if answer is None else {"parcel": answer.to_data()}
+        return Response(status_code=204) if answer is None else ParcelView(parcel=answer.to_data())
 
     @routes.post("/v1/federation")
-    async def federation(body: FederationBody) -> dict[str, Any]:
+    async def federation(body: FederationBody) -> ParcelView | RowsView:
         """A sealed message or a directory query of another instance, directly or through relays."""
         if body.to_instance != node.config.instance:
             raise ApiError(421, Reason.WRONG_HOME, f"this is {node.config.instance}", body.to_instance)
@@ -64,7 +77,7 @@ def server_routes(node: Node) -> APIRouter:
         answer = await node.transfers.answer(opened)
         if answer is None:
             raise MessageError(f"{opened.message.type} has no answer for another instance")
-        return {"parcel": answer.to_data()}
+        return ParcelView(parcel=answer.to_data())
 
     return routes
 
@@ -92,15 +105,11 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     return ServerView.of(DirectoryRow.from_data(data))
 
 
-def _query(node: Node, query: dict[str, str]) -> dict[str, Any]:
-    nonce = query.get("nonce", "")
-    match query:
-        case {"query": "members"}:
-            rows = [row.to_data() for row in node.store.servers(Role.HOMESERVER)]
-        case {"query": "row", "name": name}:
-            found = node.store.row(name)
-            rows = [] if found is None else [found.to_data()]
-        case _:
-            raise ApiError(422, "unknown_query", "a directory query is `members`, or `row` with a name")
+def _query(node: Node, query: DirectoryQuery) -> RowsView:
+    if query.name is None:
+        rows = [row.to_data() for row in node.store.servers(Role.HOMESERVER)]
+    else:
+        found = node.store.row(query.name)
+        rows = [] if found is None else [found.to_data()]
     purpose = f"federation:{node.config.instance}"
-    return {"rows": rows, "proof": prove_rows(node.secrets.federation, purpose, nonce, rows)}
+    return RowsView(rows=rows, proof=prove_rows(node.secrets.federation, purpose, query.nonce, rows))

@@ -1,0 +1,219 @@
+"""A homeserver and a simulation server, running in the test's own process, spoken to over real HTTP.
+
+Every answer that a test gets has been held against the OpenAPI document first, and has been searched for secrets.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import httpx
+import trio
+
+from actors.clock import Clock
+from authority.settings import Address
+from crypto import jose
+from crypto.keys import Identity
+from homeserver.app import run as run_homeserver
+from homeserver.config import HomeserverConfig, MemberConfig, PeerConfig
+from homeserver.node import Node
+from scenarios.ports import Ports
+from simserver.app import run as run_simserver
+from simserver.config import SimserverConfig
+from simserver.node import Node as SimNode
+from tests.homeserver.openapi import Contract
+
+DEADLINE_S = 20.0
+SECRET_NAMES = ("raft", "join", "client", "federation")
+
+
+class Player:
+    """Somebody with keys who can sign."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.identity = Identity.generate()
+
+    @property
+    def keys(self) -> list[dict[str, Any]]:
+        """The public keys, as they are registered."""
+        keys: list[dict[str, Any]] = self.identity.public.to_jwks()["keys"]
+        return keys
+
+    def proof(self, /, *, lifetime_s: float = 60.0, sign_as: str | None = None, **statement: Any) -> str:
+        """A signed statement that expires `lifetime_s` from now."""
+        claims = statement | {"expires_at_s": time.time_ns() / 1e9 + lifetime_s}
+        return jose.sign(claims, sender=self.identity, sender_id=sign_as or self.name)
+
+
+class MovableClock(Clock):
+    """The clock of the machine, moved forward at will."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def unix_s(self) -> float:
+        return super().unix_s() + self.ahead_s
+
+
+class Api:
+    """A client of one server that lets no undocumented answer pass."""
+
+    def __init__(self, url: str, token: str, contract: Contract, forbidden: tuple[str, ...]) -> None:
+        self.url = url
+        self.contract = contract
+        self._headers = {"authorization": f"Bearer {token}"}
+        self._forbidden = forbidden
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S)
+
+    async def call(
+        self, method: str, path: str, body: Any = None, /, *, token: bool = True, **more: Any
+    ) -> httpx.Response:
+        """One request; its answer is as documented and gives nothing away."""
+        if body is not None:
+            more["json"] = body
+        more["headers"] = (self._headers if token else {}) | more.pop("headers", {})
+        answer = await self.http.request(method, path, **more)
+        self.contract.check(answer)
+        for secret in self._forbidden:
+            assert secret not in answer.text
+        assert "Traceback" not in answer.text
+        assert answer.status_code != 500, answer.text
+        return answer
+
+    async def get(self, path: str, **more: Any) -> Any:
+        """The body of a GET that succeeds."""
+        answer = await self.call("GET", path, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def do(self, method: str, path: str, body: Any = None, /, **more: Any) -> Any:
+        """The body of a request that succeeds."""
+        answer = await self.call(method, path, body, **more)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    async def refused(self, status: int, code: str, method: str, path: str, body: Any = None, /, **more: Any) -> Any:
+        """The value that an error names; the error is the expected one."""
+        answer = await self.call(method, path, body, **more)
+        error = answer.json()
+        assert (answer.status_code, error["code"]) == (status, code), answer.text
+        assert error["message"], "an error has a sentence"
+        return error["value"]
+
+
+class Home:
+    """A running instance: one homeserver, and simulation servers as a test needs them."""
+
+    def __init__(self, node: Node, directory: Path, api: Api, clock: MovableClock, nursery: trio.Nursery) -> None:
+        self.node = node
+        self.directory = directory
+        self.api = api
+        self.clock = clock
+        self.nursery = nursery
+        self.simservers: dict[str, SimNode] = {}
+
+    async def simserver(self, name: str, **options: Any) -> SimNode:
+        """Start a simulation server and wait until it is registered."""
+        node: SimNode = await self.nursery.start(run_simserver, simserver_config(self, name, **options))
+        await until(lambda: node.registered)
+        self.simservers[name] = node
+        return node
+
+    async def player(self, name: str) -> Player:
+        """A player whose keys are registered here."""
+        player = Player(name)
+        await self.api.do("PUT", f"/v1/players/{name}/keys", {"keys": player.keys})
+        return player
+
+    async def entity(self, entity_id: str, spawner: Player, server: str, **more: Any) -> dict[str, Any]:
+        """A ball that is simulated."""
+        body = {"id": entity_id, "kind": "ball", "spawner": spawner.name, "server": server} | more
+        record: dict[str, Any] = await self.api.do("POST", "/v1/entities", body)
+        return record
+
+    async def finished(self, transfer_id: str) -> dict[str, Any]:
+        """A transfer when it is over, one way or the other."""
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                view: dict[str, Any] = await self.api.get(f"/v1/transfers/{transfer_id}")
+                if view["result"] != "pending":
+                    return view
+
+
+async def until(condition: Any) -> None:
+    """Wait until something is so."""
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            if condition():
+                return
+            await trio.sleep(0.005)
+
+
+def write_secrets(directory: Path) -> None:
+    for name in SECRET_NAMES:
+        path = directory / name
+        if not path.exists():
+            path.write_text(secrets.token_urlsafe(32))
+            path.chmod(0o600)
+
+
+def homeserver_config(
+    directory: Path, ports: Ports, name: str = "alpha.h1", peers: tuple[PeerConfig, ...] = ()
+) -> HomeserverConfig:
+    """An instance of one member."""
+    instance = name.partition(".")[0]
+    write_secrets(directory)
+    rest = Address(port=ports.choose())
+    return HomeserverConfig(
+        name=name,
+        instance=instance,
+        directory=directory / name,
+        rest=rest,
+        members=(MemberConfig(name=name, raft_port=ports.choose(), rest_url=rest.url),),
+        peers=peers,
+        raft_secret_file=directory / "raft",
+        join_token_file=directory / "join",
+        client_token_file=directory / "client",
+        federation_secret_file=directory / "federation",
+    )
+
+
+def simserver_config(home: Home, name: str, **options: Any) -> SimserverConfig:
+    fields: dict[str, Any] = {
+        "name": name,
+        "instance": name.partition(".")[0],
+        "directory": home.directory / name,
+        "home_urls": (home.api.url,),
+        "join_token_file": home.directory / "join",
+    }
+    return SimserverConfig(**fields | options)
+
+
+@asynccontextmanager
+async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
+    """Run a homeserver until the block ends; it is ready when the block begins."""
+    directory = config.directory.parent
+    clock = MovableClock()
+    async with trio.open_nursery() as nursery:
+        node: Node = await nursery.start(run_homeserver, config)
+        node.clock = clock
+        await until(lambda: node.registered)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            contract = Contract((await client.get(f"{config.rest.url}/openapi.json")).json())
+        held = {name: (directory / name).read_text() for name in SECRET_NAMES}
+        api = Api(config.rest.url, held["client"], contract, (*held.values(), str(directory), "site-packages"))
+        try:
+            yield Home(node, directory, api, clock, nursery)
+        finally:
+            with trio.CancelScope(shield=True):
+                await api.http.aclose()
+            nursery.cancel_scope.cancel()
+
+
+def new_ports() -> Ports:
+    return Ports(SystemRandom())

@@ -1,0 +1,140 @@
+"""Every route as it is meant to be used."""
+
+import trio
+
+from tests.homeserver.served import Home, Player, until
+
+
+async def test_health_says_who_is_there(alpha: Home) -> None:
+    assert await alpha.api.get("/healthz") == {"status": "ok", "name": "alpha.h1", "role": "homeserver"}
+
+
+async def test_the_cluster_is_leader_term_and_members(alpha: Home) -> None:
+    view = await alpha.api.get("/v1/cluster")
+    assert (view["instance"], view["name"], view["leader"]) == ("alpha", "alpha.h1", "alpha.h1")
+    assert view["term"] >= 1
+    assert view["applied_index"] <= view["commit_index"]
+    (member,) = view["members"]
+    assert (member["name"], member["rest_url"]) == ("alpha.h1", alpha.api.url)
+    assert (view["refusals"], view["routes"]) == ([], {})
+
+
+async def test_servers_are_listed_with_addresses_and_public_keys(world: Home) -> None:
+    servers = await world.api.get("/v1/servers")
+    assert [(s["name"], s["role"]) for s in servers] == [
+        ("alpha.h1", "homeserver"),
+        ("alpha.s1", "simserver"),
+        ("alpha.s2", "simserver"),
+    ]
+    assert all(s["rest_url"] and s["link_port"] and len(s["keys"]["keys"]) == 2 for s in servers)
+    assert all("d" not in key for s in servers for key in s["keys"]["keys"])
+    assert await world.api.get("/v1/servers/alpha.s2") == servers[2]
+
+
+async def test_a_players_keys_are_pinned(alpha: Home) -> None:
+    ada = Player("alpha.ada")
+    pinned = await alpha.api.do("PUT", "/v1/players/alpha.ada/keys", {"keys": ada.keys})
+    assert (pinned["name"], pinned["revision"]) == ("alpha.ada", 1)
+    assert {key["kid"] for key in pinned["keys"]} == {key["kid"] for key in ada.keys}
+    assert await alpha.api.do("PUT", "/v1/players/alpha.ada/keys", {"keys": ada.keys}) == pinned
+    assert await alpha.api.get("/v1/players/alpha.ada/keys") == pinned
+    other = {"keys": Player("alpha.ada").keys}
+    assert await alpha.api.refused(409, "key_conflict", "PUT", "/v1/players/alpha.ada/keys", other) == "alpha.ada"
+
+
+async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_hop(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    created = await world.entity("alpha.ball-1", ada, "alpha.s1")
+    assert created == {
+        "id": "alpha.ball-1",
+        "kind": "ball",
+        "owner": "alpha.ada",
+        "owner_rev": 1,
+        "master": "alpha.ada",
+        "master_rev": 1,
+        "rule": "ask",
+        "rule_rev": 1,
+        "authority": "alpha.s1",
+        "epoch": 1,
+        "sub": 0,
+        "delegation": [],
+    }
+    for consistency in ("linearizable", "local"):
+        assert await world.api.get(f"/v1/entities/alpha.ball-1?consistency={consistency}") == created
+
+    begun = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
+    assert (begun["phase"], begun["result"], begun["hops"]) == ("permitted", "pending", None)
+    done = await world.finished(begun["id"])
+    assert (done["phase"], done["result"], done["reason"]) == ("done", "done", "")
+    assert (done["source"], done["target"], done["epoch"], done["hops"]) == ("alpha.s1", "alpha.s2", 2, 3)
+    assert [hop[1] for hop in done["trace"]["hops"]] == ["handoff", "grant", "activated"]
+    assert set(done["timings_ms"]) == {"request", "rule", "commit", "state", "activation", "total"}
+    assert all(0 <= took <= done["timings_ms"]["total"] for took in done["timings_ms"].values())
+    assert await world.api.get("/v1/entities/alpha.ball-1/transfers") == [done]
+    moved = await world.api.get("/v1/entities/alpha.ball-1")
+    assert moved == created | {"authority": "alpha.s2", "epoch": 2}
+
+
+async def test_creating_and_requesting_may_be_repeated(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    created = await world.entity("alpha.ball-1", ada, "alpha.s1")
+    assert await world.entity("alpha.ball-1", ada, "alpha.s1") == created
+    body = {"to": "alpha.s2", "transfer_id": "transfer-1"}
+    views = [await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body) for _ in range(3)]
+    assert {view["id"] for view in views} == {"transfer-1"}
+    assert (await world.finished("transfer-1"))["epoch"] == 2
+    assert (await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body))["result"] == "done"
+
+
+async def test_with_a_delegation_an_entity_moves_directly_in_two_hops(world: Home) -> None:
+    ada = await world.player("alpha.ada")
+    await world.entity("alpha.ball-1", ada, "alpha.s1")
+    group = ["alpha.s1", "alpha.s2"]
+    delegated = await world.api.do("PUT", "/v1/entities/alpha.ball-1/delegation", {"group": group})
+    assert delegated["delegation"] == group
+    holding = world.simservers["alpha.s1"].holdings.get("alpha.ball-1")
+    assert holding is not None
+    await until(lambda: holding.group)
+
+    body = {"to": "alpha.s2", "path": "direct", "transport": "link"}
+    view = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body)
+    done = await world.finished(view["id"])
+    assert (done["hops"], done["direct"], done["epoch"], done["sub"]) == (2, True, 1, 1)
+    assert set(done["timings_ms"]) == {"request", "state", "activation", "total"}
+
+
+async def test_the_openapi_document_names_every_route_and_every_error(alpha: Home) -> None:
+    document = alpha.api.contract.document
+    expected = {
+        ("get", "/healthz"),
+        ("get", "/v1/cluster"),
+        ("get", "/v1/servers"),
+        ("get", "/v1/servers/{name}"),
+        ("put", "/v1/servers/{name}"),
+        ("get", "/v1/directory"),
+        ("post", "/v1/handoffs"),
+        ("post", "/v1/federation"),
+        ("post", "/v1/entities"),
+        ("get", "/v1/entities/{entity_id}"),
+        ("patch", "/v1/entities/{entity_id}"),
+        ("put", "/v1/entities/{entity_id}/delegation"),
+        ("get", "/v1/entities/{entity_id}/transfers"),
+        ("post", "/v1/entities/{entity_id}/transfers"),
+        ("get", "/v1/transfers/{transfer_id}"),
+        ("post", "/v1/transfers/{transfer_id}/answer"),
+        ("put", "/v1/players/{player}/keys"),
+        ("get", "/v1/players/{player}/keys"),
+        ("get", "/v1/players/{player}/asks"),
+    }
+    found = {(method, path) for path, methods in document["paths"].items() for method in methods}
+    assert found == expected
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation.get("description"), (method, path)
+            assert "default" in operation["responses"], (method, path)
+
+
+async def test_a_name_that_has_no_server_yet_is_not_known(alpha: Home) -> None:
+    assert await alpha.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s9") == "alpha.s9"
+    with trio.fail_after(5):
+        assert await alpha.api.refused(404, "not_found", "GET", "/v1/servers/beta.s1") == "beta.s1"
