@@ -31,6 +31,7 @@ from actors.link import (
     PeerReachable,
     PeerRestarted,
     PeerUnreachable,
+    require_sendable,
 )
 from actors.link.deadlines import Deadlines
 from actors.link.frames import HEADER_BYTES, Kind, read_header_untrusted, write_header
@@ -103,7 +104,7 @@ class Received(NamedTuple):
 class _Turns:
     """Gives way to other tasks now and then, and notices cancellation every time.
 
-    A full checkpoint costs as much as the rest of sending a small message; and without one between them, messages sent in a
+    A full checkpoint costs as much as the rest of sending a small message; without one between them, messages sent in a
     row leave in one datagram.
     """
 
@@ -269,6 +270,7 @@ class LinkEndpoint:
         self._looked_up_s: dict[str, float] = {}
         self._unknown_until_s: dict[str, float] = {}
         self._lookups: dict[str, tuple[Hello, Address] | None] = {}
+        self._stranger_lookups: set[str] = set()
         self._numeric_hosts: set[str] = set()
         self._turns = _Turns()
         self._nursery: trio.Nursery | None = None
@@ -333,14 +335,14 @@ class LinkEndpoint:
     # Sending
 
     async def send(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
-        """Queue `message` (at most 4 MiB) for `peer` at `address`, when its credit allows; opens a session if need
-        be.
+        """Queue `message` (at most 4 MiB) for `peer` at `address`, when its credit allows; opens sessions as needed.
 
         Returns when the message is queued, not when it has arrived; from then on it is sent until it is acknowledged.
         Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the
         message is not queued, when the peer has been silent for `unreachable_after_s`; at once when that is known
-        already.
+        already. Raises ValueError for a message that can never be sent.
         """
+        require_sendable(message, channel)
         link = self._link_to(peer, address)
         now = trio.current_time()
         if link.is_unreachable:
@@ -442,8 +444,9 @@ class LinkEndpoint:
         while True:
             try:
                 keys = await self._directory.keys_of(peer)
-            except (OSError, ValueError, trio.TooSlowError) as error:
-                log.warning("%s: the directory could not be asked for the keys of %s: %s", self.name, peer, error)
+            except Exception as error:  # whatever a directory fails with, the links to other peers go on
+                log.warning("%s: the directory could not be asked for the keys of %s: %r", self.name, peer, error)
+                self._counters["failed_lookups"] += 1
                 keys = None
             now = trio.current_time()
             if keys is not None or peer not in self._links:
@@ -451,6 +454,7 @@ class LinkEndpoint:
             # The application wants this peer; it may still be registering.
             await trio.sleep(_LOOKUP_INTERVAL_S)
         hello = self._lookups.pop(peer)
+        self._stranger_lookups.discard(peer)
         if keys is None:
             self._counters["dropped_unknown_peer"] += 1
             self._remember_unknown(peer, now)
@@ -531,7 +535,10 @@ class LinkEndpoint:
             self._look_up(peer, None, now)  # beside the handshake: the peer may have new keys
             link.receive(write_header(Kind.HELLO, 0, 0) + body, now, source)
             self._dirty[link] = None
-        elif peer in self._lookups or len(self._lookups) < _MAX_LOOKUPS:
+        elif link is not None or peer in self._lookups:
+            self._look_up(peer, (hello, source), now)
+        elif len(self._stranger_lookups) < _MAX_LOOKUPS:
+            self._stranger_lookups.add(peer)
             self._look_up(peer, (hello, source), now)
         else:
             self._counters["dropped_lookup_rate"] += 1

@@ -20,7 +20,7 @@ The shell that gives it a socket and a clock is `actors.udp`; the protocol, byte
 from actors.link.events import Event, LinkExpired, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.link.incoming import ReceivedMessage
 from actors.link.link import Link
-from actors.link.outgoing import LinkFull
+from actors.link.outgoing import LinkFull, require_sendable
 from actors.link.sessions import SessionIds
 from actors.link.settings import MAX_MESSAGE_BYTES, Address, LinkSettings
 
@@ -37,4 +37,5 @@ __all__ = [
     "PeerUnreachable",
     "ReceivedMessage",
     "SessionIds",
+    "require_sendable",
 ]

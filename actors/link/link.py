@@ -254,6 +254,8 @@ class Link:
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
+                if self._sessions.opening_round_trip_s is not None and not self._round_trip.was_measured:
+                    self._round_trip.add_sample(self._sessions.opening_round_trip_s, 0.0)
             case _:
                 outcome = self._sessions.on_confirm(header.session_id, body, now)
         if outcome is Outcome.REPEATED:
@@ -504,7 +506,7 @@ class Link:
     def _probe_s(self) -> float:
         timeout_s = max(self._round_trip.probe_timeout_s(self._settings.max_ack_delay_s), self._settings.min_pto_s)
         backoff: float = 2.0 ** min(self._probes, 10)
-        return self._last_eliciting_s + min(timeout_s * backoff, self._settings.max_pto_s)
+        return self._last_eliciting_s + max(timeout_s, min(timeout_s * backoff, self._settings.max_pto_s))
 
     @property
     def _reopen_s(self) -> float | None:
@@ -563,11 +565,11 @@ class Link:
             self._last_activity_s = now
         if self._due_since_s is None:
             return
-        silence_s = now - self._due_since_s
-        if silence_s >= self._settings.unreachable_after_s and not self.is_unreachable:
+        # The same sums as in `_silence_s`: a difference may round to the other side, and the timer would fire for ever.
+        if not self.is_unreachable and now >= self._due_since_s + self._settings.unreachable_after_s:
             self.is_unreachable = True
             self._events.append(PeerUnreachable())
-        if silence_s >= self._settings.give_up_after_s:
+        if now >= self._due_since_s + self._settings.give_up_after_s:
             self._expire()
 
     def _expire(self) -> None:
@@ -589,5 +591,5 @@ class Link:
             return
         reopen_s = self._reopen_s
         worn_out = current.sealed_datagrams >= self._settings.rekey_after_datagrams
-        if worn_out or (reopen_s is not None and now >= reopen_s):
+        if (worn_out and not self._sessions.is_being_replaced) or (reopen_s is not None and now >= reopen_s):
             self._sessions.begin(now)

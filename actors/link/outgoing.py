@@ -26,6 +26,16 @@ class LinkFull(Exception):
     """As much as may wait for this peer is waiting already; it does not keep up, or it is away."""
 
 
+def require_sendable(data: bytes, channel: int) -> None:
+    """Raises ValueError for a message that no link can carry."""
+    if not 0 <= channel < CHANNELS:
+        raise ValueError(f"channel {channel} is outside 0..{CHANNELS - 1}")
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
+        )
+
+
 class Chunk(NamedTuple):
     """One part of one message: what is sent, acknowledged and lost as a unit."""
 
@@ -135,12 +145,7 @@ class Outgoing:
 
     def enqueue(self, data: bytes, channel: int) -> None:
         """Take a message. Raises LinkFull, or ValueError when it can never be sent."""
-        if not 0 <= channel < CHANNELS:
-            raise ValueError(f"channel {channel} is outside 0..{CHANNELS - 1}")
-        if len(data) > MAX_MESSAGE_BYTES:
-            raise ValueError(
-                f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
-            )
+        require_sendable(data, channel)
         if self.held_messages >= self._max_messages or self.held_bytes + len(data) > self._max_bytes:
             raise LinkFull(
                 f"{self.held_messages} messages with {self.held_bytes} bytes wait to be acknowledged; "

@@ -58,11 +58,12 @@ class SessionIds(Protocol):
 class Repeat:
     """A datagram that is sent again, ever more rarely, until it is answered."""
 
-    __slots__ = ("_interval_s", "_max_interval_s", "datagram", "next_s")
+    __slots__ = ("_interval_s", "_max_interval_s", "datagram", "next_s", "times_sent")
 
     def __init__(self, datagram: bytes, now: float, settings: LinkSettings) -> None:
         self.datagram = datagram
         self.next_s = now
+        self.times_sent = 0
         self._interval_s = settings.hello_interval_s
         self._max_interval_s = settings.max_pto_s
 
@@ -70,6 +71,7 @@ class Repeat:
         """Whether to send it now; if so, the next time is set."""
         if now < self.next_s:
             return False
+        self.times_sent += 1
         self.next_s = now + self._interval_s
         self._interval_s = min(2 * self._interval_s, self._max_interval_s)
         return True
@@ -158,6 +160,7 @@ class Sessions:
         self._generation = 0
         self.live: dict[int, LiveSession] = {}
         self.current: LiveSession | None = None
+        self.opening_round_trip_s: float | None = None  # of the last handshake we opened, when it can be told
 
     @property
     def peer_keys(self) -> PublicIdentity | None:
@@ -170,9 +173,9 @@ class Sessions:
         return self._initiation is not None
 
     @property
-    def opening_since_s(self) -> float | None:
-        """When the HELLO that waits for its answer was first sent."""
-        return None if self._initiation is None else self._initiation.started_s
+    def is_being_replaced(self) -> bool:
+        """A handshake is under way, or finished on our side and not yet confirmed."""
+        return self._initiation is not None or any(not session.is_confirmed for session in self.live.values())
 
     def know_keys(self, keys: PublicIdentity) -> None:
         """The peer's keys, as the directory knows them now. What was proved with other keys ends."""
@@ -250,6 +253,9 @@ class Sessions:
             raise Malformed("this ACCEPT answers no HELLO of ours")
         established, confirm = initiation.initiator.finish_untrusted(body)
         self._initiation = None
+        repeat = initiation.repeat
+        # An answer to a HELLO that was sent twice may be the answer to either (Karn's problem).
+        self.opening_round_trip_s = now - initiation.started_s if repeat.times_sent == 1 else None
         session = LiveSession(session_id, established, (initiation.generation, self._name < self._peer), now)
         confirm_datagram = write_header(Kind.CONFIRM, established.peer_session_id, 0) + confirm
         session.confirm = Repeat(confirm_datagram, now, self._settings)
@@ -317,8 +323,9 @@ class Sessions:
         self._generation = max(self._generation, session.rank[0])
         if not session.is_confirmed:
             session.retire_s = now + self._settings.retire_after_s
-        while len(self.live) > MAX_SESSIONS:
-            self._drop(min(self.live.values(), key=lambda other: (other.is_confirmed, other.rank)))
+        if len(self.live) > MAX_SESSIONS:
+            replaced = (other for other in self.live.values() if other is not session and other is not self.current)
+            self._drop(min(replaced, key=lambda other: other.rank))
         self._choose(now)
         return Outcome.RESTARTED if restarted else Outcome.CONTINUED
 
