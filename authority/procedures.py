@@ -6,6 +6,10 @@ request must stay the same however often, and however late, the request is repea
 
 A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
 under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
+
+A request of somebody who is not the holder at the fence that it names changes nothing and is not recorded: fences never
+come back, so the answer stays the same by itself, and nobody can use up a transfer's id, or a place in the table, that
+is another's.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,12 +24,17 @@ from authority.rules import Decision, Rule, decide
 __all__ = ["MAX_PLAYERS", "MAX_SERVERS", "MAX_TRANSFERS", "PROCEDURES", "Rows"]
 
 # Finished transfers are kept so that late repetitions get the same answer. Sealed requests expire after a minute, so
-# this covers 160 transfers a second; older ones are forgotten first.
+# this covers 160 transfers a second; older ones are forgotten first. Beyond this number stay only those that somebody
+# still needs (`_still_needed`), at most one for each entity.
 MAX_TRANSFERS: Final = 10_000
 MAX_SERVERS: Final = 10_000
 MAX_PLAYERS: Final = 1_000_000
+MIN_DELEGATION: Final = 2
 MAX_DELEGATION: Final = 16
 _QUEUE: Final = ("transfer_order",)
+# How many places at the head of the queue one new transfer looks at for rows to forget.
+_QUEUE_LOOKS: Final = 4
+_DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
 
 
 class Rows(Protocol):
@@ -73,17 +82,41 @@ def _save_entity(rows: Rows, record: EntityRecord) -> None:
 def _save_transfer(rows: Rows, record: TransferRecord) -> None:
     """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full."""
     path = ("transfers", record.id)
-    if rows.get_or(path, None) is None:
+    is_new = rows.get_or(path, None) is None
+    rows.put(path, record.to_data())
+    if is_new:
         head, tail = rows.get_or(_QUEUE, [0, 0])
         rows.put((*_QUEUE, str(tail)), record.id)
-        tail += 1
-        if tail - head > MAX_TRANSFERS:
-            oldest = rows.get_or((*_QUEUE, str(head)), None)
-            rows.delete((*_QUEUE, str(head)))
+        rows.put(_QUEUE, _forget_old_transfers(rows, head, tail + 1))
+
+
+def _forget_old_transfers(rows: Rows, head: int, tail: int) -> list[int]:
+    """Take rows out of a queue that is too long, oldest first; those that are still needed go to its end again."""
+    for _ in range(_QUEUE_LOOKS):
+        if tail - head <= MAX_TRANSFERS:
+            break
+        oldest = rows.get_or((*_QUEUE, str(head)), None)
+        rows.delete((*_QUEUE, str(head)))
+        head += 1
+        if _still_needed(rows, oldest):
+            rows.put((*_QUEUE, str(tail)), oldest)
+            tail += 1
+        else:
             rows.delete(("transfers", oldest))
-            head += 1
-        rows.put(_QUEUE, [head, tail])
-    rows.put(path, record.to_data())
+    return [head, tail]
+
+
+def _still_needed(rows: Rows, transfer_id: str) -> bool:
+    """Whether the target may still have to hear of it: its authority comes from this transfer, and nobody reported yet.
+
+    The old authority may be cut off with the only copy of the state. Were this forgotten, the log would answer its
+    repeated request with "you are not the holder", it would step down, and the entity would be lost.
+    """
+    transfer = _transfer(rows, transfer_id)
+    if transfer is None or transfer.phase is not Phase.COMMITTED:
+        return False
+    data = rows.get_or(("entities", transfer.entity), None)
+    return data is not None and EntityRecord.from_data(data).fence == transfer.fence
 
 
 # --- entities -----------------------------------------------------------------------------------------------------
@@ -102,7 +135,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
             return record.to_data()
         raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
     if args.get("check_server", True):
-        _server_row(rows, server)
+        _check_simserver(rows, server)
     record = EntityRecord(
         id=entity_id,
         kind=args["kind"],
@@ -145,22 +178,25 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Let a group of this instance's simulation servers pass the entity among themselves, or end that (empty group).
+    """Let a group of this instance's simulation servers pass the entity among themselves.
 
-    Ending or changing a group raises the epoch, so that certificates under the old one lose their force; while the log
-    may be behind the passes of the old group that is only safe for the holder itself to ask, which the caller checks.
+    A delegation ends with the next hand-over through the log, which raises the epoch, so that certificates under the
+    old one lose their force. It cannot be changed or ended from outside: the log may be behind the passes of the group.
     """
     record = _entity(rows, args["entity"])
     group = tuple(sorted(set(args["group"])))
     if len(group) > MAX_DELEGATION:
         raise Refused(Reason.FULL, f"a delegation names at most {MAX_DELEGATION} servers, not {len(group)}")
+    if len(group) < MIN_DELEGATION:
+        text = f"a delegation names at least {MIN_DELEGATION} servers, one to pass the entity and one to take it"
+        raise Refused(Reason.NO_DELEGATION, text, group=group)
     for server in group:
-        _server_row(rows, server)
+        _check_simserver(rows, server)
     if group == record.delegation:
         return record.to_data()
     if record.delegation:
         raise Refused(Reason.NO_DELEGATION, f"{record.id} is delegated already; hand it over through its home first")
-    if group and record.authority not in group:
+    if record.authority not in group:
         raise Refused(
             Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id} and is not in the group", group=group
         )
@@ -260,50 +296,43 @@ def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
     """
-    existing = _transfer(rows, args["transfer_id"])
-    if existing is not None and existing.phase in (Phase.COMMITTED, Phase.DONE, Phase.REFUSED):
-        if (existing.entity, existing.target) != (args["entity"], args["target"]):
-            raise Refused(Reason.TRANSFER_ID_TAKEN, f"transfer {existing.id} is one of {existing.entity}")
-        return _answer(rows, existing)
-    record = _apply_passes(rows, _entity(rows, args["entity"]), args.get("passes", ()))
-    if (record.authority, record.fence) != (args["source"], Fence(args["epoch"], args["sub"])):
-        # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
-        return _refuse(rows, record, existing, args, Reason.NOT_HOLDER)
-    reason = _why_not(rows, record, existing, args)
-    if reason is not None:
-        fence = record.fence.raised()
-        record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
-        _save_entity(rows, record)
-        return _refuse(rows, record, existing, args, reason)
-    fence = record.fence.raised()
-    changes: dict[str, Any] = {"authority": args["target"], "epoch": fence.epoch, "sub": fence.sub, "delegation": ()}
-    if existing is not None and existing.requester and existing.requester != record.owner:
-        changes |= {"owner": existing.requester, "owner_rev": record.owner_rev + 1}
-    _save_entity(rows, record.changed(**changes))
-    transfer = (existing or _begin(args)).changed(
-        phase=Phase.COMMITTED,
-        source=args["source"],
-        epoch=fence.epoch,
-        sub=fence.sub,
-        tick=args["tick"],
-        state_hash=args["state_hash"],
-    )
-    _save_transfer(rows, transfer)
-    return _answer(rows, transfer)
+    return _decide(rows, args, None)
 
 
 def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Give a transfer up for `reason` (the target's home would not have it); same arguments as the commit."""
-    existing = _transfer(rows, args["transfer_id"])
-    if existing is not None and existing.phase in (Phase.COMMITTED, Phase.DONE, Phase.REFUSED):
-        return _answer(rows, existing)
+    """Give a transfer up for `reason` (the target's home would not have it); same arguments as the commit.
+
+    The reason comes from another instance; a code that is not known here is recorded as `denied`.
+    """
+    known = args["reason"] in {reason.value for reason in Reason}
+    return _decide(rows, args, Reason(args["reason"]) if known else Reason.DENIED)
+
+
+def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
+    """Answer a request to hand over: as before, if it is a repetition; else commit it, or refuse it."""
     record = _apply_passes(rows, _entity(rows, args["entity"]), args.get("passes", ()))
-    if (record.authority, record.fence) != (args["source"], Fence(args["epoch"], args["sub"])):
-        return _refuse(rows, record, existing, args, Reason.NOT_HOLDER)
+    existing = _transfer(rows, args["transfer_id"])
+    asked_at = Fence(args["epoch"], args["sub"])
+    if existing is not None and _is_repeated(existing, args, asked_at):
+        return _answer(rows, existing)
+    if (record.authority, record.fence) != (args["source"], asked_at):
+        # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
+        return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
+    reason = refusal or _why_not(rows, record, existing, args)
     fence = record.fence.raised()
     record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
+    if reason is not None:
+        _save_entity(rows, record)
+        mine = existing is None or _is_open_for(existing, args)
+        transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
+        if mine:
+            _save_transfer(rows, transfer)
+        return _answer(rows, transfer)
+    record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
     _save_entity(rows, record)
-    return _refuse(rows, record, existing, args, Reason(args["reason"]))
+    transfer = _committed(existing or _begin(args), record, args)
+    _save_transfer(rows, transfer)
+    return _answer(rows, transfer)
 
 
 def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -336,37 +365,74 @@ def _begin(args: Mapping[str, Any]) -> TransferRecord:
     )
 
 
+def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fence) -> bool:
+    """Whether this very request, by this server under this fence, was decided before."""
+    return (
+        existing.phase in _DECIDED
+        and (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
+        and existing.fence == asked_at.raised()
+    )
+
+
+def _is_open_for(existing: TransferRecord, args: Mapping[str, Any]) -> bool:
+    """Whether the recorded transfer is the one that is asked for, and has no result yet."""
+    about = (existing.entity, existing.target) == (args["entity"], args["target"])
+    return about and existing.phase not in _DECIDED
+
+
 def _why_not(
     rows: Rows, record: EntityRecord, existing: TransferRecord | None, args: Mapping[str, Any]
 ) -> Reason | None:
     """Why the holder's request to hand over must be refused, or None."""
+    if existing is not None and not _is_open_for(existing, args):
+        # A late order for a transfer that is long over, or the id of another one: nobody permitted this.
+        return Reason.TOO_LATE if existing.entity == record.id else Reason.TRANSFER_ID_TAKEN
     if args["target"] == record.authority:
         return Reason.SAME_SERVER
-    if args.get("check_target", True) and rows.get_or(("servers", args["target"]), None) is None:
+    if args.get("check_target", True) and not _is_simserver(rows, args["target"]):
         return Reason.UNKNOWN_TARGET
-    if existing is None or not existing.requester:
+    return None if existing is None else _why_not_owner(record, existing)
+
+
+def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+    """Why what the requester was permitted does not hold any more, or None."""
+    if not transfer.requester:
         return None
-    if existing.phase is not Phase.PERMITTED:
+    if transfer.phase is not Phase.PERMITTED:
         return Reason.DENIED
-    if existing.permit_rule_rev != record.rule_rev:
+    if transfer.permit_rule_rev != record.rule_rev:
         return Reason.RULE_CHANGED
-    if existing.permit_owner_rev != record.owner_rev:
+    if transfer.permit_owner_rev != record.owner_rev:
         return Reason.OWNER_CHANGED
     return None
 
 
-def _refuse(
-    rows: Rows, record: EntityRecord, existing: TransferRecord | None, args: Mapping[str, Any], reason: Reason
-) -> Any:
-    # The refusal answers with the fence of that moment, so that a repetition resumes at the same epoch.
-    transfer = (existing or _begin(args)).changed(
+def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
+    """Whoever was permitted to have the entity moved owns it from then on."""
+    if transfer is None or transfer.requester in ("", record.owner):
+        return record
+    return record.changed(owner=transfer.requester, owner_rev=record.owner_rev + 1)
+
+
+def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
+    return transfer.changed(
+        phase=Phase.COMMITTED,
+        source=args["source"],
+        epoch=record.epoch,
+        sub=record.sub,
+        tick=args["tick"],
+        state_hash=args["state_hash"],
+    )
+
+
+def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any], reason: Reason) -> TransferRecord:
+    return transfer.changed(
         phase=Phase.REFUSED, reason=reason.value, source=args["source"], epoch=record.epoch, sub=record.sub
     )
-    _save_transfer(rows, transfer)
-    return _answer(rows, transfer)
 
 
 def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
+    """What became of the transfer, and who has authority now, which may be later than that."""
     refused = transfer.phase is Phase.REFUSED
     record = _entity(rows, transfer.entity)
     return {
@@ -395,17 +461,14 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord
                 Reason.NO_DELEGATION, f"{record.id} is not delegated to {item['source']} and {item['target']}"
             )
         record = record.changed(authority=item["target"], sub=item["sub"])
-        transfer = (_transfer(rows, item["transfer_id"]) or _begin(item | {"entity": record.id})).changed(
-            phase=Phase.COMMITTED,
-            direct=True,
-            source=item["source"],
-            epoch=record.epoch,
-            sub=record.sub,
-            tick=item["tick"],
-            state_hash=item["state_hash"],
-        )
-        _save_transfer(rows, transfer)
-    _save_entity(rows, record)
+        existing = _transfer(rows, item["transfer_id"])
+        # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
+        mine = existing is None or _is_open_for(existing, item)
+        if mine and existing is not None and _why_not_owner(record, existing) is None:
+            record = _with_requester_as_owner(record, existing)
+        _save_entity(rows, record)
+        if mine:
+            _save_transfer(rows, _committed((existing or _begin(item)).changed(direct=True), record, item))
     return record
 
 
@@ -437,11 +500,14 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     return row.to_data()
 
 
-def _server_row(rows: Rows, name: str) -> DirectoryRow:
+def _is_simserver(rows: Rows, name: str) -> bool:
     data = rows.get_or(("servers", name), None)
-    if data is None or data["role"] != Role.SIMSERVER:
+    return data is not None and DirectoryRow.from_data(data).role is Role.SIMSERVER
+
+
+def _check_simserver(rows: Rows, name: str) -> None:
+    if not _is_simserver(rows, name):
         raise Refused(Reason.UNKNOWN_TARGET, f"no simulation server {name} is registered here", server=name)
-    return DirectoryRow.from_data(data)
 
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
