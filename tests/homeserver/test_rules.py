@@ -1,0 +1,313 @@
+"""ask, deny, allow: who gets an entity when somebody who is not its owner wants it, from the request to the ball."""
+
+from typing import Any
+
+import pytest
+
+from authority.asks import ASK_LIFETIME_S, MAX_ASKS
+from authority.records import TransferRecord
+from tests.homeserver.served import Home, Player, until
+
+BALL = "alpha.ball-1"
+
+
+class Game:
+    """Ada spawned a ball on alpha.s1; Bob would like to have it on alpha.s2."""
+
+    def __init__(self, home: Home, ada: Player, bob: Player) -> None:
+        self.home = home
+        self.api = home.api
+        self.ada = ada
+        self.bob = bob
+
+    def wish(self, who: Player, transfer_id: str, to: str = "alpha.s2") -> dict[str, Any]:
+        """The body of a request in a player's name."""
+        proof = who.proof(action="transfer", entity=BALL, to=to, transfer_id=transfer_id)
+        return {"to": to, "requester": who.name, "proof": proof, "transfer_id": transfer_id}
+
+    async def request(self, who: Player, transfer_id: str, to: str = "alpha.s2") -> dict[str, Any]:
+        view: dict[str, Any] = await self.api.do(
+            "POST", f"/v1/entities/{BALL}/transfers", self.wish(who, transfer_id, to)
+        )
+        return view
+
+    def change(self, who: Player, record: dict[str, Any], **rights: str) -> dict[str, Any]:
+        """The body of a change of rights."""
+        wanted: dict[str, Any] = {"rule": None, "owner": None, "master": None} | rights
+        revisions = {name: record[name] for name in ("rule_rev", "owner_rev", "master_rev")}
+        proof = who.proof(action="rights", entity=BALL, **wanted, **revisions)
+        return {"by": who.name, "proof": proof} | rights
+
+    async def set(self, who: Player, **rights: str) -> dict[str, Any]:
+        record: dict[str, Any] = await self.api.do(
+            "PATCH", f"/v1/entities/{BALL}", self.change(who, await self.record(), **rights)
+        )
+        return record
+
+    def word(self, who: Player, transfer_id: str, *, allow: bool) -> dict[str, Any]:
+        """The body of an answer."""
+        proof = who.proof(action="answer", transfer_id=transfer_id, allow=allow)
+        return {"by": who.name, "allow": allow, "proof": proof}
+
+    async def answer(self, who: Player, transfer_id: str, *, allow: bool) -> dict[str, Any]:
+        view: dict[str, Any] = await self.api.do(
+            "POST", f"/v1/transfers/{transfer_id}/answer", self.word(who, transfer_id, allow=allow)
+        )
+        return view
+
+    async def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = await self.api.get(f"/v1/entities/{BALL}")
+        return record
+
+    async def asks(self, who: Player) -> list[str]:
+        return [ask["transfer_id"] for ask in await self.api.get(f"/v1/players/{who.name}/asks")]
+
+    async def is_simulated(self, server: str, epoch: int) -> bool:
+        """Whether the ball goes on at this server, under this epoch."""
+        node = self.home.simservers[server]
+        holding = node.holdings.get(BALL)
+        assert holding is not None
+        await until(lambda: holding.fence.epoch == epoch)
+        ticks = node.ticks
+        await until(lambda: node.ticks > ticks)
+        return True
+
+
+@pytest.fixture
+async def game(world: Home) -> Game:
+    game = Game(world, await world.player("alpha.ada"), await world.player("alpha.bob"))
+    await world.entity(BALL, game.ada, "alpha.s1")
+    return game
+
+
+async def test_deny_refuses_at_once_and_records_nothing(game: Game) -> None:
+    await game.set(game.ada, rule="deny")
+    before = await game.record()
+    body = game.wish(game.bob, "transfer-1")
+    assert await game.api.refused(403, "denied", "POST", f"/v1/entities/{BALL}/transfers", body) == BALL
+    await game.api.refused(404, "not_found", "GET", "/v1/transfers/transfer-1")
+    assert await game.record() == before
+
+
+async def test_under_allow_the_entity_goes_and_ownership_with_it(game: Game) -> None:
+    await game.set(game.ada, rule="allow")
+    await game.request(game.bob, "transfer-1")
+    assert (await game.home.finished("transfer-1"))["result"] == "done"
+    record = await game.record()
+    assert (record["authority"], record["epoch"]) == ("alpha.s2", 2)
+    assert (record["owner"], record["owner_rev"], record["master"]) == ("alpha.bob", 2, "alpha.ada")
+    assert await game.is_simulated("alpha.s2", 2)
+
+
+async def test_under_ask_the_master_is_asked_and_only_its_yes_lets_go(game: Game) -> None:
+    view = await game.request(game.bob, "transfer-1")
+    assert (view["phase"], view["result"]) == ("asked", "pending")
+    (ask,) = await game.api.get("/v1/players/alpha.ada/asks")
+    assert ask == {
+        "transfer_id": "transfer-1",
+        "entity": BALL,
+        "requester": "alpha.bob",
+        "target": "alpha.s2",
+        "ask_expires_at_s": view["ask_expires_at_s"],
+    }
+    assert await game.asks(game.bob) == []
+
+    path = "/v1/transfers/transfer-1/answer"
+    eve = await game.home.player("alpha.eve")
+    for somebody in (game.bob, eve):
+        body = game.word(somebody, "transfer-1", allow=True)
+        assert await game.api.refused(403, "not_master", "POST", path, body) == somebody.name
+    forged = game.word(eve, "transfer-1", allow=True) | {"by": "alpha.ada"}
+    await game.api.refused(403, "wrong_signer", "POST", path, forged)
+    other_way = game.word(game.ada, "transfer-1", allow=False) | {"allow": True}
+    assert await game.api.refused(403, "proof_mismatch", "POST", path, other_way) == "allow"
+    assert (await game.api.get("/v1/transfers/transfer-1"))["phase"] == "asked"
+
+    assert (await game.answer(game.ada, "transfer-1", allow=True))["phase"] == "permitted"
+    assert (await game.home.finished("transfer-1"))["result"] == "done"
+    assert await game.asks(game.ada) == []
+    record = await game.record()
+    assert (record["owner"], record["authority"]) == ("alpha.bob", "alpha.s2")
+
+
+async def test_the_masters_no_is_final(game: Game) -> None:
+    await game.request(game.bob, "transfer-1")
+    view = await game.answer(game.ada, "transfer-1", allow=False)
+    assert (view["result"], view["reason"]) == ("refused", "denied")
+    # It may be said again, as its answer may have been lost; it cannot be taken back.
+    assert await game.answer(game.ada, "transfer-1", allow=False) == view
+    body = game.word(game.ada, "transfer-1", allow=True)
+    value = await game.api.refused(409, "too_late", "POST", "/v1/transfers/transfer-1/answer", body)
+    assert value == "refused"
+    # Asking again in the same words brings the same answer.
+    assert await game.request(game.bob, "transfer-1") == view
+    assert (await game.record())["epoch"] == 1
+    assert await game.asks(game.ada) == []
+
+
+async def test_a_master_that_does_not_answer_in_time_is_not_asked_any_more(game: Game) -> None:
+    for transfer_id in ("transfer-1", "transfer-2", "transfer-3"):
+        await game.request(game.bob, transfer_id)
+    game.home.clock.ahead_s = ASK_LIFETIME_S + 30
+    assert await game.asks(game.ada) == []
+    view = await game.api.get("/v1/transfers/transfer-1")
+    assert (view["result"], view["reason"]) == ("refused", "ask_expired")
+
+    def late(transfer_id: str) -> dict[str, Any]:
+        soon = ASK_LIFETIME_S + 60
+        proof = game.ada.proof(lifetime_s=soon, action="answer", transfer_id=transfer_id, allow=True)
+        return {"by": "alpha.ada", "allow": True, "proof": proof}
+
+    body = late("transfer-1")
+    assert await game.api.refused(409, "too_late", "POST", "/v1/transfers/transfer-1/answer", body) == "refused"
+    answered = await game.api.do("POST", "/v1/transfers/transfer-2/answer", late("transfer-2"))
+    assert (answered["result"], answered["reason"]) == ("refused", "ask_expired")
+    proof = game.bob.proof(
+        lifetime_s=ASK_LIFETIME_S + 60, action="transfer", entity=BALL, to="alpha.s2", transfer_id="transfer-3"
+    )
+    body = game.wish(game.bob, "transfer-3") | {"proof": proof}
+    asked_again = await game.api.do("POST", f"/v1/entities/{BALL}/transfers", body)
+    assert (asked_again["result"], asked_again["reason"]) == ("refused", "ask_expired")
+
+
+async def test_a_master_is_asked_a_bounded_number_of_questions(game: Game) -> None:
+    for number in range(MAX_ASKS):
+        await game.request(game.bob, f"transfer-{number}")
+    body = game.wish(game.bob, "one-too-many")
+    assert await game.api.refused(409, "full", "POST", f"/v1/entities/{BALL}/transfers", body) == MAX_ASKS
+    assert len(await game.asks(game.ada)) == MAX_ASKS
+    assert len(await game.api.get("/v1/players/alpha.ada/asks?limit=3")) == 3
+    await game.answer(game.ada, "transfer-0", allow=False)
+    await game.request(game.bob, "one-too-many")
+    assert "one-too-many" in await game.asks(game.ada)
+
+
+async def test_a_new_master_inherits_the_questions(game: Game) -> None:
+    await game.request(game.bob, "transfer-1")
+    eve = await game.home.player("alpha.eve")
+    await game.set(game.ada, master="alpha.eve")
+    assert (await game.asks(game.ada), await game.asks(eve)) == ([], ["transfer-1"])
+    body = game.word(game.ada, "transfer-1", allow=True)
+    assert await game.api.refused(403, "not_master", "POST", "/v1/transfers/transfer-1/answer", body) == "alpha.ada"
+    await game.answer(eve, "transfer-1", allow=True)
+    assert (await game.home.finished("transfer-1"))["result"] == "done"
+
+
+async def test_owner_and_master_need_nobodys_leave(game: Game) -> None:
+    await game.set(game.ada, rule="deny", owner="alpha.bob")
+    await game.request(game.bob, "transfer-1")
+    assert (await game.home.finished("transfer-1"))["result"] == "done"
+    record = await game.record()
+    assert (record["owner"], record["owner_rev"], record["authority"]) == ("alpha.bob", 2, "alpha.s2")
+
+    await game.request(game.ada, "transfer-2", to="alpha.s1")
+    assert (await game.home.finished("transfer-2"))["result"] == "done"
+    record = await game.record()
+    assert (record["owner"], record["owner_rev"], record["authority"]) == ("alpha.ada", 3, "alpha.s1")
+
+
+async def test_a_move_for_the_systems_own_reasons_changes_no_owner_and_asks_nobody(game: Game) -> None:
+    await game.set(game.ada, rule="deny")
+    view = await game.api.do("POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
+    assert (await game.home.finished(view["id"]))["result"] == "done"
+    record = await game.record()
+    assert (record["owner"], record["owner_rev"], record["authority"]) == ("alpha.ada", 1, "alpha.s2")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"), [({"rule": "deny"}, "rule_changed"), ({"owner": "alpha.ada"}, "owner_changed")]
+)
+async def test_what_changes_between_permit_and_commit_takes_the_permit_away(
+    game: Game, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], reason: str
+) -> None:
+    await game.set(game.ada, rule="allow", owner="alpha.eve")
+    transfers = game.home.node.transfers
+    order = transfers.order
+    held: list[TransferRecord] = []
+
+    async def hold(transfer: TransferRecord) -> None:
+        held.append(transfer)
+
+    monkeypatch.setattr(transfers, "order", hold)
+    assert (await game.request(game.bob, "transfer-1"))["phase"] == "permitted"
+    await game.set(game.ada, **changed)
+    await order(held[0])
+
+    view = await game.home.finished("transfer-1")
+    assert (view["result"], view["reason"]) == ("refused", reason)
+    record = await game.record()
+    # Where it was, under a higher epoch, which no duplicate of the refused request can reach.
+    assert (record["authority"], record["epoch"]) == ("alpha.s1", 2)
+    assert record["owner"] != "alpha.bob"
+    assert await game.is_simulated("alpha.s1", 2)
+
+
+async def test_only_the_master_changes_rights(game: Game) -> None:
+    record = await game.record()
+    path = f"/v1/entities/{BALL}"
+    body = game.change(game.bob, record, owner="alpha.bob")
+    assert await game.api.refused(403, "not_master", "PATCH", path, body) == "alpha.bob"
+    forged = body | {"by": "alpha.ada"}
+    assert await game.api.refused(403, "wrong_signer", "PATCH", path, forged) == "alpha.ada"
+    assert await game.record() == record
+
+
+# ---- proofs ----
+
+
+def tampered(proof: str) -> str:
+    """The proof with another signature of the same form."""
+    signed, _, signature = proof.rpartition(".")
+    return f"{signed}.{'B' if signature[0] == 'A' else 'A'}{signature[1:]}"
+
+
+async def test_a_change_of_rights_cannot_be_sent_again(game: Game) -> None:
+    allow = game.change(game.ada, await game.record(), rule="allow")
+    assert (await game.api.do("PATCH", f"/v1/entities/{BALL}", allow))["rule"] == "allow"
+    assert (await game.set(game.ada, rule="ask"))["rule"] == "ask"
+    value = await game.api.refused(403, "proof_mismatch", "PATCH", f"/v1/entities/{BALL}", allow)
+    assert value == "rule_rev"
+    assert (await game.record())["rule"] == "ask"
+
+
+async def test_a_request_that_is_sent_again_moves_nothing_again(game: Game) -> None:
+    await game.set(game.ada, rule="allow")
+    wish = game.wish(game.bob, "transfer-1")
+    await game.api.do("POST", f"/v1/entities/{BALL}/transfers", wish)
+    done = await game.home.finished("transfer-1")
+    await game.request(game.ada, "transfer-2", to="alpha.s1")
+    await game.home.finished("transfer-2")
+
+    assert await game.api.do("POST", f"/v1/entities/{BALL}/transfers", wish) == done
+    renamed = wish | {"transfer_id": "transfer-3"}
+    await game.api.refused(403, "proof_mismatch", "POST", f"/v1/entities/{BALL}/transfers", renamed)
+    assert (await game.record())["owner"] == "alpha.ada"
+
+
+async def test_a_proof_is_good_for_nothing_else(game: Game) -> None:
+    path = f"/v1/entities/{BALL}/transfers"
+    wish = game.wish(game.bob, "transfer-1")
+    good: dict[str, Any] = {"action": "transfer", "entity": BALL, "to": "alpha.s2", "transfer_id": "transfer-1"}
+    stranger = Player("alpha.bob")
+    cases: list[tuple[dict[str, Any], int, str, object]] = [
+        (wish | {"to": "alpha.s1"}, 403, "proof_mismatch", "to"),
+        (wish | {"proof": game.bob.proof(**good | {"entity": "alpha.ball-2"})}, 403, "proof_mismatch", "entity"),
+        (wish | {"proof": game.bob.proof(**good | {"action": "rights"})}, 403, "proof_mismatch", "action"),
+        (wish | {"proof": game.bob.proof(**good, more=1)}, 403, "proof_mismatch", "more"),
+        (wish | {"proof": stranger.proof(**good)}, 403, "bad_proof", None),
+        (wish | {"proof": game.ada.proof(**good)}, 403, "wrong_signer", "alpha.bob"),
+        (wish | {"proof": game.ada.proof(**good, sign_as="alpha.bob")}, 403, "bad_proof", None),
+        (wish | {"proof": tampered(wish["proof"])}, 403, "bad_proof", None),
+        (wish | {"proof": wish["proof"].partition(".")[2]}, 403, "bad_proof", None),
+        (wish | {"proof": "🦆"}, 403, "bad_proof", None),
+        (wish | {"requester": "alpha.nobody"}, 404, "unknown_player", "alpha.nobody"),
+        ({"to": "alpha.s2", "requester": "alpha.bob", "transfer_id": "transfer-1"}, 422, "no_proof", "alpha.bob"),
+        ({"to": "alpha.s2", "requester": "alpha.bob", "proof": "x"}, 422, "no_transfer_id", "alpha.bob"),
+    ]
+    for body, status, code, value in cases:
+        found = await game.api.refused(status, code, "POST", path, body)
+        assert value is None or found == value, code
+    for lifetime_s in (-1.0, 3600.0):
+        late = wish | {"proof": game.bob.proof(lifetime_s=lifetime_s, **good)}
+        assert isinstance(await game.api.refused(403, "proof_expired", "POST", path, late), float)
+    await game.api.refused(404, "not_found", "GET", "/v1/transfers/transfer-1")
