@@ -1,14 +1,17 @@
 """Players: sealed UDP clients that send numbered inputs to whoever has authority, and follow entities when they move.
 
 Each entity has a stream of inputs. A stream repeats what is not acknowledged (go-back-N) to the server that it believes
-has authority; servers tell it where an entity went, and when they cannot, its home instance does. At the end the stream
-knows what it sent, as a number and as a fold over every byte, and can be held against what the entity applied.
+has authority; servers tell it where an entity went, and when they cannot, its home instance does. Like TCP it keeps few
+inputs in flight after a silence and more with every acknowledgement, and waits longer after each repetition that was in
+vain, so that many streams together cannot keep a slow server busy with repetitions. At the end the stream knows what
+it sent, as a number and as a fold over every byte, and can be held against what the entity applied.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import trio
@@ -27,9 +30,12 @@ __all__ = ["InputStream", "Players"]
 _log = logging.getLogger("scenarios.players")
 
 RESEND_S: Final = 0.25
+MAX_RESEND_S: Final = 4.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
-_RESEND_AT_ONCE: Final = 64
+# How many of them are under way at a time: so many after a silence, at most so many when all is well.
+MIN_IN_FLIGHT: Final = 4
+MAX_IN_FLIGHT: Final = 64
 
 
 @dataclass
@@ -42,23 +48,54 @@ class InputStream:
     acknowledged: int = 0
     digest: bytes = b"\0" * 16
     waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
+    in_flight: int = 0
+    """How many of those waiting have been sent to `target`."""
+    max_in_flight: int = MAX_IN_FLIGHT
     progressed_at_s: float = 0.0
+    """When something was acknowledged last, or repeated, or sent after nothing was waiting."""
+    resend_after_s: float = RESEND_S
     looking_up: bool = False
 
-    def next_input(self, data: bytes) -> tuple[int, bytes]:
+    def add(self, data: bytes, now_s: float) -> None:
         """Number the next input and remember it until it is acknowledged."""
+        if not self.waiting:
+            # The silence until now was because there was nothing to say.
+            self.progressed_at_s = now_s
         self.sent += 1
         self.digest = fold(self.digest, self.sent, data)
         self.waiting.append((self.sent, data))
-        return self.sent, data
 
-    def acknowledge(self, applied: int, now_s: float) -> None:
-        """Everything up to `applied` has been applied."""
-        if applied > self.acknowledged:
-            self.acknowledged = applied
-            self.progressed_at_s = now_s
-        while self.waiting and self.waiting[0][0] <= applied:
-            self.waiting.popleft()
+    def next_to_send(self) -> list[tuple[int, bytes]]:
+        """The inputs that may be sent now; counts them as under way."""
+        upto = min(len(self.waiting), self.max_in_flight)
+        inputs = list(islice(self.waiting, self.in_flight, upto))
+        self.in_flight = max(self.in_flight, upto)
+        return inputs
+
+    def acknowledge(self, applied: int, now_s: float) -> int:
+        """Everything up to `applied` has been applied; how many of them are news."""
+        news = max(0, min(applied, self.sent) - self.acknowledged)
+        if news:
+            self.acknowledged += news
+            self.progressed_at_s, self.resend_after_s = now_s, RESEND_S
+            self.max_in_flight = min(2 * self.max_in_flight, MAX_IN_FLIGHT)
+            for _ in range(news):
+                self.waiting.popleft()
+            self.in_flight = max(0, self.in_flight - news)
+        return news
+
+    def overdue(self, now_s: float) -> bool:
+        """Whether what is waiting should be sent again by now."""
+        return bool(self.waiting) and now_s - self.progressed_at_s > self.resend_after_s
+
+    def start_over(self, now_s: float) -> None:
+        """Nothing is under way any more: it was in vain, so begin with few, and be more patient next time."""
+        self.in_flight, self.max_in_flight = 0, MIN_IN_FLIGHT
+        self.progressed_at_s, self.resend_after_s = now_s, min(2 * self.resend_after_s, MAX_RESEND_S)
+
+    def retarget(self, target: str) -> None:
+        """Somebody else has authority now: what is waiting has to be sent there."""
+        self.target, self.in_flight = target, 0
 
 
 def _nothing(stream: "InputStream", more: int, server: str) -> None:
@@ -126,10 +163,8 @@ class Players:
         """Send one more input, unless too many are unacknowledged; whether it was taken."""
         if len(stream.waiting) >= WINDOW:
             return False
-        if not stream.waiting:
-            # Its silence until now was because there was nothing to say.
-            stream.progressed_at_s = trio.current_time()
-        self._send(stream, [stream.next_input(data)])
+        stream.add(data, trio.current_time())
+        self._send(stream)
         return True
 
     async def push_in_turn(self, stream: InputStream, data: bytes) -> None:
@@ -147,14 +182,15 @@ class Players:
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _send(self, stream: InputStream, inputs: list[tuple[int, bytes]]) -> None:
+    def _send(self, stream: InputStream) -> None:
+        """Send what may be under way and is not yet."""
         server = self._servers.get(stream.target)
         if server is None:
             self._look_up(stream)
             return
         where = (server["link_host"], server["link_port"])
         try:
-            for seq, data in inputs:
+            for seq, data in stream.next_to_send():
                 message = encode_link(Input(entity=stream.entity, seq=seq, data=data))
                 self._link.post(stream.target, where, message)
         except (LinkDown, LinkFull) as error:
@@ -171,11 +207,11 @@ class Players:
         if stream is None:
             return
         if isinstance(message, InputAck):
-            before = stream.acknowledged
-            stream.acknowledge(message.applied, trio.current_time())
-            if stream.acknowledged > before:
-                self._on_applied(stream, stream.acknowledged - before, received.peer)
+            news = stream.acknowledge(message.applied, trio.current_time())
+            if news:
+                self._on_applied(stream, news, received.peer)
                 self._until_acknowledged.unpark_all()
+                self._send(stream)
         elif received.peer == stream.target:
             if message.moved_to:
                 self._retarget(stream, message.moved_to)
@@ -184,8 +220,8 @@ class Players:
 
     def _retarget(self, stream: InputStream, target: str) -> None:
         if target != stream.target:
-            stream.target = target
-            self._send(stream, list(stream.waiting)[:_RESEND_AT_ONCE])
+            stream.retarget(target)
+            self._send(stream)
 
     def _look_up(self, stream: InputStream) -> None:
         """Ask the home instance who has authority, once at a time per stream."""
@@ -210,7 +246,7 @@ class Players:
             await trio.sleep(RESEND_S / 2)
             now_s = trio.current_time()
             for stream in self.streams.values():
-                if stream.waiting and now_s - stream.progressed_at_s > RESEND_S:
-                    stream.progressed_at_s = now_s
-                    self._send(stream, list(stream.waiting)[:_RESEND_AT_ONCE])
+                if stream.overdue(now_s):
+                    stream.start_over(now_s)
+                    self._send(stream)
                     self._look_up(stream)
