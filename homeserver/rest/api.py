@@ -92,9 +92,11 @@ def _cluster_routes(node: Node) -> APIRouter:
 
     @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
     async def healthz() -> Health:
-        """Ready when the instance has a leader and this member is registered."""
+        """Ready when this member knows a leader, has caught up with its log, and is registered."""
         status = node.replica.status
         reason = "" if status.leader else f"instance {node.config.instance} has no leader yet"
+        if not reason and not status.ready:
+            reason = f"not caught up with the log of {status.leader} yet"
         if not reason and not node.registered:
             reason = "not registered in its own directory yet"
         if reason:
