@@ -18,7 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import compile_path
 
 from actors.http_server import serve_http
 
@@ -120,13 +120,12 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
 
 def _methods(request: Request) -> str:
     """What the routes of this path take; Starlette's own answer names the first of them only."""
-    methods = {
-        method
-        for route in request.app.routes
-        if route.matches(request.scope)[0] is not Match.NONE
-        for method in getattr(route, "methods", None) or ()
-    }
-    return ", ".join(sorted(methods))
+    path = request.url.path
+    app: FastAPI = request.app
+    for template, operations in app.openapi()["paths"].items():
+        if compile_path(template)[0].match(path):
+            return ", ".join(sorted(method.upper() for method in operations))
+    return "GET"
 
 
 async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:

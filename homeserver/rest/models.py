@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from authority.certificates import Name, TransferId
 from authority.hops import Trace
@@ -10,6 +10,8 @@ from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferR
 from authority.rules import Rule
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
+from tree.data import encode
+from tree.errors import BadData
 
 __all__ = [
     "AnswerBody",
@@ -42,6 +44,15 @@ Kind = Annotated[str, Field(min_length=1, max_length=64)]
 Proof = Annotated[
     str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
 ]
+
+
+def _plain(params: dict[str, Any]) -> dict[str, Any]:
+    """JSON can spell what does not travel: half a surrogate pair, whole numbers of any size, any depth."""
+    try:
+        encode(params)
+    except BadData as error:
+        raise ValueError(error.message) from error
+    return params
 
 
 class _Body(BaseModel):
@@ -136,7 +147,9 @@ class NewEntity(_Body):
     spawner: Name = Field(description="the player who spawns it")
     server: Name = Field(description="the simulation server that simulates it first")
     rule: Rule = Rule.ASK
-    params: dict[str, Any] = Field(default_factory=dict, description="handed to the world's spawn")
+    params: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
+        default_factory=dict, description="handed to the world's spawn"
+    )
 
 
 class RightsBody(_Body):
