@@ -13,6 +13,7 @@ import hashlib
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, Self
 
+from authority.errors import MessageError
 from authority.names import BadName, check_name
 
 __all__ = ["MAX_HOPS", "MAX_MARKS", "BadTrace", "Hop", "Mark", "Trace"]
@@ -23,7 +24,7 @@ MAX_MARKS: Final = 48
 _MAX_TEXT: Final = 128
 
 
-class BadTrace(ValueError):
+class BadTrace(MessageError):
     """A hop trace is malformed, or does not fit the message that carries it."""
 
 
@@ -57,6 +58,11 @@ class Trace:
     hops: tuple[Hop, ...] = ()
     marks: tuple[Mark, ...] = ()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether the last hop has left its sender and not arrived."""
+        return bool(self.hops) and not self.hops[-1].dst
+
     def leave(self, src: str, kind: str, now_ns: int) -> Self:
         """Add the hop that a message of `kind` starts when it leaves `src`.
 
@@ -65,7 +71,7 @@ class Trace:
         """
         if len(self.hops) >= MAX_HOPS:
             raise BadTrace(f"transfer {self.transfer_id} crossed {MAX_HOPS} servers: a routing loop")
-        if self.hops and not self.hops[-1].dst:
+        if self.under_way:
             raise BadTrace(f"hop {self.hops[-1].number} of transfer {self.transfer_id} has not arrived")
         hop = Hop(len(self.hops) + 1, kind, src, "", now_ns, 0)
         return replace(self, hops=(*self.hops, hop))
@@ -76,7 +82,7 @@ class Trace:
         Raises:
             BadTrace: there is no hop under way.
         """
-        if not self.hops or self.hops[-1].dst:
+        if not self.under_way:
             raise BadTrace(f"transfer {self.transfer_id} has no hop under way")
         arrived = replace(self.hops[-1], dst=at, received_ns=now_ns, size_bytes=size_bytes)
         return replace(self, hops=(*self.hops[:-1], arrived))
@@ -133,8 +139,9 @@ class Trace:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_TEXT:
-        raise BadTrace(f"expected a text of 1 to {_MAX_TEXT} characters")
+    # No control characters: `digest` separates with them, and a relay could otherwise fold two signed hops into one.
+    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_TEXT or not (value.isascii() and value.isprintable()):
+        raise BadTrace(f"expected a text of 1 to {_MAX_TEXT} printable ASCII characters")
     return value
 
 

@@ -89,6 +89,8 @@ class Sealer:
         message = decode_message_untrusted(opened.payload)
         if message.type != parcel.kind:
             raise MessageError(f"a parcel marked {parcel.kind} holds {message.type}")
+        if parcel.on_path != trace.under_way:
+            raise MessageError(f"the parcel and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         if parcel.on_path:
             trace = trace.arrive(self.name, now_ns, len(parcel.sealed))
         return Opened(message, claims.sender, trace)
