@@ -25,6 +25,7 @@ __all__ = [
     "DelegationGrant",
     "Name",
     "PassCertificate",
+    "TickNumber",
     "check_chain",
     "token_hash",
 ]
@@ -37,6 +38,8 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 TransferId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# Bounded like everything from a peer: CBOR has integers of any size, and JSON cannot write those of a million digits.
+TickNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class _Certificate(BaseModel):
@@ -80,7 +83,7 @@ class CommitCertificate(_Certificate):
     transfer_id: TransferId
     source: Name
     target: Name
-    tick: int
+    tick: TickNumber
     state_hash: Hash
 
 
@@ -99,7 +102,7 @@ class PassCertificate(_Certificate):
     transfer_id: TransferId
     source: Name
     target: Name
-    tick: int
+    tick: TickNumber
     state_hash: Hash
     parent: Hash
 

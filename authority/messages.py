@@ -12,9 +12,9 @@ are counted by kind and reported apart.
 from typing import Annotated, Any, Final, Literal
 
 import cbor2
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, TransferId
+from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, TickNumber, TransferId
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
@@ -60,6 +60,19 @@ MAX_TOKEN_CHARS: Final = 8192
 
 Token = Annotated[str, Field(max_length=MAX_TOKEN_CHARS)]
 Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
+ReasonText = Annotated[str, Field(max_length=256)]
+
+
+def _check_trace(data: dict[str, Any]) -> dict[str, Any]:
+    Trace.from_data_untrusted(data)
+    return data
+
+
+# Reports are kept in the log, so what stands in them is checked and bounded before it gets there.
+TraceData = Annotated[dict[str, Any], AfterValidator(_check_trace)]
+Counts = Annotated[
+    dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]], Field(max_length=32)
+]
 
 
 class _Message(BaseModel):
@@ -98,7 +111,7 @@ class HandoffRequest(_Fenced):
     type: Literal["handoff"] = "handoff"
     source: Name
     target: Name
-    tick: int
+    tick: TickNumber
     state_hash: Hash
     transport: Literal["rest", "link"] = "rest"
     chain: Chain = Field(default_factory=list)
@@ -110,7 +123,7 @@ class HandoffReply(_Message):
     type: Literal["handoff_reply"] = "handoff_reply"
     transfer_id: TransferId
     outcome: Literal["committed", "refused"]
-    reason: str = ""
+    reason: ReasonText = ""
     authority: Name
     epoch: Epoch
     sub: Epoch
@@ -137,7 +150,7 @@ class AdmitReply(_Message):
     type: Literal["admit_reply"] = "admit_reply"
     transfer_id: TransferId
     accepted: bool
-    reason: str = ""
+    reason: ReasonText = ""
 
 
 class Report(_Message):
@@ -147,9 +160,9 @@ class Report(_Message):
     transfer_id: TransferId
     entity: Name
     source: Name
-    trace: dict[str, Any]
-    off_path: dict[str, int]
-    counters: dict[str, int]
+    trace: TraceData
+    off_path: Counts
+    counters: Counts
     chain: Chain = Field(default_factory=list)
 
 
@@ -204,7 +217,7 @@ class Spawned(_Message):
 
     type: Literal["spawned"] = "spawned"
     entity: Name
-    reason: str = ""
+    reason: ReasonText = ""
 
 
 # --- simulation server → simulation server ------------------------------------------------------------------------
@@ -215,7 +228,7 @@ class StateTransfer(_Fenced):
 
     type: Literal["state"] = "state"
     kind: Annotated[str, Field(max_length=64)]
-    tick: int
+    tick: TickNumber
     state: bytes
     state_hash: Hash
 
@@ -234,7 +247,7 @@ class DirectHandoff(_Fenced):
 
     type: Literal["direct"] = "direct"
     kind: Annotated[str, Field(max_length=64)]
-    tick: int
+    tick: TickNumber
     state: bytes
     state_hash: Hash
     chain: Chain
@@ -247,7 +260,7 @@ class Activated(_Fenced):
     """
 
     type: Literal["activated"] = "activated"
-    trace: dict[str, Any] | None = None
+    trace: TraceData | None = None
 
 
 class ForwardInputs(_Fenced):
@@ -297,7 +310,7 @@ class InputAck(_Message):
     type: Literal["input_ack"] = "input_ack"
     entity: Name
     applied: Annotated[int, Field(ge=0)]
-    tick: int
+    tick: TickNumber
     epoch: Epoch
     sub: Epoch
 
@@ -307,7 +320,7 @@ class NotHere(_Message):
 
     type: Literal["not_here"] = "not_here"
     entity: Name
-    moved_to: str = ""
+    moved_to: Annotated[str, Field(max_length=128)] = ""
     epoch: Epoch = 0
     sub: Epoch = 0
 
