@@ -1,0 +1,72 @@
+"""Every message that servers exchange, as hypothesis strategies made from its fields."""
+
+from typing import Any, Final, get_args
+
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from authority import messages
+from authority.hops import Trace
+
+NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
+IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])
+WHOLE = st.integers(0, 2**63 - 1)
+HASHES = st.sampled_from(["0" * 64, "f" * 64])
+TOKENS = st.text(max_size=20)
+TRACES = st.sampled_from(
+    [
+        Trace("transfer-1"),
+        Trace("transfer-1").leave("alpha.s1", "handoff", 1).arrive("alpha.h1", 2, 3).mark("alpha.h1", "committed", 4),
+    ]
+)
+ITEMS = st.builds(messages.InputItem, source=NAMES, seq=st.integers(1, 2**63 - 1), data=st.binary(max_size=20))
+
+# One strategy for each name of a field; a field has the same meaning in whichever message it stands.
+_FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "accepted": st.booleans(),
+    "applied": WHOLE,
+    "authority": NAMES,
+    "certificate": TOKENS,
+    "chain": st.lists(TOKENS, max_size=3),
+    "counters": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
+    "data": st.binary(max_size=20),
+    "direct": st.booleans(),
+    "entity": NAMES,
+    "epoch": WHOLE,
+    "forwards": st.integers(1, 4),
+    "grant": TOKENS,
+    "inputs": st.lists(ITEMS, max_size=3),
+    "kind": st.text(max_size=20),
+    "moved_to": st.sampled_from(["", "alpha.s2"]),
+    "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
+    "outcome": st.sampled_from(["committed", "refused"]),
+    "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
+    "reason": st.text(max_size=20),
+    "seq": st.integers(1, 2**63 - 1),
+    "source": NAMES,
+    "state": st.binary(max_size=50),
+    "state_hash": HASHES,
+    "sub": WHOLE,
+    "target": NAMES,
+    "tick": WHOLE,
+    "trace": TRACES.map(Trace.to_data),
+    "transfer_id": IDS,
+    "transport": st.sampled_from(["rest", "link"]),
+}
+
+
+def _kinds(union: Any) -> tuple[type[BaseModel], ...]:
+    return get_args(get_args(union)[0])
+
+
+TRANSFER_KINDS: Final = _kinds(messages.Message)
+PLAYER_KINDS: Final = _kinds(messages.LinkMessage)
+
+
+def of_kind(kind: type[BaseModel]) -> st.SearchStrategy[Any]:
+    """Messages of one kind, with every field drawn."""
+    return st.builds(kind, **{name: _FIELDS[name] for name in kind.model_fields if name != "type"})
+
+
+TRANSFER_MESSAGES: Final = st.one_of([of_kind(kind) for kind in TRANSFER_KINDS])
+PLAYER_MESSAGES: Final = st.one_of([of_kind(kind) for kind in PLAYER_KINDS])

@@ -1,0 +1,252 @@
+"""The old authority's machine: silence is never a refusal, and only the log and the target end the wait."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.epoch import Fence
+from authority.outgoing import (
+    FIRST_RETRY_NS,
+    MAX_RETRY_NS,
+    TABLE,
+    AskHome,
+    Case,
+    Committed,
+    Effect,
+    Event,
+    ForwardJournal,
+    Lost,
+    Outgoing,
+    OutgoingPhase,
+    PeerActive,
+    Refusal,
+    Report,
+    Resume,
+    Retire,
+    SendActivate,
+    SendDirect,
+    SendState,
+    StepDown,
+    Tick,
+)
+
+FROZEN = Fence(4, 2)
+NEXT = {Case.DIFFERENT_HOMES: Fence(5), Case.SAME_HOME: Fence(5), Case.DIRECT: Fence(4, 3)}
+HOME_CASES = (Case.DIFFERENT_HOMES, Case.SAME_HOME)
+HOUR_NS = 3600 * 10**9
+
+
+def started(case: Case) -> Outgoing:
+    machine = Outgoing(case, FROZEN, 0)
+    machine.start(0)
+    return machine
+
+
+def ticks(machine: Outgoing, count: int) -> list[list[Effect]]:
+    """The effects of the next `count` timers, each fired when it is due."""
+    effects = []
+    for _ in range(count):
+        due_ns = machine.next_timer_ns
+        assert due_ns is not None
+        effects.append(machine.handle(Tick(), due_ns))
+    return effects
+
+
+# --- beginning, and repeating -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_through_the_home_the_request_leaves_first_and_the_state_beside_it(case: Case) -> None:
+    assert Outgoing(case, FROZEN, 0).start(0) == [AskHome(1), SendState()]
+
+
+def test_directly_state_and_certificate_go_in_one_message() -> None:
+    assert Outgoing(Case.DIRECT, FROZEN, 0).start(0) == [SendDirect(1)]
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_a_home_that_says_nothing_is_asked_again_for_ever(case: Case) -> None:
+    assert ticks(started(case), 50) == [[AskHome(n), SendState()] for n in range(2, 52)]
+
+
+def test_a_target_that_says_nothing_is_told_again_for_ever() -> None:
+    assert ticks(started(Case.DIRECT), 50) == [[SendDirect(n)] for n in range(2, 52)]
+
+
+@pytest.mark.parametrize("case", Case)
+def test_repetitions_back_off_to_a_second(case: Case) -> None:
+    machine, times = started(case), []
+    for _ in range(6):
+        due_ns = machine.next_timer_ns
+        assert due_ns is not None
+        times.append(due_ns)
+        machine.handle(Tick(), due_ns)
+    assert [b - a for a, b in zip([0, *times], times, strict=False)] == [
+        FIRST_RETRY_NS,
+        2 * FIRST_RETRY_NS,
+        MAX_RETRY_NS,
+        MAX_RETRY_NS,
+        MAX_RETRY_NS,
+        MAX_RETRY_NS,
+    ]
+
+
+def test_a_home_that_is_gone_for_months_costs_no_more_than_one_that_is_gone_for_seconds() -> None:
+    machine = started(Case.SAME_HOME)
+    machine.attempt = 10**9
+    assert machine.handle(Tick(), HOUR_NS) == [AskHome(10**9 + 1), SendState()]
+    assert machine.next_timer_ns == HOUR_NS + MAX_RETRY_NS
+
+
+@pytest.mark.parametrize("case", Case)
+def test_a_tick_before_its_time_does_nothing(case: Case) -> None:
+    assert started(case).handle(Tick(), FIRST_RETRY_NS - 1) == []
+
+
+# --- committed --------------------------------------------------------------------------------------------------------
+
+
+def test_in_case_1_the_old_authority_takes_the_certificate_to_the_target() -> None:
+    assert started(Case.DIFFERENT_HOMES).handle(Committed(Fence(5), "token"), 1) == [SendActivate("token", 1)]
+
+
+def test_in_case_2_the_home_does_that_and_the_old_authority_steps_in_when_it_takes_long() -> None:
+    machine = started(Case.SAME_HOME)
+    assert machine.handle(Committed(Fence(5), "token"), 1) == []
+    assert machine.next_timer_ns == 1 + FIRST_RETRY_NS
+    assert ticks(machine, 1) == [[SendActivate("token", 1)]]
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_a_repetition_brings_the_state_again_for_the_target_may_have_lost_it(case: Case) -> None:
+    machine = started(case)
+    first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
+    repeated = ticks(machine, 4)[2 - first :]
+    assert all(effects[0] == SendState() for effects in repeated[1:])
+    assert all(isinstance(effects[-1], SendActivate) for effects in repeated)
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_the_frozen_copy_is_kept_until_the_target_is_active(case: Case) -> None:
+    machine = started(case)
+    for effects in (machine.handle(Committed(Fence(5), "token"), 1), *ticks(machine, 100)):
+        assert not any(isinstance(effect, Retire | StepDown | Resume) for effect in effects)
+    assert machine.phase is OutgoingPhase.COMMITTED
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", Case)
+@pytest.mark.parametrize("heard", [0, 1, 7], ids=lambda n: f"{n} fences later")
+def test_an_active_target_lets_the_old_authority_retire_under_this_transfers_fence(case: Case, heard: int) -> None:
+    machine = started(case)
+    reached = NEXT[case] if heard == 0 else Fence(NEXT[case].epoch + heard)
+    assert machine.handle(PeerActive(reached), 1) == [ForwardJournal(), Retire(NEXT[case]), Report()]
+    assert machine.over
+
+
+def test_after_the_commit_too() -> None:
+    machine = started(Case.DIFFERENT_HOMES)
+    machine.handle(Committed(Fence(5), "token"), 1)
+    assert machine.handle(PeerActive(Fence(5)), 2) == [ForwardJournal(), Retire(Fence(5)), Report()]
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_a_refusal_resumes_under_the_next_fence(case: Case) -> None:
+    machine = started(case)
+    assert machine.handle(Refusal("unknown_target", Fence(5)), 1) == [Resume(Fence(5), "unknown_target")]
+    assert machine.over
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_who_lost_authority_steps_down(case: Case) -> None:
+    machine = started(case)
+    assert machine.handle(Lost("alpha.s9", Fence(9)), 1) == [StepDown("alpha.s9", Fence(9))]
+    assert machine.over
+
+
+@pytest.mark.parametrize("case", Case)
+def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
+    machine = started(case)
+    machine.handle(PeerActive(NEXT[case]), 1)
+    events: list[Event] = [
+        Tick(),
+        PeerActive(Fence(9)),
+        Refusal("", Fence(5)),
+        Lost("alpha.s9", Fence(9)),
+        Committed(Fence(5), ""),
+    ]
+    assert [machine.handle(event, HOUR_NS) for event in events] == [[]] * 5
+    assert machine.next_timer_ns is None
+    assert machine.phase is OutgoingPhase.RETIRED
+
+
+# --- what is not believed ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", Case)
+@pytest.mark.parametrize("fence", [Fence(3), Fence(4), Fence(4, 2)])
+def test_an_answer_under_a_fence_of_the_past_is_not_believed(case: Case, fence: Fence) -> None:
+    machine = started(case)
+    for event in (Committed(fence, ""), PeerActive(fence), Refusal("", fence)):
+        assert machine.handle(event, 1) == []
+    assert machine.phase is OutgoingPhase.REQUESTED
+
+
+def test_a_refusal_under_a_fence_further_on_is_not_believed() -> None:
+    """The entity has been elsewhere since and is on its way back: this copy must not go on."""
+    machine = started(Case.SAME_HOME)
+    assert machine.handle(Refusal("not_holder", Fence(6)), 1) == []
+    assert not machine.over
+
+
+def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:
+    assert started(Case.SAME_HOME).handle(Lost("alpha.s9", Fence(4, 1)), 1) == []
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+FENCES = st.builds(Fence, st.integers(3, 7), st.integers(0, 4))
+EVENTS = st.one_of(
+    st.builds(Committed, FENCES, st.just("token")),
+    st.builds(Refusal, st.just("denied"), FENCES),
+    st.builds(Lost, st.just("alpha.s9"), FENCES),
+    st.builds(PeerActive, FENCES),
+    st.just(Tick()),
+)
+ENDS = (Retire, Resume, StepDown)
+
+
+@given(st.sampled_from(Case), st.lists(st.tuples(EVENTS, st.integers(0, 10**9)), max_size=30))
+def test_whatever_comes_the_machine_keeps_to_its_table_and_ends_once(
+    case: Case, events: list[tuple[Event, int]]
+) -> None:
+    machine, now_ns, ends = Outgoing(case, FROZEN, 0), 0, 0
+    machine.start(0)
+    for event, waited_ns in events:
+        now_ns += waited_ns
+        before = machine.phase
+        effects = machine.handle(event, now_ns)
+        assert machine.phase in (before, TABLE.get((before, type(event))))
+        ends += sum(isinstance(effect, ENDS) for effect in effects)
+        assert machine.over is (ends > 0)
+        assert all(effect.fence > FROZEN for effect in effects if isinstance(effect, Retire | Resume))
+        assert (machine.next_timer_ns is None) is machine.over
+    assert ends <= 1
+
+
+def test_no_end_has_a_way_out() -> None:
+    ends = {OutgoingPhase.RETIRED, OutgoingPhase.RESUMED, OutgoingPhase.LOST}
+    assert not ends & {phase for phase, _ in TABLE}
+
+
+def test_time_alone_ends_nothing() -> None:
+    assert all(to is phase for (phase, event), to in TABLE.items() if event is Tick)
+
+
+def test_every_event_and_phase_occurs_in_the_table() -> None:
+    assert {event for _, event in TABLE} == set(get_args(Event))
+    assert {phase for phase, _ in TABLE} | set(TABLE.values()) == set(OutgoingPhase)

@@ -1,0 +1,163 @@
+"""Sealing around transfer messages, with real keys: who may open what, and what nobody may change on the way."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from authority.errors import MessageError
+from authority.hops import MAX_HOPS, Hop, Trace
+from authority.messages import AdmitRequest, Grant, Message, Parcel
+from authority.sealing import LIFETIME_S, Opened, Sealer
+from crypto.keys import Identity
+
+NOW_S = 1_000_000.0
+MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
+IDENTITIES = {name: Identity.generate() for name in ("alpha.h1", "beta.h1", "alpha.mallory")}
+TRACE = Trace("transfer-1").leave("alpha.s1", "handoff", 10).arrive("alpha.h1", 20, 500)
+
+
+def sealer(name: str) -> Sealer:
+    return Sealer(name, IDENTITIES[name])
+
+
+def seal(trace: Trace = TRACE, *, on_path: bool = True, message: Message = MESSAGE, by: str = "alpha.h1") -> Parcel:
+    keys = IDENTITIES["beta.h1"].public
+    return sealer(by).seal(message, trace, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=on_path)
+
+
+def open_it(parcel: Parcel, *, by: str = "beta.h1", sender: str = "alpha.h1", now_s: float = NOW_S) -> Opened:
+    # Through its data, as it comes from the wire.
+    received = Parcel.from_data_untrusted(parcel.to_data())
+    return sealer(by).open_untrusted(received, sender=IDENTITIES[sender].public, now_ns=90, now_s=now_s)
+
+
+def relayed(parcel: Parcel, *relays: str) -> Parcel:
+    trace = parcel.trace
+    for relay in relays:
+        trace = trace.arrive(relay, 50, len(parcel.sealed)).leave(relay, parcel.kind, 60)
+    return parcel.model_copy(update={"trace": trace})
+
+
+def test_a_message_on_the_path_is_one_hop_and_is_opened_by_its_receiver() -> None:
+    parcel = seal()
+    opened = open_it(parcel)
+    assert (opened.message, opened.sender) == (MESSAGE, "alpha.h1")
+    assert opened.trace.hops[:1] == TRACE.hops
+    assert opened.trace.hops[1:] == (Hop(2, "admit", "alpha.h1", "beta.h1", 30, 90, len(parcel.sealed)),)
+
+
+def test_a_message_beside_the_path_carries_the_trace_as_it_is() -> None:
+    assert open_it(seal(on_path=False)).trace == TRACE
+
+
+@pytest.mark.parametrize("relays", [("relay.r1",), ("relay.r1", "relay.r2")])
+def test_relays_may_extend_the_trace(relays: tuple[str, ...]) -> None:
+    opened = open_it(relayed(seal(), *relays))
+    assert [hop.src for hop in opened.trace.hops] == ["alpha.s1", "alpha.h1", *relays]
+    assert [hop.dst for hop in opened.trace.hops] == ["alpha.h1", *relays, "beta.h1"]
+
+
+def _other_start(trace: Trace) -> Trace:
+    return replace(trace, hops=(replace(trace.hops[0], src="alpha.s9"), *trace.hops[1:]))
+
+
+def _other_kind(trace: Trace) -> Trace:
+    return replace(trace, hops=(replace(trace.hops[0], kind="grant"), *trace.hops[1:]))
+
+
+def _other_middle(trace: Trace) -> Trace:
+    return replace(trace, hops=(replace(trace.hops[0], dst="alpha.h9"), *trace.hops[1:]))
+
+
+def _one_less(trace: Trace) -> Trace:
+    return replace(trace, hops=(replace(trace.hops[1], number=1),))
+
+
+def _other_transfer(trace: Trace) -> Trace:
+    return replace(trace, transfer_id="transfer-2")
+
+
+@pytest.mark.parametrize("forge", [_other_start, _other_kind, _other_middle, _one_less, _other_transfer])
+def test_nobody_can_change_the_trace_that_was_signed(forge: Callable[[Trace], Trace]) -> None:
+    parcel = seal()
+    for way in ((), ("relay.r1",)):
+        forged = relayed(parcel, *way)
+        forged = forged.model_copy(update={"trace": forge(forged.trace)})
+        with pytest.raises(MessageError, match=r"hop trace .* was changed on the way"):
+            open_it(forged)
+
+
+def test_the_parcel_and_its_trace_agree_on_whether_this_is_a_hop() -> None:
+    """Else a peer could make this server complete a hop that is not there, or answer on one that never arrived."""
+    for parcel in (seal(), seal(on_path=False)):
+        lying = parcel.model_copy(update={"on_path": not parcel.on_path})
+        with pytest.raises(MessageError, match="differ on whether this is a hop"):
+            open_it(lying)
+
+
+def test_a_trace_without_room_is_refused_by_the_one_who_would_send_on() -> None:
+    trace = TRACE
+    while len(trace.hops) < MAX_HOPS:
+        trace = trace.leave("relay.r1", "admit", 1).arrive("relay.r2", 2)
+    with pytest.raises(MessageError, match="routing loop"):
+        seal(trace)
+
+
+# --- whom it is from, and for -----------------------------------------------------------------------------------------
+
+
+def test_only_the_receiver_can_open_it() -> None:
+    with pytest.raises(MessageError, match="WrongReceiver"):
+        open_it(seal(), by="alpha.mallory")
+
+
+def test_a_name_alone_does_not_open_it() -> None:
+    impostor = Sealer("beta.h1", IDENTITIES["alpha.mallory"])
+    with pytest.raises(MessageError, match=r"WrongReceiver|Tampered"):
+        impostor.open_untrusted(seal(), sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
+
+
+def test_nobody_can_seal_in_anothers_name() -> None:
+    forger = Sealer("alpha.h1", IDENTITIES["alpha.mallory"])
+    keys = IDENTITIES["beta.h1"].public
+    parcel = forger.seal(MESSAGE, TRACE, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=True)
+    with pytest.raises(MessageError, match="UnknownSender"):
+        open_it(parcel)
+
+
+def test_it_expires() -> None:
+    assert open_it(seal(), now_s=NOW_S + LIFETIME_S - 0.001).message == MESSAGE
+    with pytest.raises(MessageError, match="Expired"):
+        open_it(seal(), now_s=NOW_S + LIFETIME_S)
+
+
+@pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.999])
+def test_a_changed_character_anywhere_is_found(place: float) -> None:
+    parcel = seal()
+    at = int(len(parcel.sealed) * place)
+    other = "A" if parcel.sealed[at] != "A" else "B"
+    with pytest.raises(MessageError):
+        open_it(parcel.model_copy(update={"sealed": parcel.sealed[:at] + other + parcel.sealed[at + 1 :]}))
+
+
+def test_the_mark_on_the_outside_says_what_is_inside() -> None:
+    with pytest.raises(MessageError, match="a parcel marked grant holds admit"):
+        open_it(seal(on_path=False).model_copy(update={"kind": "grant"}))
+
+
+def test_one_parcel_cannot_be_put_into_the_trace_of_another() -> None:
+    first, second = seal(), seal(message=Grant(certificate="x"))
+    mixed = first.model_copy(update={"trace": second.trace})
+    with pytest.raises(MessageError, match="was changed on the way"):
+        open_it(mixed)
+
+
+def test_what_is_sealed_must_still_be_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nonsense(_message: Any) -> bytes:
+        return b"\xff"
+
+    monkeypatch.setattr("authority.sealing.encode_message", nonsense)
+    with pytest.raises(MessageError, match="not CBOR"):
+        open_it(seal())

@@ -1,0 +1,118 @@
+"""Configuration: one TOML file, single fields overridden, and errors that name file, field and remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings, read_secret
+
+
+class ExampleSettings(Settings):
+    name: ServerName
+    instance: InstanceName
+    rest: Address = Address()
+    tick_hz: float = 20.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "server.toml"
+    path.write_text('name = "alpha.s1"\ninstance = "alpha"\n[rest]\nport = 8001\n', encoding="utf-8")
+    return path
+
+
+def test_a_file_is_read(file: Path) -> None:
+    settings = ExampleSettings.load(file)
+    assert (settings.name, settings.instance, settings.rest.port) == ("alpha.s1", "alpha", 8001)
+    assert settings.rest.url == "http://127.0.0.1:8001"
+
+
+def test_flags_override_single_fields_and_what_is_not_given_stays(file: Path) -> None:
+    settings = ExampleSettings.load(file, {"rest.port": 9, "name": "alpha.s2", "tick_hz": None})
+    assert (settings.rest.port, settings.name, settings.tick_hz) == (9, "alpha.s2", 20.0)
+
+
+def test_a_flag_makes_the_table_that_the_file_has_not(tmp_path: Path) -> None:
+    path = tmp_path / "short.toml"
+    path.write_text('name = "alpha.s1"\ninstance = "alpha"\n', encoding="utf-8")
+    assert ExampleSettings.load(path, {"rest.host": "127.0.0.2"}).rest.host == "127.0.0.2"
+
+
+def test_a_flag_cannot_turn_a_value_into_a_table(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name\.first: name is not a table"):
+        ExampleSettings.load(file, {"name.first": "x"})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: No such file"):
+        ExampleSettings.load(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("content", [b"name = ", b"\xff\xfe"])
+def test_what_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"bad\.toml is not valid TOML"):
+        ExampleSettings.load(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ({"rest.port": 65536}, "rest.port"),
+        ({"rest.colour": "red"}, "rest.colour"),
+        ({"name": "s1"}, "name"),
+        ({"instance": "Alpha"}, "instance"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_an_error_names_the_file_and_the_field(file: Path, overrides: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ExampleSettings.load(file, overrides)
+    assert str(caught.value).startswith(f"{file}: {field}: ")
+
+
+def test_an_error_about_the_whole_file_says_so(file: Path) -> None:
+    class Never(ExampleSettings):
+        @classmethod
+        def model_validate(cls, *_args: object, **_kwargs: object) -> "Never":
+            return super().model_validate("not a table")
+
+    with pytest.raises(ConfigError, match=r"server\.toml: the file: "):
+        Never.load(file)
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def secret(path: Path, content: bytes, mode: int = 0o600) -> Path:
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def test_a_secret_is_read_without_the_newline_of_the_editor(tmp_path: Path) -> None:
+    assert read_secret(secret(tmp_path / "token", b"0123456789abcdef\n")) == b"0123456789abcdef"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o644])
+def test_a_secret_that_others_may_touch_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
+    path = secret(tmp_path / "token", b"0123456789abcdef", mode)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        read_secret(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 15, b"x" * 1025])
+def test_a_secret_of_an_unlikely_length_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(ConfigError, match="expected 16 to 1024"):
+        read_secret(secret(tmp_path / "token", content))
+
+
+def test_a_missing_secret_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read secret file .*token: No such file"):
+        read_secret(tmp_path / "token")
+
+
+def test_a_directory_is_no_secret(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read secret file"):
+        read_secret(tmp_path)
