@@ -1,0 +1,145 @@
+"""A player's stream of inputs against a server's inbox: everything arrives once and in order, whatever gets lost."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.players import MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, RESEND_S, InputStream
+from simserver.inputs import Inbox
+
+PLAYER = "alpha.ada"
+
+
+def applied_by(inbox: Inbox) -> int:
+    return inbox.cursors[PLAYER].applied if PLAYER in inbox.cursors else 0
+
+
+class Wire:
+    """A stream, an inbox, and a wire between them that loses what the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.stream = InputStream("alpha.ball", "alpha.s1")
+        self.inbox = Inbox()
+
+    def send(self, *, lost: bool = False) -> int:
+        inputs = self.stream.next_to_send()
+        for seq, data in [] if lost else inputs:
+            self.inbox.offer(PLAYER, seq, data)
+        return len(inputs)
+
+    def tick(self, *, acknowledgement_lost: bool = False) -> int:
+        self.inbox.take()
+        return 0 if acknowledgement_lost else self.stream.acknowledge(applied_by(self.inbox), self.now_s)
+
+    def wait(self, seconds: float) -> bool:
+        self.now_s += seconds
+        overdue = self.stream.overdue(self.now_s)
+        if overdue:
+            self.stream.start_over(self.now_s)
+        return overdue
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(1, 20)),
+            st.tuples(st.just("send"), st.booleans()),
+            st.tuples(st.just("tick"), st.booleans()),
+            st.tuples(st.just("wait"), st.floats(0, 5)),
+            st.tuples(st.just("move"), st.integers(1, 3)),
+        ),
+        max_size=60,
+    )
+)
+def test_everything_is_applied_once_and_in_order_when_the_wire_works_again(steps: list[tuple[str, float]]) -> None:
+    wire = Wire()
+    for verb, value in steps:
+        match verb:
+            case "add":
+                for _ in range(int(value)):
+                    wire.stream.add(b"%d" % wire.stream.sent, wire.now_s)
+            case "send":
+                wire.send(lost=bool(value))
+            case "tick":
+                wire.tick(acknowledgement_lost=bool(value))
+            case "wait":
+                wire.wait(value)
+            case _:
+                wire.stream.retarget(f"alpha.s{value}")
+        assert wire.stream.acknowledged <= applied_by(wire.inbox) <= wire.stream.sent
+        assert len(wire.stream.waiting) == wire.stream.sent - wire.stream.acknowledged
+        assert 0 <= wire.stream.in_flight <= len(wire.stream.waiting)
+
+    rounds = 0
+    while wire.stream.waiting:
+        wire.send()
+        if not wire.tick():
+            wire.wait(2 * MAX_RESEND_S)
+        rounds += 1
+        # A whole window a round once it is open, and few rounds to open it.
+        assert rounds < 20 + wire.stream.sent
+
+    assert applied_by(wire.inbox) == wire.stream.sent
+    if wire.stream.sent:
+        assert wire.inbox.cursors[PLAYER].digest == wire.stream.digest
+
+
+def test_in_flight_inputs_are_bounded_and_room_comes_with_acknowledgements() -> None:
+    wire = Wire()
+    for _ in range(200):
+        wire.stream.add(b"", wire.now_s)
+    assert wire.send() == MAX_IN_FLIGHT
+    assert wire.send() == 0
+    assert wire.tick() == MAX_IN_FLIGHT
+    assert wire.send() == MAX_IN_FLIGHT
+
+
+def test_after_a_silence_it_begins_with_few_and_doubles() -> None:
+    wire = Wire()
+    for _ in range(200):
+        wire.stream.add(b"", wire.now_s)
+    wire.send(lost=True)
+    assert wire.wait(2 * RESEND_S)
+    sizes = []
+    for _ in range(5):
+        sizes.append(wire.send())
+        wire.tick()
+    assert sizes == [MIN_IN_FLIGHT, 8, 16, 32, 64]
+
+
+def test_repetitions_in_vain_become_rarer_until_something_is_acknowledged() -> None:
+    wire = Wire()
+    wire.stream.add(b"", wire.now_s)
+    waits_s = []
+    for _ in range(6):
+        waits_s.append(wire.stream.resend_after_s)
+        wire.send(lost=True)
+        assert not wire.wait(wire.stream.resend_after_s)
+        assert wire.wait(0.001)
+    assert waits_s == [0.25, 0.5, 1.0, 2.0, 4.0, MAX_RESEND_S]
+    wire.send()
+    wire.tick()
+    assert wire.stream.resend_after_s == RESEND_S
+
+
+def test_the_first_input_after_a_pause_is_not_overdue() -> None:
+    wire = Wire()
+    wire.wait(60.0)
+    wire.stream.add(b"", wire.now_s)
+    assert not wire.wait(RESEND_S / 2)
+
+
+def test_a_new_authority_is_sent_everything_that_is_not_acknowledged() -> None:
+    wire = Wire()
+    for _ in range(3):
+        wire.stream.add(b"", wire.now_s)
+    assert wire.send(lost=True) == 3
+    wire.stream.retarget("alpha.s2")
+    assert (wire.stream.target, wire.send()) == ("alpha.s2", 3)
+
+
+def test_an_acknowledgement_of_what_was_never_sent_acknowledges_no_more_than_there_is() -> None:
+    wire = Wire()
+    wire.stream.add(b"", wire.now_s)
+    assert wire.stream.acknowledge(1_000, wire.now_s) == 1
+    assert wire.stream.acknowledge(1_000, wire.now_s) == 0
