@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import trio
@@ -200,8 +201,8 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
     directory = config.directory.parent
     clock = MovableClock()
     async with trio.open_nursery() as nursery:
-        node: Node = await nursery.start(run_homeserver, config)
-        node.clock = clock
+        with patch("homeserver.app.Clock", lambda: clock):
+            node: Node = await nursery.start(run_homeserver, config)
         await until(lambda: node.registered)
         async with httpx.AsyncClient(trust_env=False) as client:
             contract = Contract((await client.get(f"{config.rest.url}/openapi.json")).json())
