@@ -112,7 +112,7 @@ def main(config: HomeserverConfig) -> int:
     status = 0
     try:
         trio.run(_until_signalled, config)
-    except* RefusedByInstance as group:
-        _log.critical("%s", group.exceptions[0])
+    except* RefusedByInstance:
+        # Why is in the log already: it is the last word of the replica.
         status = 3
     return status

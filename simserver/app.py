@@ -108,6 +108,9 @@ def main(config: SimserverConfig) -> int:
     try:
         trio.run(_until_signalled, config)
     except* HomeRefused as group:
-        _log.critical("%s", group.exceptions[0])
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        _log.critical("%s stops: its home instance refused it: %s", config.name, error)
         status = 3
     return status
