@@ -1,0 +1,58 @@
+"""The key directory in the log: a name belongs to whoever registered it first."""
+
+import pytest
+
+from authority import procedures
+from authority.errors import Reason
+from authority.records import Role
+from tests.authority.log import HOMESERVER, S1, Log
+from tests.authority.rows import directory_row
+
+
+def test_registering_pins_keys_to_a_name(log: Log) -> None:
+    row = directory_row("alpha.s9", link_host="127.0.0.1", link_port=7)
+    assert log.run("directory.register", row=row.to_data()) == row.to_data()
+    assert log.rows.get_or(("servers", "alpha.s9"), None) == row.to_data()
+
+
+def test_registering_the_same_again_changes_nothing(log: Log) -> None:
+    row = directory_row(S1).to_data()
+    assert log.run("directory.register", row=row) == log.run("directory.register", row=row) == row
+
+
+def test_the_same_keys_may_move_and_each_move_is_a_revision(log: Log) -> None:
+    moved = directory_row(S1, rest_url="http://127.0.0.1:1", link_port=2)
+    assert log.run("directory.register", row=moved.to_data())["revision"] == 2
+    assert log.run("directory.register", row=moved.to_data())["revision"] == 2
+    assert log.run("directory.register", row=directory_row(S1).to_data())["revision"] == 3
+
+
+def test_other_keys_are_refused(log: Log) -> None:
+    log.refuses(Reason.KEY_CONFLICT, "directory.register", row=directory_row(S1, keys={"keys": ["other"]}).to_data())
+
+
+def test_another_role_is_refused_even_with_the_same_keys(log: Log) -> None:
+    for role in (Role.HOMESERVER, Role.PLAYER):
+        log.refuses(Reason.KEY_CONFLICT, "directory.register", row=directory_row(S1, role).to_data())
+
+
+def test_players_have_a_table_of_their_own_and_no_name_of_a_server(log: Log) -> None:
+    ada = directory_row("alpha.ada", Role.PLAYER)
+    log.run("directory.register", row=ada.to_data())
+    assert log.rows.get_or(("players", "alpha.ada"), None) == ada.to_data()
+    log.refuses(Reason.KEY_CONFLICT, "directory.register", row=directory_row("alpha.ada").to_data())
+
+
+@pytest.mark.parametrize(("role", "bound"), [(Role.SIMSERVER, "MAX_SERVERS"), (Role.PLAYER, "MAX_PLAYERS")])
+def test_the_directory_is_bounded_and_who_is_in_it_stays(
+    log: Log, role: Role, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.run("directory.register", row=directory_row("alpha.x1", role).to_data())
+    table = "players" if role is Role.PLAYER else "servers"
+    monkeypatch.setattr(procedures, bound, log.rows.count((table,)))
+    log.refuses(Reason.FULL, "directory.register", row=directory_row("alpha.x2", role).to_data())
+    assert log.run("directory.register", row=directory_row("alpha.x1", role, link_port=9).to_data())["link_port"] == 9
+
+
+def test_homeservers_stand_among_the_servers(log: Log) -> None:
+    assert log.rows.get_or(("servers", HOMESERVER), {})["role"] == "homeserver"
