@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query
 from pydantic import BaseModel, Field
 
+from actors import CallTimeout, Exit
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app
 from authority.certificates import Name
 from authority.records import Role
@@ -67,10 +68,18 @@ def make_status_app(node: Node) -> FastAPI:
     @app.get("/v1/local/entities/{entity_id}")
     async def entity(entity_id: Name) -> dict[str, Any]:
         """One entity: fence, tick, and how far each source's inputs have been applied."""
+        not_here = ApiError(404, "not_here", f"{entity_id} does not live on {node.config.name}", entity_id)
         holding = node.holdings.get(entity_id)
         if holding is None:
-            raise ApiError(404, "not_here", f"{entity_id} does not live on {node.config.name}", entity_id)
-        inspected: dict[str, Any] = await holding.ref.call(Inspect())
+            raise not_here
+        try:
+            inspected: dict[str, Any] = await holding.ref.call(Inspect())
+        except CallTimeout as error:
+            text = f"{entity_id} lives here and does not answer; see the log of {node.config.name}"
+            raise ApiError(504, "entity_busy", text, entity_id) from error
+        except Exit as error:
+            # It retired between the look-up and the question.
+            raise not_here from error
         return inspected
 
     @app.get("/v1/local/custody")

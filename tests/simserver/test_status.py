@@ -1,0 +1,110 @@
+"""The status API of a simulation server: what it holds, as documented, and nothing for strangers to break."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simserver.node import Node
+from simserver.status import make_status_app
+from tests.homeserver.openapi import Contract
+from tests.homeserver.served import SECRET_NAMES, Api, Home, homeserver_config, new_ports, served, until
+
+BALL = "alpha.ball-1"
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    with new_ports() as ports:
+        async with served(homeserver_config(tmp_path, ports)) as home:
+            await home.simserver("alpha.s1")
+            await home.simserver("alpha.s2")
+            yield home
+
+
+@pytest.fixture
+async def status(home: Home) -> AsyncIterator[Api]:
+    """A client of the status API of alpha.s1."""
+    row = await home.api.get("/v1/servers/alpha.s1")
+    api = api_of(row["rest_url"], home.simservers["alpha.s1"], home.directory)
+    yield api
+    await api.http.aclose()
+
+
+def api_of(url: str, node: Node, directory: Path) -> Api:
+    held = [(directory / name).read_text() for name in SECRET_NAMES]
+    return Api(url, "no-token-is-needed", Contract(make_status_app(node).openapi()), tuple(held))
+
+
+async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> None:
+    assert await status.get("/healthz") == {"status": "ok", "name": "alpha.s1", "role": "simserver"}
+    node = home.simservers["alpha.s1"]
+    node.registered = False
+    await status.refused(503, "not_ready", "GET", "/healthz")
+    node.registered = True
+
+
+async def test_what_it_holds_is_told_entity_by_entity(home: Home, status: Api) -> None:
+    assert await status.get("/v1/local/entities") == []
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    assert await status.get("/v1/local/entities") == [BALL]
+    node = home.simservers["alpha.s1"]
+    before = await status.get(f"/v1/local/entities/{BALL}")
+    ticks = node.ticks
+    await until(lambda: node.ticks >= ticks + 2)
+    after = await status.get(f"/v1/local/entities/{BALL}")
+    assert (after["epoch"], after["sub"], after["frozen"]) == (1, 0, False)
+    assert after["tick"] > before["tick"]
+
+
+async def test_what_has_moved_on_is_not_here(home: Home, status: Api) -> None:
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    view = await home.api.do("POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
+    await home.finished(view["id"])
+    assert await status.refused(404, "not_here", "GET", f"/v1/local/entities/{BALL}") == BALL
+    assert await status.get("/v1/local/entities") == []
+    custody = await status.get("/v1/local/custody")
+    assert custody["server"] == "alpha.s1"
+    (stint,) = custody["stints"]
+    assert stint["entity"] == BALL
+    assert (await status.get("/v1/local/custody?after=1"))["stints"] == []
+    assert (await status.get(f"/v1/local/custody?after={10**30}"))["stints"] == []
+
+
+async def test_an_entity_that_leaves_while_it_is_asked_about_is_not_here(home: Home, status: Api) -> None:
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    holding = home.simservers["alpha.s1"].holdings.get(BALL)
+    assert holding is not None
+    await holding.ref.stop()
+    assert await status.refused(404, "not_here", "GET", f"/v1/local/entities/{BALL}") == BALL
+
+
+async def test_counters_are_told(home: Home, status: Api) -> None:
+    stats = await status.get("/v1/local/stats")
+    assert (stats["name"], stats["entities"], stats["leaving"]) == ("alpha.s1", 0, 0)
+    assert stats["ticks"] >= 0
+
+
+async def test_nothing_can_be_changed_and_nothing_strange_is_answered_strangely(status: Api) -> None:
+    for path in ("/healthz", "/v1/local/stats", "/v1/local/entities", "/v1/local/custody"):
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            answer = await status.call(method, path, {})
+            assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+            assert answer.headers["allow"] == "GET"
+        assert (await status.call("HEAD", path)).content == b""
+    await status.refused(404, "unknown_route", "GET", "/v1/entities")
+    for name in ("alpha", "alpha.%00", "..%2f..", "alpha.\u00fc", "a" * 300):
+        answer = await status.call("GET", f"/v1/local/entities/{name}")
+        assert answer.status_code in (404, 422)
+    for after in ("-1", "x", "", "1.5", "9" * 5000):
+        assert (await status.call("GET", f"/v1/local/custody?after={after}")).status_code in (422,)
+    too_long: dict[str, Any] = {"content": b" " * 70_000}
+    assert (await status.call("GET", "/healthz", **too_long)).status_code == 413
+
+
+async def test_the_document_is_served(status: Api) -> None:
+    assert (await status.http.get("/openapi.json")).json() == status.contract.document
