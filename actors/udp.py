@@ -573,7 +573,10 @@ class LinkEndpoint:
     def _flush(self, udp: socket.socket, now: float) -> None:
         while self._dirty:
             link, _ = self._dirty.popitem()
-            self._flush_link(udp, link, now)
+            if link.has_work(now) or link in self._waiters:
+                self._flush_link(udp, link, now)
+            else:
+                self._look_again(link)
 
     def _flush_link(self, udp: socket.socket, link: Link, now: float) -> None:
         self._transmit(udp, link.datagrams_to_send(now))
@@ -582,8 +585,11 @@ class LinkEndpoint:
         if link in self._waiters:
             self._serve_waiters(link, now)
             self._transmit(udp, link.datagrams_to_send(now))
+        self._look_again(link)
+
+    def _look_again(self, link: Link) -> None:
         timer_s = link.next_timer()
-        if timer_s is not None and self._deadlines.add(link, timer_s):
+        if self._deadlines.add(link, timer_s):
             self._timer_scope.deadline = timer_s
 
     def _transmit(self, udp: socket.socket, datagrams: list[tuple[bytes, Address]]) -> None:

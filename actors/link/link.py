@@ -6,16 +6,15 @@ any clock that does not go backwards.
 
 Messages arrive exactly once and in the order of their channel, as long as both links live. When the peer restarts,
 what it had not acknowledged is sent again: at least once across restarts, so the layers above are idempotent.
-Acknowledged means received by the peer's process, not acted upon.
+Acknowledged means that the peer has the message and all before it on its channel, not that it has acted upon them.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.congestion import CongestionWindow, RoundTrip
 from actors.link.events import Event, LinkExpired, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.link.frames import (
     CLOSE,
@@ -37,27 +36,15 @@ from actors.link.frames import (
 from actors.link.incoming import Incoming, ReceivedMessage
 from actors.link.outgoing import Chunk, Outgoing
 from actors.link.ranges import CounterRanges
+from actors.link.recovery import Recovery
 from actors.link.sessions import LiveSession, Outcome, SessionIds, Sessions
-from actors.link.settings import KERNEL_DATAGRAM_BYTES, Address, LinkSettings
+from actors.link.settings import NEVER, Address, LinkSettings
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
 from crypto.replay import ReplayWindow
 from crypto.session import TAG_BYTES, read_hello_untrusted
 
-_OVERTAKEN_DATAGRAMS: Final = 3
-"""A datagram overtaken by so many acknowledged ones is lost (RFC 9002 section 6.1.1)."""
-
 _ACK_EVERY_DATAGRAMS: Final = 8
-_PERSISTENT_PROBES: Final = 3
-"""After so many unanswered probes everything in flight counts as lost (RFC 9002 section 7.6)."""
-
-
-class _Sent(NamedTuple):
-    """A datagram that will be acknowledged."""
-
-    sent_s: float
-    charge_bytes: int
-    chunks: tuple[Chunk, ...]
 
 
 class Link:
@@ -101,27 +88,16 @@ class Link:
         self._hint: Address | None = None  # where the application says the peer is
         self._address: Address | None = None  # where its newest authenticated datagram came from
         self._wanted_until_s = now
-        self._due_since_s: float | None = None  # since when the peer owes us an answer
+        self._due_since_s = NEVER  # since when the peer owes us an answer
         self._last_activity_s = now
         self.is_unreachable = False
 
         self._next_counter = 0
-        self._in_flight: dict[int, _Sent] = {}  # by counter, ascending
-        self._flight_bytes = 0
-        self._largest_acked = -1
-        self._last_eliciting_s = now
-        self._loss_s: float | None = None  # when the oldest suspicious datagram counts as lost
-        self._probes = 0  # probe timeouts since something was acknowledged
-        self._may_probe = False  # one datagram may leave although the congestion window is full
-        self._round_trip = RoundTrip(settings.initial_rtt_s)
-        self._congestion = CongestionWindow(
-            settings.initial_flight_bytes,
-            2 * (settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES),
-            settings.max_flight_bytes,
-        )
+        self._recovery = Recovery(settings, self._outgoing, counters)
+        self._timer_s = now  # nothing but acknowledging is due before this
         self.is_credit_awaited = False
         """Set by the shell while somebody waits for `fits_credit`: the peer is asked, in case its news was lost."""
-        self._credit_ping_s: float | None = None
+        self._credit_ping_s = NEVER
         self._credit_ping_interval_s = settings.hello_interval_s
         self._forget_arrivals()
 
@@ -129,7 +105,7 @@ class Link:
         self._replay = ReplayWindow()
         self._arrived = CounterRanges()
         self._largest_arrived_s = 0.0
-        self._ack_s: float | None = None  # when an acknowledgement must leave
+        self._ack_s = NEVER  # when an acknowledgement must leave
         self._unacked_datagrams = 0
         self._unacked_bytes = 0
 
@@ -139,7 +115,7 @@ class Link:
         """The peer's public keys, from the directory. Without them nothing is sent and no HELLO answered."""
         if keys != self._sessions.peer_keys:
             self._sessions.know_keys(keys)
-            self._declare_lost(list(self._in_flight))
+            self._recovery.declare_all_lost()
 
     def find_at(self, address: Address, now: float) -> None:
         """Where the application says the peer is. Another place than before means that it moved: open there at
@@ -183,12 +159,12 @@ class Link:
     @property
     def is_idle(self) -> bool:
         """Nothing in flight: what is queued now would travel alone, so there is nothing to wait for."""
-        return not self._in_flight
+        return self._recovery.is_idle
 
     @property
     def owes_credit(self) -> bool:
         """Taking messages has freed so much that the peer should be told: call `datagrams_to_send`."""
-        return self._ack_s == float("-inf")
+        return self._ack_s == -NEVER
 
     @property
     def has_ready(self) -> bool:
@@ -213,7 +189,7 @@ class Link:
     @property
     def round_trip_s(self) -> float:
         """Smoothed round trip time."""
-        return self._round_trip.smoothed_s
+        return self._recovery.round_trip.smoothed_s
 
     def next_event(self) -> Event | None:
         """The next piece of news."""
@@ -223,7 +199,7 @@ class Link:
         """The next message; taking it gives its credit back to the peer."""
         message = self._incoming.take()
         if message is not None and self._incoming.should_tell and self._arrived:
-            self._ack_s = float("-inf")
+            self._ack_s = -NEVER
         return message
 
     # What comes in
@@ -254,8 +230,9 @@ class Link:
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
-                if self._sessions.opening_round_trip_s is not None and not self._round_trip.was_measured:
-                    self._round_trip.add_sample(self._sessions.opening_round_trip_s, 0.0)
+                round_trip = self._recovery.round_trip
+                if self._sessions.opening_round_trip_s is not None and not round_trip.was_measured:
+                    round_trip.add_sample(self._sessions.opening_round_trip_s, 0.0)
             case _:
                 outcome = self._sessions.on_confirm(header.session_id, body, now)
         if outcome is Outcome.REPEATED:
@@ -270,9 +247,7 @@ class Link:
         """The peer is a new one under the same name."""
         self._counters["peer_restarts"] += 1
         self._events.append(PeerRestarted())
-        self._in_flight.clear()
-        self._flight_bytes = 0
-        self._loss_s = None
+        self._recovery.forget()
         self._outgoing.restart()
         self._incoming.restart()
         self._forget_arrivals()
@@ -321,7 +296,7 @@ class Link:
                     self._incoming.on_piece(frame)
                     eliciting = True
                 case Ack():
-                    self._on_ack(frame, now)
+                    self._recovery.on_ack(frame, self._next_counter, now)
                 case Ping():
                     eliciting = True
                 case Close():
@@ -338,96 +313,59 @@ class Link:
             or self._unacked_bytes * 8 >= self._settings.max_flight_bytes
         )
         due = now if at_once else now + self._settings.max_ack_delay_s
-        self._ack_s = due if self._ack_s is None else min(self._ack_s, due)
+        self._ack_s = min(self._ack_s, due)
 
     def _on_close(self) -> None:
         self._counters["peer_closed"] += 1
         self._sessions.end_all()
-        self._declare_lost(list(self._in_flight))
+        self._recovery.declare_all_lost()
 
     def _heard(self, now: float) -> None:
         """The peer has proved to be there."""
         self._last_activity_s = now
-        self._due_since_s = None
+        self._due_since_s = NEVER
         if self.is_unreachable:
             self.is_unreachable = False
             self._events.append(PeerReachable())
 
-    def _on_ack(self, ack: Ack, now: float) -> None:
-        largest = ack.ranges[0][1]
-        if largest >= self._next_counter:
-            raise Malformed("the peer acknowledges what was never sent")
-        newest = self._in_flight.get(largest)
-        acked = self._acked_counters(ack)
-        window_was_used = 2 * self._flight_bytes >= self._congestion.bytes
-        for counter in acked:
-            sent = self._in_flight.pop(counter)
-            self._flight_bytes -= sent.charge_bytes
-            self._outgoing.on_acked(sent.chunks)
-            if window_was_used:
-                self._congestion.on_acked(sent.charge_bytes, sent.sent_s)
-        self._outgoing.on_credit(ack)
-        if not acked:
-            return
-        if newest is not None:
-            self._round_trip.add_sample(now - newest.sent_s, ack.delay_s)
-        self._probes = 0
-        self._largest_acked = max(self._largest_acked, largest)
-        self._detect_losses(now)
-
-    def _acked_counters(self, ack: Ack) -> list[int]:
-        """Counters in flight that the acknowledgement names. Costs no more than what is in flight, whatever it
-        claims."""
-        acked: list[int] = []
-        for first, last in ack.ranges:
-            if last - first < len(self._in_flight):
-                acked += [counter for counter in range(first, last + 1) if counter in self._in_flight]
-            else:
-                acked += [counter for counter in self._in_flight if first <= counter <= last]
-        return acked
-
-    def _detect_losses(self, now: float) -> None:
-        self._loss_s = None
-        delay_s = self._round_trip.loss_delay_s
-        lost: list[int] = []
-        for counter, sent in self._in_flight.items():
-            if counter > self._largest_acked:
-                break
-            if counter + _OVERTAKEN_DATAGRAMS > self._largest_acked and sent.sent_s + delay_s > now:
-                self._loss_s = sent.sent_s + delay_s
-                break
-            lost.append(counter)
-        if lost:
-            self._congestion.on_lost(self._in_flight[lost[-1]].sent_s, now)
-            self._declare_lost(lost)
-
-    def _declare_lost(self, counters: list[int]) -> None:
-        for counter in counters:
-            sent = self._in_flight.pop(counter)
-            self._flight_bytes -= sent.charge_bytes
-            self._counters["lost_datagrams"] += 1
-            self._counters["retransmissions"] += self._outgoing.on_lost(sent.chunks)
-
     # What goes out
+
+    def has_work(self, now: float) -> bool:
+        """Whether `datagrams_to_send` has anything to do at `now`, so that the shell need not call it to find out."""
+        return self._is_unsettled(now) or (self._outgoing.has_chunks and self._recovery.has_room) or self._ack_s <= now
+
+    def _is_unsettled(self, now: float) -> bool:
+        """Something beside data and acknowledgements needs attention."""
+        return now >= self._timer_s or bool(self._replies) or bool(self._events) or not self._sessions.is_settled
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         """Everything that should leave now, with where to. Also does what timers have brought up."""
-        self._run_timers(now)
-        out = list(self._replies)
+        out: list[tuple[bytes, Address]] = []
+        unsettled = self._is_unsettled(now)
+        if unsettled:
+            self._run_timers(now)
+            self._handshakes(now, out)
+        if self._address is not None:
+            self._pings(now, out)
+            self._data(now, out)
+        if self._due_since_s == NEVER and (not self._recovery.is_idle or self._wants_session(now)):
+            self._due_since_s = now
+        if out:
+            self._counters["datagrams_out"] += len(out)
+            self._counters["bytes_out"] += sum([len(datagram) for datagram, _ in out])
+        if unsettled:
+            self._timer_s = self._earliest_timer()
+        elif out:
+            self._timer_s = min(self._timer_s, self._recovery.next_timer())
+        return out
+
+    def _handshakes(self, now: float, out: list[tuple[bytes, Address]]) -> None:
+        out.extend(self._replies)
         self._replies.clear()
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
             addresses = (self._address, self._hint) if datagram[0] == Kind.HELLO else (self._address,)
-            out += [(datagram, address) for address in dict.fromkeys(addresses) if address is not None]
-        if self._address is not None:
-            self._pings(now, out)
-            self._data(now, out)
-        if self._due_since_s is None and (self._in_flight or self._wants_session(now)):
-            self._due_since_s = now
-        if out:
-            self._counters["datagrams_out"] += len(out)
-            self._counters["bytes_out"] += sum(len(datagram) for datagram, _ in out)
-        return out
+            out.extend((datagram, address) for address in dict.fromkeys(addresses) if address is not None)
 
     def _wants_session(self, now: float) -> bool:
         return self._sessions.current is None and (not self._outgoing.is_empty or now < self._wanted_until_s)
@@ -441,44 +379,44 @@ class Link:
     def _data(self, now: float, out: list[tuple[bytes, Address]]) -> None:
         session = self._sessions.current
         while session is not None:
-            may_send = self._flight_bytes < self._congestion.bytes or self._may_probe
-            chunks_wait = may_send and self._outgoing.has_chunks
+            chunks_wait = self._outgoing.has_chunks and self._recovery.has_room
             parts: list[bytes] = []
             room_bytes = self._body_bytes
-            if self._ack_s is not None and (chunks_wait or self._ack_s <= now):
+            if self._ack_s <= now or (chunks_wait and self._ack_s != NEVER):
                 parts.append(self._write_ack(now))
                 room_bytes -= len(parts[0])
             chunks = self._outgoing.fill(room_bytes, parts) if chunks_wait else []
             if not parts:
                 break
             self._emit(session, b"".join(parts), tuple(chunks), now, out)
-            if chunks:
-                self._may_probe = False
-        if (self._outgoing.waits_for_credit or self.is_credit_awaited) and not self._in_flight:
-            if self._credit_ping_s is None:
+        if (self._outgoing.waits_for_credit or self.is_credit_awaited) and self._recovery.is_idle:
+            if self._credit_ping_s == NEVER:
                 self._credit_ping_s = now + self._credit_ping_interval_s
+                self._timer_s = min(self._timer_s, self._credit_ping_s)
         else:
-            self._credit_ping_s = None
+            self._credit_ping_s = NEVER
             self._credit_ping_interval_s = self._settings.hello_interval_s
 
     def _write_ack(self, now: float) -> bytes:
-        self._ack_s = None
+        self._ack_s = NEVER
         self._unacked_datagrams = self._unacked_bytes = 0
         self._incoming.note_told()
         return write_ack(self._arrived.descending(), max(now - self._largest_arrived_s, 0.0), *self._incoming.credit)
 
     def _emit(
-        self, session: LiveSession, body: bytes, chunks: tuple[Chunk, ...], now: float, out: list[tuple[bytes, Address]]
+        self,
+        session: LiveSession,
+        body: bytes,
+        chunks: tuple[Chunk, ...],
+        now: float,
+        out: list[tuple[bytes, Address]],
     ) -> None:
         counter = self._next_counter
         datagram = self._seal(session, body)
         if self._address is not None:
             out.append((datagram, self._address))
         if chunks or body == PING:
-            charge_bytes = len(datagram) + KERNEL_DATAGRAM_BYTES
-            self._in_flight[counter] = _Sent(now, charge_bytes, chunks)
-            self._flight_bytes += charge_bytes
-            self._last_eliciting_s = now
+            self._recovery.record(counter, len(datagram), chunks, now)
 
     def _seal(self, session: LiveSession, body: bytes) -> bytes:
         counter = self._next_counter
@@ -489,67 +427,41 @@ class Link:
 
     # Time
 
-    def next_timer(self) -> float | None:
-        """When to call `datagrams_to_send` if nothing else happens; None: never."""
-        times = [
-            self._ack_s if self._sessions.current is not None else None,
+    def next_timer(self) -> float:
+        """When to call `datagrams_to_send` if nothing else happens. It may turn out that there was nothing to do."""
+        return self._timer_s if self._sessions.current is None else min(self._timer_s, self._ack_s)
+
+    def _earliest_timer(self) -> float:
+        return min(
             self._credit_ping_s,
             self._sessions.next_timer(),
-            self._loss_s,
-            None if not self._in_flight else self._probe_s,
-            self._silence_s,
+            self._recovery.next_timer(),
+            self._verdict_s,
+            self._reopen_s,
             self._last_activity_s + self._settings.idle_expiry_s,
-        ]
-        return min((time for time in times if time is not None), default=None)
+        )
 
     @property
-    def _probe_s(self) -> float:
-        timeout_s = max(self._round_trip.probe_timeout_s(self._settings.max_ack_delay_s), self._settings.min_pto_s)
-        backoff: float = 2.0 ** min(self._probes, 10)
-        return self._last_eliciting_s + max(timeout_s, min(timeout_s * backoff, self._settings.max_pto_s))
-
-    @property
-    def _reopen_s(self) -> float | None:
+    def _reopen_s(self) -> float:
         """When silence calls for a new handshake beside the session there is."""
-        if self._due_since_s is None or self._sessions.is_opening or self._sessions.current is None:
-            return None
-        timeout_s = self._round_trip.probe_timeout_s(self._settings.max_ack_delay_s)
-        return self._due_since_s + max(self._settings.reopen_after_s, 3 * timeout_s)
+        if self._sessions.is_opening or self._sessions.current is None:
+            return NEVER
+        return self._due_since_s + max(self._settings.reopen_after_s, 3 * self._recovery.probe_timeout_s)
 
     @property
-    def _silence_s(self) -> float | None:
-        """When silence has lasted long enough for the next conclusion."""
-        if self._due_since_s is None:
-            return None
+    def _verdict_s(self) -> float:
+        """When silence has lasted long enough to say that the peer is away, or to give it up."""
         limit_s = self._settings.give_up_after_s if self.is_unreachable else self._settings.unreachable_after_s
-        verdict_s = self._due_since_s + limit_s
-        reopen_s = self._reopen_s
-        return verdict_s if reopen_s is None else min(verdict_s, reopen_s)
+        return self._due_since_s + limit_s
 
     def _run_timers(self, now: float) -> None:
         self._sessions.run_timers(now)
-        if self._loss_s is not None and now >= self._loss_s:
-            self._detect_losses(now)
-        elif self._in_flight and now >= self._probe_s:
-            self._probe(now)
-        if self._credit_ping_s is not None and now >= self._credit_ping_s:
+        if self._recovery.run_timers(now) and self._sessions.current is not None:
+            self._sessions.current.owes_ping = True
+        if now >= self._credit_ping_s:
             self._ping_for_credit(now)
         self._judge_silence(now)
         self._open_if_needed(now)
-
-    def _probe(self, now: float) -> None:
-        """Ask again for what was not acknowledged (RFC 9002 section 6.2)."""
-        self._probes += 1
-        self._may_probe = True
-        self._last_eliciting_s = now
-        if self._probes >= _PERSISTENT_PROBES:
-            self._congestion.collapse()
-            self._declare_lost(list(self._in_flight))
-        else:
-            oldest = next(iter(self._in_flight.values()))
-            self._counters["retransmissions"] += self._outgoing.on_lost(oldest.chunks)
-        if not self._outgoing.has_chunks and self._sessions.current is not None:
-            self._sessions.current.owes_ping = True
 
     def _ping_for_credit(self, now: float) -> None:
         """The news that there is credit again may have been lost."""
@@ -563,21 +475,19 @@ class Link:
             if self._outgoing.is_empty and not self.has_ready:
                 self._expire()
             self._last_activity_s = now
-        if self._due_since_s is None:
-            return
-        # The same sums as in `_silence_s`: a difference may round to the other side, and the timer would fire for ever.
-        if not self.is_unreachable and now >= self._due_since_s + self._settings.unreachable_after_s:
-            self.is_unreachable = True
-            self._events.append(PeerUnreachable())
-        if now >= self._due_since_s + self._settings.give_up_after_s:
-            self._expire()
+        # The same sum as the timer's: a difference may round to the other side, and the timer would fire for ever.
+        if now >= self._verdict_s:
+            if self.is_unreachable:
+                self._expire()
+            else:
+                self.is_unreachable = True
+                self._events.append(PeerUnreachable())
 
     def _expire(self) -> None:
         dropped = self._outgoing.discard()
         self._counters["dropped_messages"] += dropped
-        self._in_flight.clear()
-        self._flight_bytes = 0
-        self._loss_s = self._credit_ping_s = self._due_since_s = None
+        self._recovery.forget()
+        self._credit_ping_s = self._due_since_s = NEVER
         self._sessions.end_all()
         self._events.append(LinkExpired(dropped))
 
@@ -589,7 +499,6 @@ class Link:
             else:
                 self._sessions.cancel_opening()
             return
-        reopen_s = self._reopen_s
-        worn_out = current.sealed_datagrams >= self._settings.rekey_after_datagrams
-        if (worn_out and not self._sessions.is_being_replaced) or (reopen_s is not None and now >= reopen_s):
+        is_worn_out = self._sessions.is_worn_out and not self._sessions.is_being_replaced
+        if is_worn_out or now >= self._reopen_s:
             self._sessions.begin(now)

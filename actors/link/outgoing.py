@@ -226,9 +226,22 @@ class Outgoing:
             message.unacked.discard(part)
             if not message.unacked:
                 message.unacked = None
-                del self._started[message.channel][message.number]
-                self.held_bytes -= len(message.data)
-                self.held_messages -= 1
+                self._release(message.channel)
+
+    def _release(self, channel: int) -> None:
+        """Let go of what the peer can hand to its application.
+
+        That is what is complete up to the first gap. A message behind a gap is received but waits there; were it let go
+        here, a restart of the peer would lose it and not what came before it.
+        """
+        started = self._started[channel]
+        while started:
+            first = next(iter(started.values()))
+            if first.unacked is not None:
+                break
+            del started[first.number]
+            self.held_bytes -= len(first.data)
+            self.held_messages -= 1
 
     def on_lost(self, chunks: tuple[Chunk, ...]) -> int:
         """These must be sent again, before anything new; returns how many of them are still wanted."""

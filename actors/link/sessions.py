@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link.frames import Kind, write_header
-from actors.link.settings import LinkSettings
+from actors.link.settings import NEVER, LinkSettings
 from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
 from crypto.session import Established, Hello, Initiator, Responder, Session
@@ -99,11 +99,16 @@ class LiveSession:
         self.session: Session = established.session
         self.rank = rank
         self.established_s = now
-        self.retire_s: float | None = None
+        self.retire_s = NEVER
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
         self.last_handshake_body = b""  # recognises a repeated CONFIRM
         self.owes_ping = True  # shows the peer that we have the session, and measures the path
         self.sealed_datagrams = 0
+
+    @property
+    def confirm_s(self) -> float:
+        """When the CONFIRM is to be repeated."""
+        return NEVER if self.confirm is None else self.confirm.next_s
 
     @property
     def is_confirmed(self) -> bool:
@@ -171,6 +176,24 @@ class Sessions:
     def is_opening(self) -> bool:
         """A HELLO of ours is waiting for its answer."""
         return self._initiation is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """One confirmed session and no handshake of ours: nothing here waits for a time or wants to be sent."""
+        current = self.current
+        return (
+            current is not None
+            and len(self.live) == 1
+            and self._initiation is None
+            and current.confirm is None
+            and not current.owes_ping
+            and current.sealed_datagrams < self._settings.rekey_after_datagrams
+        )
+
+    @property
+    def is_worn_out(self) -> bool:
+        """The session in use has sealed so much that it should be replaced."""
+        return self.current is not None and self.current.sealed_datagrams >= self._settings.rekey_after_datagrams
 
     @property
     def is_being_replaced(self) -> bool:
@@ -290,17 +313,16 @@ class Sessions:
         if self._initiation is not None and self._initiation.repeat.is_due(now):
             yield self._initiation.repeat.datagram
 
-    def next_timer(self) -> float | None:
+    def next_timer(self) -> float:
         """When `run_timers` and `due_datagrams` have something to do."""
-        times = [session.retire_s for session in self.live.values() if session.retire_s is not None]
-        times += [session.confirm.next_s for session in self.live.values() if session.confirm is not None]
+        times = [min(session.retire_s, session.confirm_s) for session in self.live.values()]
         if self._initiation is not None:
             times.append(self._initiation.repeat.next_s)
-        return min(times, default=None)
+        return min(times, default=NEVER)
 
     def run_timers(self, now: float) -> None:
         """Retire what was replaced, and drop what the peer never confirmed."""
-        gone = [session for session in self.live.values() if session.retire_s is not None and now >= session.retire_s]
+        gone = [session for session in self.live.values() if now >= session.retire_s]
         for session in gone:
             self._drop(session)
         if gone:
@@ -344,9 +366,9 @@ class Sessions:
         self.current = max(self.live.values(), key=lambda one: (one.is_confirmed, one.rank), default=None)
         if self.current is None or not self.current.is_confirmed:
             return
-        self.current.retire_s = None
+        self.current.retire_s = NEVER
         for session in self.live.values():
-            if session.rank < self.current.rank and session.retire_s is None:
+            if session.rank < self.current.rank and session.retire_s == NEVER:
                 session.retire_s = now + self._settings.retire_after_s
 
     def _drop(self, session: LiveSession) -> None:

@@ -6,6 +6,9 @@ from typing import Final
 Address = tuple[str, int]
 """Numeric host and port. Nothing here looks inside."""
 
+NEVER: Final = float("inf")
+"""The time of what is not going to happen."""
+
 CHANNELS: Final = 16
 """Messages of one channel keep their order; channels do not wait for each other."""
 
@@ -92,4 +95,4 @@ class LinkSettings:
                 f"window_bytes is at least 4/3 of {MAX_MESSAGE_BYTES}, or the largest message could wait forever"
             )
         if self.window_messages < INITIAL_CREDIT_MESSAGES:
-            raise ValueError(f"window_messages is at least {INITIAL_CREDIT_MESSAGES}")
+            raise ValueError(f"window_messages (the inbox capacity per peer) is at least {INITIAL_CREDIT_MESSAGES}")

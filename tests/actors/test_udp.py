@@ -306,7 +306,7 @@ async def test_an_idle_endpoint_sends_nothing_and_wakes_for_nothing() -> None:
         await alpha.send("beta.s1", beta.address, b"hello")
         await receive(beta)
         link = alpha._links["beta.s1"]
-        await until(lambda: link.is_idle and not beta._dirty and (link.next_timer() or 0) > trio.current_time() + 5)
+        await until(lambda: link.is_idle and not beta._dirty and link.next_timer() > trio.current_time() + 5)
         before = (alpha.stats["datagrams_out"], beta.stats["datagrams_out"])
         await trio.sleep(0.2)
         assert (alpha.stats["datagrams_out"], beta.stats["datagrams_out"]) == before

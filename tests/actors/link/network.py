@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -162,17 +163,16 @@ class Network:
 
     def step(self) -> bool:
         """Do the next thing that happens; False when nothing will."""
-        times = [time for node in self.nodes if (time := node.link.next_timer()) is not None]
+        times = [node.link.next_timer() for node in self.nodes]
         if self._transit:
             times.append(self._transit[0][0])
-        if not times:
+        if min(times) == math.inf:
             return False
         self.now = max(self.now, min(times))
         while self._transit and self._transit[0][0] <= self.now:
             self.deliver(heapq.heappop(self._transit)[2])
         for node in self.nodes:
-            time = node.link.next_timer()
-            if time is not None and time <= self.now:
+            if node.link.next_timer() <= self.now:
                 self.pump(node)
         return True
 
@@ -190,9 +190,9 @@ class Network:
         """So much virtual time."""
         end_s = self.now + duration_s
         for _ in range(200_000):
-            times = [time for node in self.nodes if (time := node.link.next_timer()) is not None]
+            times = [node.link.next_timer() for node in self.nodes]
             times += [self._transit[0][0]] if self._transit else []
-            if not times or min(times) > end_s:
+            if min(times) > end_s:
                 self.now = end_s
                 return
             self.step()

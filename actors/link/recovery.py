@@ -1,0 +1,171 @@
+"""What is in flight, what was lost, and when to ask again: loss recovery after RFC 9002.
+
+Every datagram has its own counter, and a retransmission is a new datagram, so an acknowledgement always says which
+one arrived.
+"""
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from actors.link.congestion import CongestionWindow, RoundTrip
+from actors.link.frames import Ack
+from actors.link.outgoing import Chunk, Outgoing
+from actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSettings
+from crypto.errors import Malformed
+
+_OVERTAKEN_DATAGRAMS: Final = 3
+"""A datagram overtaken by so many acknowledged ones is lost (RFC 9002 section 6.1.1)."""
+
+_PERSISTENT_PROBES: Final = 3
+"""After so many unanswered probes everything in flight counts as lost (RFC 9002 section 7.6)."""
+
+
+class _Sent(NamedTuple):
+    sent_s: float
+    charge_bytes: int
+    chunks: tuple[Chunk, ...]
+
+
+class Recovery:
+    """Datagrams that will be acknowledged, from sending until they are acknowledged or lost."""
+
+    def __init__(self, settings: LinkSettings, outgoing: Outgoing, counters: Counter[str]) -> None:
+        self._settings = settings
+        self._outgoing = outgoing
+        self._counters = counters
+        self._in_flight: dict[int, _Sent] = {}  # by counter, ascending
+        self._flight_bytes = 0
+        self._largest_acked = -1
+        self._last_sent_s = 0.0
+        self._loss_s = NEVER  # when the oldest suspicious datagram counts as lost
+        self._probes = 0  # probe timeouts since something was acknowledged
+        self._may_probe = False  # one datagram may leave although the congestion window is full
+        self.round_trip = RoundTrip(settings.initial_rtt_s)
+        self._congestion = CongestionWindow(
+            settings.initial_flight_bytes,
+            2 * (settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES),
+            settings.max_flight_bytes,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is in flight."""
+        return not self._in_flight
+
+    @property
+    def has_room(self) -> bool:
+        """Another datagram may leave."""
+        return self._flight_bytes < self._congestion.bytes or self._may_probe
+
+    @property
+    def probe_timeout_s(self) -> float:
+        """How long an acknowledgement may take before it is overdue."""
+        timeout_s = self.round_trip.probe_timeout_s(self._settings.max_ack_delay_s)
+        return max(timeout_s, self._settings.min_pto_s)
+
+    def record(self, counter: int, size_bytes: int, chunks: tuple[Chunk, ...], now: float) -> None:
+        """A datagram that the peer must acknowledge has left."""
+        charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
+        self._in_flight[counter] = _Sent(now, charge_bytes, chunks)
+        self._flight_bytes += charge_bytes
+        self._last_sent_s = now
+        if chunks:
+            self._may_probe = False
+
+    def on_ack(self, ack: Ack, next_counter: int, now: float) -> None:
+        """Raises Malformed when the peer acknowledges a counter that was not used yet."""
+        largest = ack.ranges[0][1]
+        if largest >= next_counter:
+            raise Malformed("the peer acknowledges what was never sent")
+        newest = self._in_flight.get(largest)
+        acked = self._acked_counters(ack)
+        window_was_used = 2 * self._flight_bytes >= self._congestion.bytes
+        for counter in acked:
+            sent = self._in_flight.pop(counter)
+            self._flight_bytes -= sent.charge_bytes
+            self._outgoing.on_acked(sent.chunks)
+            if window_was_used:
+                self._congestion.on_acked(sent.charge_bytes, sent.sent_s)
+        self._outgoing.on_credit(ack)
+        if not acked:
+            return
+        if newest is not None:
+            self.round_trip.add_sample(now - newest.sent_s, ack.delay_s)
+        self._probes = 0
+        self._largest_acked = max(self._largest_acked, largest)
+        self._detect_losses(now)
+
+    def _acked_counters(self, ack: Ack) -> list[int]:
+        """Counters in flight that the acknowledgement names. Costs no more than what is in flight, whatever it
+        claims."""
+        acked: list[int] = []
+        for first, last in ack.ranges:
+            if last - first < len(self._in_flight):
+                acked += [counter for counter in range(first, last + 1) if counter in self._in_flight]
+            else:
+                acked += [counter for counter in self._in_flight if first <= counter <= last]
+        return acked
+
+    def next_timer(self) -> float:
+        """When `run_timers` has something to do."""
+        return min(self._loss_s, self._probe_s) if self._in_flight else NEVER
+
+    @property
+    def _probe_s(self) -> float:
+        timeout_s = self.probe_timeout_s
+        backoff: float = 2.0 ** min(self._probes, 10)
+        return self._last_sent_s + max(timeout_s, min(timeout_s * backoff, self._settings.max_pto_s))
+
+    def run_timers(self, now: float) -> bool:
+        """Declare losses, or ask again for what was not acknowledged; True when a ping must do the asking."""
+        if now >= self._loss_s:
+            self._detect_losses(now)
+        elif self._in_flight and now >= self._probe_s:
+            return self._probe(now)
+        return False
+
+    def _probe(self, now: float) -> bool:
+        """RFC 9002 section 6.2: one datagram with what is oldest; its original may still be acknowledged."""
+        self._probes += 1
+        self._may_probe = True
+        self._last_sent_s = now
+        if self._probes >= _PERSISTENT_PROBES:
+            self._congestion.collapse()
+            self.declare_all_lost()
+        else:
+            oldest = next(iter(self._in_flight.values()))
+            self._counters["retransmissions"] += self._outgoing.on_lost(oldest.chunks)
+        return not self._outgoing.has_chunks
+
+    def _detect_losses(self, now: float) -> None:
+        self._loss_s = NEVER
+        delay_s = self.round_trip.loss_delay_s
+        lost: list[int] = []
+        for counter, sent in self._in_flight.items():
+            if counter > self._largest_acked:
+                break
+            if counter + _OVERTAKEN_DATAGRAMS > self._largest_acked and sent.sent_s + delay_s > now:
+                self._loss_s = sent.sent_s + delay_s
+                break
+            lost.append(counter)
+        if lost:
+            self._congestion.on_lost(self._in_flight[lost[-1]].sent_s, now)
+            self._declare_lost(lost)
+
+    def declare_all_lost(self) -> None:
+        """Nothing in flight will be acknowledged; what is still wanted is sent again."""
+        self._declare_lost(list(self._in_flight))
+
+    def _declare_lost(self, counters: list[int]) -> None:
+        for counter in counters:
+            sent = self._in_flight.pop(counter)
+            self._flight_bytes -= sent.charge_bytes
+            self._counters["lost_datagrams"] += 1
+            self._counters["retransmissions"] += self._outgoing.on_lost(sent.chunks)
+
+    def forget(self) -> None:
+        """Nothing in flight matters any more."""
+        self._in_flight.clear()
+        self._flight_bytes = 0
+        self._loss_s = NEVER
+        self._probes = 0

@@ -1,0 +1,293 @@
+"""The arithmetic of the link, each part against an obviously correct twin or its rule."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.link import LinkSettings
+from actors.link.congestion import CongestionWindow, RoundTrip
+from actors.link.deadlines import Deadlines
+from actors.link.frames import Ack, Message, Piece
+from actors.link.gate import COOKIE_EPOCH_S, HandshakeGate, Verdict
+from actors.link.incoming import Incoming
+from actors.link.outgoing import Outgoing
+from actors.link.ranges import MAX_RANGES, CounterRanges
+from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, MAX_MESSAGE_BYTES
+from crypto.errors import Malformed
+
+
+class TestCounterRanges:
+    @given(st.lists(st.integers(0, 100), max_size=200))
+    def test_it_is_the_set_of_what_was_added(self, counters: list[int]) -> None:
+        ranges = CounterRanges()
+        for counter in counters:
+            ranges.add(counter)
+        listed = list(ranges.descending())
+        assert {counter for first, last in listed for counter in range(first, last + 1)} == set(counters)
+        assert all(above[0] > below[1] + 1 for above, below in itertools.pairwise(listed))
+        assert ranges.largest == max(counters, default=-1)
+        assert bool(ranges) == bool(counters)
+
+    @given(st.permutations(range(0, 4 * MAX_RANGES, 2)))
+    def test_the_highest_runs_are_kept(self, counters: list[int]) -> None:
+        ranges = CounterRanges()
+        for counter in sorted(counters[: MAX_RANGES // 2]) + counters[MAX_RANGES // 2 :]:
+            ranges.add(counter)
+        assert len(list(ranges.descending())) <= MAX_RANGES
+        assert ranges.largest == max(counters)
+
+
+class TestDeadlines:
+    @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50), st.booleans())))
+    def test_nothing_is_looked_at_later_than_its_earliest_deadline(self, script: list[tuple[int, int, bool]]) -> None:
+        deadlines: Deadlines[int] = Deadlines()
+        earliest: dict[int, float] = {}
+        for item, deadline_s, is_removal in script:
+            if is_removal:
+                deadlines.remove(item)
+                earliest.pop(item, None)
+            else:
+                is_first = deadlines.add(item, deadline_s)
+                earliest[item] = min(earliest.get(item, deadline_s), deadline_s)
+                if deadline_s < min(earliest.values()) or earliest == {item: deadline_s}:
+                    assert is_first or deadlines.next_s is not None
+            assert deadlines.next_s is None or not earliest or deadlines.next_s <= min(earliest.values())
+        for now in range(51):
+            due = deadlines.pop_due(now)
+            assert sorted(due) == sorted(item for item, deadline_s in earliest.items() if deadline_s == now)
+        assert deadlines.next_s is None
+
+
+class TestHandshakeGate:
+    SOURCE = ("10.0.0.1", 1)
+
+    def gate(self, burst: float = 10, rate_per_s: float = 1.0) -> HandshakeGate:
+        return HandshakeGate(b"k" * 32, rate_per_s=rate_per_s, burst=burst, now=0.0)
+
+    def test_the_first_half_of_a_burst_is_answered_the_rest_needs_a_cookie_and_then_there_is_nothing(self) -> None:
+        gate = self.gate()
+        assert [gate.judge(self.SOURCE, 0, 0.0) for _ in range(7)] == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
+        cookie = gate.cookie(self.SOURCE, 0.0)
+        assert [gate.judge(self.SOURCE, cookie, 0.0) for _ in range(5)] == [Verdict.ANSWER] * 4 + [Verdict.DROP]
+
+    def test_it_fills_up_again_with_time_and_not_above_the_burst(self) -> None:
+        gate = self.gate()
+        for _ in range(6):
+            gate.judge(self.SOURCE, 0, 0.0)
+        assert gate.judge(self.SOURCE, 0, 0.5) is Verdict.COOKIE
+        assert [gate.judge(self.SOURCE, 0, 1e6) for _ in range(7)] == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
+
+    def test_a_cookie_is_good_for_its_address_and_for_a_while(self) -> None:
+        gate = self.gate(rate_per_s=0.0)
+        for _ in range(6):
+            gate.judge(self.SOURCE, 0, 0.0)
+        cookie = gate.cookie(self.SOURCE, 0.0)
+        assert gate.judge(("10.0.0.2", 1), cookie, 0.0) is Verdict.COOKIE
+        assert gate.judge(("10.0.0.1", 2), cookie, 0.0) is Verdict.COOKIE
+        assert gate.judge(self.SOURCE, cookie, 2 * COOKIE_EPOCH_S - 0.1) is Verdict.ANSWER
+        assert gate.judge(self.SOURCE, cookie, 2 * COOKIE_EPOCH_S) is Verdict.COOKIE
+
+    def test_another_secret_makes_other_cookies(self) -> None:
+        other = HandshakeGate(b"l" * 32, rate_per_s=1.0, burst=10, now=0.0)
+        assert other.cookie(self.SOURCE, 0.0) != self.gate().cookie(self.SOURCE, 0.0) != 0
+
+
+class TestCongestion:
+    def test_the_probe_timeout_follows_what_is_measured(self) -> None:
+        round_trip = RoundTrip(0.033)
+        assert round_trip.probe_timeout_s(0.002) == pytest.approx(0.033 + 4 * 0.0165 + 0.002)
+        for _ in range(50):
+            round_trip.add_sample(0.2, 0.0)
+        assert round_trip.smoothed_s == pytest.approx(0.2)
+        assert round_trip.probe_timeout_s(0.002) == pytest.approx(0.204, abs=0.001)
+
+    def test_what_the_peer_waited_is_not_the_path(self) -> None:
+        round_trip = RoundTrip(0.033)
+        round_trip.add_sample(0.1, 0.0)
+        for _ in range(50):
+            round_trip.add_sample(0.17, 0.05)
+        assert round_trip.smoothed_s == pytest.approx(0.12, abs=0.001)
+
+    def test_a_peer_cannot_lie_the_round_trip_below_the_shortest_seen(self) -> None:
+        round_trip = RoundTrip(0.033)
+        for _ in range(50):
+            round_trip.add_sample(0.1, 10.0)
+        assert round_trip.smoothed_s == pytest.approx(0.1)
+
+    def test_the_window_doubles_halves_once_per_round_trip_and_keeps_its_bounds(self) -> None:
+        window = CongestionWindow(10_000, 2000, 30_000)
+        window.on_acked(10_000, 1.0)
+        assert window.bytes == 20_000
+        window.on_acked(50_000, 1.0)
+        assert window.bytes == 30_000
+        window.on_lost(1.0, 2.0)
+        window.on_lost(1.5, 2.1)
+        window.on_acked(10_000, 1.9)
+        assert window.bytes == 15_000
+        window.on_acked(15_000, 2.5)
+        assert window.bytes == 16_000  # one datagram per round trip from now on
+        for sent_s in range(3, 20):
+            window.on_lost(sent_s, sent_s + 0.5)
+        assert window.bytes == 2000
+        window.collapse()
+        assert window.bytes == 2000
+
+
+def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, int]]:
+    """(channel, number, part) of what the next datagram would carry."""
+    return [(chunk.message.channel, chunk.message.number, chunk.part) for chunk in outgoing.fill(room_bytes, [])]
+
+
+class TestOutgoing:
+    def outgoing(self) -> Outgoing:
+        return Outgoing(body_bytes=1168, max_bytes=10_000_000, max_messages=1000)
+
+    def test_channels_take_turns(self) -> None:
+        outgoing = self.outgoing()
+        outgoing.enqueue(bytes(5000), 1)
+        outgoing.enqueue(b"a", 2)
+        outgoing.enqueue(b"b", 2)
+        outgoing.enqueue(b"c", 3)
+        order = list(itertools.chain.from_iterable(filled(outgoing) for _ in range(8)))
+        assert order == [(1, 0, 0), (2, 0, 0), (3, 0, 0), (1, 0, 1), (2, 1, 0), *((1, 0, part) for part in (2, 3, 4))]
+        assert not outgoing.has_chunks
+
+    def test_a_message_starts_only_when_all_of_it_is_within_the_credit(self) -> None:
+        outgoing = self.outgoing()
+        outgoing.enqueue(bytes(INITIAL_CREDIT_BYTES + 1), 0)
+        outgoing.enqueue(b"small, but behind", 1)
+        assert not outgoing.fits_credit(1)
+        assert filled(outgoing) == []
+        assert outgoing.waits_for_credit
+        outgoing.on_credit(Ack([(0, 0)], 0.0, INITIAL_CREDIT_BYTES + 1, 100))
+        assert filled(outgoing) == [(0, 0, 0)]
+
+    def test_the_number_of_messages_is_within_the_credit_too(self) -> None:
+        outgoing = self.outgoing()
+        for _ in range(INITIAL_CREDIT_MESSAGES + 1):
+            outgoing.enqueue(b"", 0)
+        assert len(filled(outgoing)) == INITIAL_CREDIT_MESSAGES
+        assert outgoing.waits_for_credit
+
+    def test_credit_that_comes_late_or_twice_changes_nothing(self) -> None:
+        outgoing = self.outgoing()
+        outgoing.on_credit(Ack([(0, 0)], 0.0, 200_000, 100))
+        outgoing.on_credit(Ack([(0, 0)], 0.0, 100_000, 50))
+        assert outgoing.fits_credit(200_000)
+        assert not outgoing.fits_credit(200_001)
+
+    def test_what_was_lost_goes_first_and_what_was_acknowledged_meanwhile_does_not_go(self) -> None:
+        outgoing = self.outgoing()
+        outgoing.enqueue(bytes(3000), 0)
+        chunks = [chunk for _ in range(2) for chunk in outgoing.fill(1168, [])]
+        assert outgoing.on_lost(tuple(chunks)) == 2
+        outgoing.on_acked((chunks[0],))
+        assert outgoing.on_lost((chunks[0],)) == 0
+        assert filled(outgoing) == [(0, 0, 1)]
+        assert filled(outgoing) == [(0, 0, 2)]
+
+    def test_acknowledging_everything_twice_leaves_nothing(self) -> None:
+        outgoing = self.outgoing()
+        outgoing.enqueue(bytes(3000), 0)
+        chunks = tuple(chunk for _ in range(3) for chunk in outgoing.fill(1168, []))
+        outgoing.on_acked(chunks)
+        outgoing.on_acked(chunks)
+        assert outgoing.is_empty
+        assert outgoing.held_bytes == 0
+
+
+PIECE = bytes(512)
+
+
+class TestIncoming:
+    def incoming(self) -> Incoming:
+        return Incoming(window_bytes=100_000, window_messages=64)
+
+    def test_a_channel_waits_for_what_is_missing_and_the_others_do_not(self) -> None:
+        incoming = self.incoming()
+        incoming.on_message(Message(0, 1, b"second"))
+        incoming.on_message(Message(1, 0, b"other channel"))
+        assert [incoming.take(), incoming.take()] == [(1, b"other channel"), None]
+        incoming.on_message(Message(0, 0, b"first"))
+        assert [incoming.take(), incoming.take(), incoming.take()] == [(0, b"first"), (0, b"second"), None]
+        assert incoming.is_empty
+
+    def test_nothing_is_taken_twice(self) -> None:
+        incoming = self.incoming()
+        for _ in range(2):
+            incoming.on_message(Message(0, 0, b"x"))
+            incoming.on_message(Message(0, 2, b"z"))
+            incoming.on_piece(Piece(1, 0, 600, 512, 0, PIECE))
+        incoming.on_piece(Piece(1, 0, 600, 512, 1, bytes(88)))
+        incoming.on_piece(Piece(1, 0, 600, 512, 1, bytes(88)))
+        assert [incoming.take(), incoming.take(), incoming.take()] == [(0, b"x"), (1, bytes(600)), None]
+
+    def test_taking_gives_credit_back_and_a_quarter_of_the_window_is_worth_telling(self) -> None:
+        incoming = self.incoming()
+        incoming.note_told()
+        assert incoming.credit == (100_000, 64)
+        for number in range(16):
+            incoming.on_message(Message(0, number, b"x"))
+        for _ in range(15):
+            incoming.take()
+        told = [incoming.should_tell]
+        incoming.take()
+        told.append(incoming.should_tell)
+        incoming.note_told()
+        told.append(incoming.should_tell)
+        assert told == [False, True, False]
+        assert incoming.credit == (100_016, 80)
+
+    def test_bytes_beyond_the_credit_are_a_violation_before_anything_is_allocated(self) -> None:
+        incoming = self.incoming()
+        incoming.on_piece(Piece(0, 0, 99_999, 512, 0, PIECE))
+        incoming.on_message(Message(1, 0, b"x"))
+        with pytest.raises(Malformed, match="credit"):
+            incoming.on_message(Message(1, 1, b"y"))
+        with pytest.raises(Malformed, match="credit"):
+            incoming.on_piece(Piece(2, 0, MAX_MESSAGE_BYTES, 512, 0, PIECE))
+
+    def test_messages_beyond_the_credit_are_a_violation(self) -> None:
+        incoming = self.incoming()
+        for number in range(64):
+            incoming.on_message(Message(number % 16, 1 + number // 16, b""))
+        with pytest.raises(Malformed, match="credit"):
+            incoming.on_message(Message(0, 0, b""))
+
+    def test_one_message_cut_in_two_ways_is_a_violation(self) -> None:
+        incoming = self.incoming()
+        incoming.on_piece(Piece(0, 0, 2000, 512, 0, PIECE))
+        for frame in (Piece(0, 0, 2000, 600, 1, bytes(600)), Piece(0, 0, 2001, 512, 1, PIECE)):
+            with pytest.raises(Malformed, match="two ways"):
+                incoming.on_piece(frame)
+        with pytest.raises(Malformed, match="whole"):
+            incoming.on_message(Message(0, 0, b"x"))
+
+    def test_what_an_earlier_peer_left_untaken_narrows_the_window_of_the_next(self) -> None:
+        incoming = self.incoming()
+        for number in range(20):
+            incoming.on_message(Message(0, number, bytes(1000)))
+        incoming.restart()
+        assert incoming.credit == (80_000, 44)
+        for _ in range(20):
+            assert incoming.take() == (0, bytes(1000))
+        assert incoming.credit == (100_000, 64)
+        incoming.on_message(Message(0, 0, b"of the new one"))
+        assert incoming.take() == (0, b"of the new one")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_datagram_bytes": 1199},
+        {"max_datagram_bytes": 65_000},
+        {"window_bytes": MAX_MESSAGE_BYTES},
+        {"window_messages": 31},
+    ],
+)
+def test_settings_that_could_not_work_are_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(change))):
+        replace(LinkSettings(), **change)
