@@ -170,7 +170,7 @@ class RightsBody(_Body):
 class DelegationBody(_Body):
     """Let a group of simulation servers pass the entity among themselves (case 3)."""
 
-    group: list[Name] = Field(max_length=16)
+    group: list[Name] = Field(min_length=2, max_length=16)
 
 
 class NewTransfer(_Body):

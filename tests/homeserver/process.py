@@ -42,7 +42,7 @@ def log_file(config: Config) -> Path:
     return config.directory.parent / f"{config.name}.log"
 
 
-def wait_ready(process: "subprocess.Popen[bytes]", config: HomeserverConfig) -> None:
+def wait_ready(process: "subprocess.Popen[bytes]", config: Config) -> None:
     """Return when the server says that it is ready."""
     deadline_s = time.monotonic() + DEADLINE_S
     with httpx.Client(trust_env=False) as client:
