@@ -1,0 +1,210 @@
+"""Exactly-once inputs: whatever the network does to them, each is applied once, in its source's order."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simserver import inputs
+from simserver.inputs import Admission, Cursor, Inbox, PendingInput, fold
+
+ADA, BOB = "alpha.ada", "alpha.bob"
+
+
+def offers(inbox: Inbox, source: str, *numbers: int) -> list[Admission]:
+    return [inbox.offer(source, seq, b"x") for seq in numbers]
+
+
+def test_each_source_counts_from_one() -> None:
+    inbox = Inbox()
+    assert offers(inbox, ADA, 1, 2) == [Admission.ACCEPTED] * 2
+    assert offers(inbox, BOB, 1) == [Admission.ACCEPTED]
+    assert [(item.source, item.seq) for item in inbox.take()] == [(ADA, 1), (ADA, 2), (BOB, 1)]
+
+
+def test_what_came_before_is_a_duplicate_also_before_it_is_applied() -> None:
+    inbox = Inbox()
+    offers(inbox, ADA, 1)
+    assert offers(inbox, ADA, 1) == [Admission.DUPLICATE]
+    inbox.take()
+    assert offers(inbox, ADA, 1) == [Admission.DUPLICATE]
+
+
+def test_what_comes_through_a_gap_is_not_kept() -> None:
+    inbox = Inbox()
+    assert offers(inbox, ADA, 2) == [Admission.GAP]
+    assert inbox.cursors == {}, "a stranger who never begins takes no place"
+    assert offers(inbox, ADA, 1, 3, 2, 3) == [
+        Admission.ACCEPTED,
+        Admission.GAP,
+        Admission.ACCEPTED,
+        Admission.ACCEPTED,
+    ]
+
+
+def test_what_waits_is_bounded_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_PENDING", 2)
+    inbox = Inbox()
+    assert offers(inbox, ADA, 1, 2, 3) == [Admission.ACCEPTED, Admission.ACCEPTED, Admission.FULL]
+    inbox.take()
+    assert offers(inbox, ADA, 3) == [Admission.ACCEPTED], "the source repeats it, and finds room"
+
+
+def test_what_waits_is_bounded_by_size_for_it_moves_with_the_entity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_PENDING_BYTES", 10)
+    inbox = Inbox()
+    assert inbox.offer(ADA, 1, b"123456") is Admission.ACCEPTED
+    assert inbox.offer(ADA, 2, b"12345") is Admission.FULL
+    assert inbox.offer(ADA, 2, b"1234") is Admission.ACCEPTED
+    moved = Inbox.from_data(inbox.to_data())
+    assert moved.offer(ADA, 3, b"1") is Admission.FULL, "also after a hand-over"
+    moved.take()
+    assert moved.offer(ADA, 3, b"1234567890") is Admission.ACCEPTED
+
+
+def test_sources_are_bounded_and_the_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_SOURCES", 1)
+    inbox = Inbox()
+    offers(inbox, ADA, 1)
+    assert offers(inbox, BOB, 1) == [Admission.FULL]
+    assert offers(inbox, ADA, 2) == [Admission.ACCEPTED]
+
+
+def test_taking_counts_as_applied_and_folds() -> None:
+    inbox = Inbox()
+    inbox.offer(ADA, 1, b"one")
+    inbox.offer(ADA, 2, b"two")
+    assert inbox.cursors[ADA] == Cursor(2, 0)
+    taken = inbox.take()
+    assert inbox.cursors[ADA] == Cursor(2, 2, fold(fold(bytes(16), 1, b"one"), 2, b"two"))
+    assert inbox.sources_of(taken) == {ADA: 2}
+    assert inbox.take() == []
+
+
+INPUTS = st.lists(st.binary(max_size=3), min_size=2, max_size=6)
+
+
+@given(INPUTS, st.data())
+def test_the_fold_tells_a_lost_a_repeated_a_swapped_and_a_changed_input(sent: list[bytes], data: st.DataObject) -> None:
+    numbered = list(enumerate(sent, start=1))
+    place = data.draw(st.integers(0, len(sent) - 2))
+    lost = numbered[:place] + numbered[place + 1 :]
+    repeated = [*numbered[: place + 1], *numbered[place:]]
+    swapped = [*numbered[:place], numbered[place + 1], numbered[place], *numbered[place + 2 :]]
+    changed = [*numbered[:place], (place + 1, numbered[place][1] + b"!"), *numbered[place + 1 :]]
+    folds = {folded(run) for run in (numbered, lost, repeated, swapped, changed)}
+    assert len(folds) == 5
+
+
+def folded(run: list[tuple[int, bytes]]) -> bytes:
+    digest = bytes(16)
+    for seq, data in run:
+        digest = fold(digest, seq, data)
+    return digest
+
+
+# --- the promise ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Source:
+    """A player that repeats everything after the last acknowledged number (go-back-N)."""
+
+    name: str
+    sent: list[bytes] = field(default_factory=list)
+    acknowledged: int = 0
+
+    def repeat(self) -> list[PendingInput]:
+        return [
+            PendingInput(self.name, seq, self.sent[seq - 1]) for seq in range(self.acknowledged + 1, len(self.sent) + 1)
+        ]
+
+
+class Run:
+    """Sources, a network, and an inbox that is now and then handed over; with the dumbest model of what is promised."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.sources = [Source(ADA), Source(BOB)]
+        self.network: deque[PendingInput] = deque()
+        self.inbox = Inbox()
+        self.applied: dict[str, list[bytes]] = {ADA: [], BOB: []}
+
+    def step(self) -> None:
+        action = self.dice.choices(
+            (self.send, self.repeat, self.deliver, self.duplicate, self.lose, self.tick, self.hand_over),
+            (6, 2, 12, 3, 3, 3, 1),
+        )[0]
+        action()
+        for source in self.sources:
+            done = self.applied[source.name]
+            assert done == source.sent[: len(done)], "applied: a beginning of what was sent, each once, in order"
+
+    def send(self) -> None:
+        source = self.dice.choice(self.sources)
+        source.sent.append(self.dice.randbytes(2))
+        self.network.append(PendingInput(source.name, len(source.sent), source.sent[-1]))
+
+    def repeat(self) -> None:
+        self.network.extend(self.dice.choice(self.sources).repeat())
+
+    def deliver(self) -> None:
+        if self.network:
+            self.network.rotate(-self.dice.randrange(len(self.network)))
+            item = self.network.popleft()
+            self.inbox.offer(item.source, item.seq, item.data)
+
+    def duplicate(self) -> None:
+        if self.network:
+            self.network.append(self.dice.choice(self.network))
+
+    def lose(self) -> None:
+        if self.network:
+            self.network.popleft()
+
+    def tick(self) -> None:
+        taken = self.inbox.take()
+        for item in taken:
+            self.applied[item.source].append(item.data)
+        if self.dice.random() < 0.7:  # acknowledgements are lost too
+            for source in self.sources:
+                source.acknowledged = self.inbox.sources_of(taken).get(source.name, source.acknowledged)
+
+    def hand_over(self) -> None:
+        self.inbox = Inbox.from_data(cbor2.loads(cbor2.dumps(self.inbox.to_data(), canonical=True)))
+
+    def settle(self) -> None:
+        self.network.clear()
+        for source in self.sources:
+            for item in source.repeat():
+                self.inbox.offer(item.source, item.seq, item.data)
+        self.tick()
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**64))
+def test_every_input_is_applied_exactly_once_in_order_whatever_the_network_does(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(150):
+        run.step()
+    run.settle()
+    for source in run.sources:
+        assert run.applied[source.name] == source.sent
+        if source.sent:
+            cursor = run.inbox.cursors[source.name]
+            digest = folded(list(enumerate(source.sent, start=1)))
+            assert cursor == Cursor(len(source.sent), len(source.sent), digest)
+
+
+@given(st.integers(0, 2**64))
+def test_an_inbox_moves_as_it_is(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(60):
+        run.step()
+    before = run.inbox.to_data()
+    run.hand_over()
+    assert run.inbox.to_data() == before
