@@ -15,7 +15,7 @@ import cbor2
 from actors.ref import From
 from actors.server import NoReply, Reply, Server, Stop
 from authority.epoch import Fence
-from authority.messages import InputAck, InputItem
+from authority.messages import MAX_INPUTS, InputAck, InputItem
 from simserver.custody import CustodyLog, Stint
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.world import World
@@ -36,8 +36,11 @@ __all__ = [
 
 _log = logging.getLogger("simserver.entity")
 
-# What arrives while an entity is frozen. A freeze lasts milliseconds; sources repeat what found no room.
-MAX_JOURNAL: Final = 4096
+# What arrives while an entity is frozen, counted from the freeze until it resumes or retires, whether it was taken
+# meanwhile or not: all of it must fit one message (2 MiB, with about 130 bytes around each input). A freeze lasts
+# milliseconds; sources repeat what found no room.
+MAX_JOURNAL: Final = MAX_INPUTS
+MAX_JOURNAL_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,8 @@ class _Life:
     frozen: bool = False
     ticks_here: int = 0
     journal: list[InputItem] = field(default_factory=list)
+    journaled: int = 0
+    journaled_bytes: int = 0
     broken: str = ""
 
 
@@ -197,20 +202,21 @@ class Entity(Server[_Life]):
         if life.frozen or life.broken:
             return
         now_ns = self._env.monotonic_ns()
-        applied = life.inbox.take()
         try:
-            life.world = self._env.world.step(life.world, applied, self._env.period_s)
+            world = self._env.world.step(life.world, tuple(life.inbox.pending), self._env.period_s)
+            destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
         except Exception as error:
-            # A world that fails on this state would fail on every server: keep the state, stop, tell people.
+            # A world that fails on this state would fail on every server: keep it with its inputs, stop, tell people.
             life.broken = f"{type(error).__name__}: {error}"
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
+        applied = life.inbox.take()
+        life.world = world
         life.tick += 1
         life.ticks_here += 1
         life.stint.last_tick_ns = now_ns
         life.stint.first_tick_ns = life.stint.first_tick_ns or now_ns
         self._acknowledge(life, applied)
-        destination = self._env.world.destination(life.world, self._env.server, life.ticks_here)
         if destination is not None and destination != self._env.server:
             self._env.wants_to_go(life.id, destination)
 
@@ -221,10 +227,7 @@ class Entity(Server[_Life]):
 
     def _input(self, life: _Life, source: str, seq: int, data: bytes) -> None:
         if life.frozen:
-            if len(life.journal) < MAX_JOURNAL:
-                life.journal.append(InputItem(source=source, seq=seq, data=data))
-            else:
-                self._env.count("input_journal_full")
+            self._journal(life, source, seq, data)
             return
         admission = life.inbox.offer(source, seq, data)
         if admission is Admission.ACCEPTED:
@@ -235,6 +238,14 @@ class Entity(Server[_Life]):
             applied = life.inbox.cursors[source].applied
             ack = InputAck(entity=life.id, applied=applied, tick=life.tick, epoch=life.fence.epoch, sub=life.fence.sub)
             self._env.acknowledge(source, ack)
+
+    def _journal(self, life: _Life, source: str, seq: int, data: bytes) -> None:
+        if life.journaled >= MAX_JOURNAL or life.journaled_bytes + len(data) > MAX_JOURNAL_BYTES:
+            self._env.count("input_journal_full")
+            return
+        life.journaled += 1
+        life.journaled_bytes += len(data)
+        life.journal.append(InputItem(source=source, seq=seq, data=data))
 
     # --- custody ---------------------------------------------------------------------------------------------------
 
@@ -267,6 +278,7 @@ class Entity(Server[_Life]):
         life.frozen, life.fence, life.ticks_here = False, fence, 0
         life.stint = self._begin_stint(life)
         journal, life.journal = life.journal, []
+        life.journaled = life.journaled_bytes = 0
         for item in journal:
             self._input(life, item.source, item.seq, item.data)
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-__all__ = ["MAX_PENDING", "MAX_SOURCES", "Admission", "Cursor", "Inbox", "PendingInput", "fold"]
+__all__ = ["MAX_PENDING", "MAX_PENDING_BYTES", "MAX_SOURCES", "Admission", "Cursor", "Inbox", "PendingInput", "fold"]
 
 # Inputs that wait for the next tick, per entity. At 20 ticks a second this is 40,000 inputs a second on one entity.
 MAX_PENDING: Final = 2048
+# They move with the entity, and a state that is longer than a parcel may be could never be handed over.
+MAX_PENDING_BYTES: Final = 256 * 1024
 MAX_SOURCES: Final = 64
 _START: Final = b"\0" * 16
 
@@ -60,6 +62,7 @@ class Inbox:
     def __init__(self) -> None:
         self.cursors: dict[str, Cursor] = {}
         self.pending: list[PendingInput] = []
+        self._pending_bytes = 0
 
     def offer(self, source: str, seq: int, data: bytes) -> Admission:
         """Accept an input if it is its source's next one and there is room."""
@@ -74,15 +77,16 @@ class Inbox:
             return Admission.DUPLICATE
         if seq != cursor.accepted + 1:
             return Admission.GAP
-        if len(self.pending) >= MAX_PENDING:
+        if len(self.pending) >= MAX_PENDING or self._pending_bytes + len(data) > MAX_PENDING_BYTES:
             return Admission.FULL
         cursor.accepted = seq
+        self._pending_bytes += len(data)
         self.pending.append(PendingInput(source, seq, data))
         return Admission.ACCEPTED
 
     def take(self) -> list[PendingInput]:
         """Everything that waits, now counted as applied; the caller applies it in this order, in one tick."""
-        taken, self.pending = self.pending, []
+        taken, self.pending, self._pending_bytes = self.pending, [], 0
         for item in taken:
             cursor = self.cursors[item.source]
             cursor.applied = item.seq
@@ -106,4 +110,5 @@ class Inbox:
         inbox = cls()
         inbox.cursors = {name: Cursor(*fields) for name, fields in data["cursors"].items()}
         inbox.pending = [PendingInput(*fields) for fields in data["pending"]]
+        inbox._pending_bytes = sum(len(item.data) for item in inbox.pending)
         return inbox
