@@ -1,0 +1,91 @@
+"""An entity's surroundings, all of them under the test's hand: clock, world, acknowledgements, counters."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from actors import Ref, System
+from authority.epoch import Fence
+from authority.messages import InputAck
+from simserver.balls import Balls
+from simserver.custody import CustodyLog
+from simserver.entity import Entity, EntityEnvironment, Inspect, NewInput, Snapshot, TickNow
+from simserver.inputs import PendingInput
+from simserver.world import World
+
+BALL = "alpha.ball"
+ADA = "alpha.ada"
+
+
+class Tally:
+    """A world whose state is the list of everything that was applied, so that nothing can hide."""
+
+    def __init__(self) -> None:
+        self.goes_to: str | None = None
+        self.fails = ""
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> Any:
+        if kind != "tally":
+            raise ValueError(f"no {kind} here")
+        return {"applied": []}
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        if self.fails == "step":
+            raise ZeroDivisionError("poison")
+        return {"applied": [*state["applied"], *([item.source, item.seq] for item in inputs)]}
+
+    def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
+        if self.fails == "destination":
+            raise KeyError("poison")
+        return self.goes_to
+
+
+class Stage:
+    """One simulation server's part of an entity's life."""
+
+    def __init__(self, system: System, server: str = "alpha.s1", world: World | None = None) -> None:
+        self.system = system
+        self.now_ns = 1000
+        self.acks: list[tuple[str, InputAck]] = []
+        self.wishes: list[tuple[str, str]] = []
+        self.counts: Counter[str] = Counter()
+        self.custody = CustodyLog(server)
+        self.environment = EntityEnvironment(
+            server=server,
+            world=world or Balls(),
+            period_s=0.05,
+            custody=self.custody,
+            monotonic_ns=self._now,
+            acknowledge=lambda source, ack: self.acks.append((source, ack)),
+            wants_to_go=lambda entity, destination: self.wishes.append((entity, destination)),
+            count=self._count,
+        )
+
+    def _now(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def fresh(self, kind: str = "ball") -> Snapshot:
+        return Snapshot(kind, 0, self.environment.world.spawn(kind, {}), {"cursors": {}, "pending": []})
+
+    def start(self, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> Ref:  # noqa: B008 — immutable
+        return self.system.start_nowait(Entity, (self.environment, BALL, fence, snapshot or self.fresh()))
+
+
+async def inspect(ref: Ref) -> dict[str, Any]:
+    """What the entity says of itself; also waits until everything cast before has been taken."""
+    answer: dict[str, Any] = await ref.call(Inspect())
+    return answer
+
+
+def feed(ref: Ref, *numbers: int, data: bytes = b"", source: str = ADA) -> None:
+    for seq in numbers:
+        ref.cast(NewInput(source, seq, data))
+
+
+def ticks(ref: Ref, count: int = 1) -> None:
+    for _ in range(count):
+        ref.cast(TickNow())

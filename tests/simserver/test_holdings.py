@@ -1,0 +1,75 @@
+"""What a server holds, and where what left has gone."""
+
+import pytest
+
+from actors import AlreadyStarted, System
+from authority.epoch import Fence
+from simserver import holdings
+from simserver.entity import Freeze, Frozen, Retire, Snapshot
+from simserver.holdings import Holdings, Tombstone
+from tests.simserver.stage import BALL, Stage, inspect
+
+
+def held(system: System) -> Holdings:
+    return Holdings(system, Stage(system).environment)
+
+
+async def test_a_new_entity_begins_at_tick_zero_under_its_fence(system: System) -> None:
+    known = held(system)
+    holding = known.spawn(BALL, "ball", {"p": [1, 2, 3]}, Fence(1))
+    assert (known.get(BALL), len(known), list(known)) == (holding, 1, [holding])
+    seen = await inspect(holding.ref)
+    assert (seen["tick"], seen["epoch"], seen["kind"]) == (0, 1, "ball")
+    assert system.whereis(("entity", BALL)) == holding.ref
+
+
+async def test_what_the_world_would_not_have_is_not_held(system: System) -> None:
+    known = held(system)
+    with pytest.raises(ValueError, match="no 'cube'"):
+        known.spawn(BALL, "cube", {}, Fence(1))
+    assert known.get(BALL) is None
+    assert len(known) == 0
+
+
+async def test_one_entity_is_never_held_twice(system: System) -> None:
+    known = held(system)
+    first = known.spawn(BALL, "ball", {}, Fence(1))
+    with pytest.raises(AlreadyStarted):
+        known.spawn(BALL, "ball", {}, Fence(2))
+    assert known.get(BALL) == first
+
+
+async def test_what_left_has_a_tombstone_and_what_came_back_has_none(system: System) -> None:
+    known = held(system)
+    ref = known.spawn(BALL, "ball", {}, Fence(1)).ref
+    frozen: Frozen = await ref.call(Freeze())
+    await ref.call(Retire())
+    known.leave(BALL, "alpha.s2", Fence(2))
+    assert (known.get(BALL), known.gone(BALL)) == (None, Tombstone("alpha.s2", Fence(2)))
+    back = known.start(BALL, Fence(3), Snapshot.decode(frozen.state))
+    assert (known.get(BALL), known.gone(BALL)) == (back, None)
+
+
+async def test_tombstones_are_bounded_and_the_oldest_go_first(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "MAX_TOMBSTONES", 2)
+    known = held(system)
+    for entity in ("alpha.a", "alpha.b", "alpha.a", "alpha.c"):
+        known.leave(entity, "alpha.s2", Fence(2))
+    assert [known.gone(entity) is not None for entity in ("alpha.a", "alpha.b", "alpha.c")] == [True, False, True]
+
+
+async def test_a_delegation_lasts_until_the_log_speaks_again(system: System) -> None:
+    holding = held(system).spawn(BALL, "ball", {}, Fence(1))
+    holding.delegated(("grant",), ("alpha.s1", "alpha.s2"))
+    assert (holding.chain, holding.group) == (("grant",), ("alpha.s1", "alpha.s2"))
+    holding.stays(Fence(2))
+    assert (holding.fence, holding.chain, holding.group) == (Fence(2), (), ())
+
+
+async def test_holdings_may_change_while_somebody_goes_through_them(system: System) -> None:
+    known = held(system)
+    for number in range(3):
+        known.spawn(f"alpha.b{number}", "ball", {}, Fence(1))
+    for holding in known:
+        known.leave(holding.id, "alpha.s2", Fence(2))
+    assert len(known) == 0
