@@ -19,6 +19,7 @@ import click
 import trio
 
 from authority.names import instance_of
+from scenarios.blueprint import remembered_spec
 from scenarios.cases import machine, versions
 from scenarios.client import RestClient
 from scenarios.cluster import LocalCluster, Role
@@ -219,6 +220,8 @@ def command(
     """
     from scenarios.sectors_screen import SectorsScreen
 
+    if directory is not None and remembered_spec(directory) is not None:
+        raise BadSpec(f"dir: {directory} holds a cluster with its log already; a run needs a new or empty directory")
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     found, bounds, source = _recorded(tracks) if tracks is not None else _made_up(flights, seed)
     try:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from authority.hops import Trace
 from scenarios import cli, sectors
 from scenarios.airspace import Airspace
+from scenarios.blueprint import hold_directory, lay_out
 from scenarios.custody import Custody
 from scenarios.evidence import Evidence
 from scenarios.flights import Traffic, generate_flights
+from scenarios.ports import Ports
 from scenarios.report.json_file import read_sectors, write_sectors
 from scenarios.report.model import Invariants, SectorsReport
 from scenarios.report.verdict import sectors_problems
@@ -334,6 +336,14 @@ def test_wrong_usage_is_one_sentence_and_exit_status_2(
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+
+
+def test_a_directory_with_an_earlier_cluster_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "earlier"
+    with hold_directory(directory), Ports(random.Random(1)) as ports:
+        lay_out(make_test_plan().cluster, directory, ports)
+    assert cli.run_command(["run", "sectors", "--dir", str(directory)]) == 2
+    assert "a run needs a new or empty directory" in capsys.readouterr().err
 
 
 def test_real_servers_hand_a_few_aircraft_over_and_lose_nothing(tmp_path: Path) -> None:
