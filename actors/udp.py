@@ -441,25 +441,39 @@ class LinkEndpoint:
             self._nursery.start_soon(self._ask_directory, peer)
 
     async def _ask_directory(self, peer: str) -> None:
-        while True:
-            try:
-                keys = await self._directory.keys_of(peer)
-            except Exception as error:  # whatever a directory fails with, the links to other peers go on
-                log.warning("%s: the directory could not be asked for the keys of %s: %r", self.name, peer, error)
-                self._counters["failed_lookups"] += 1
-                keys = None
-            now = trio.current_time()
-            if keys is not None or peer not in self._links:
-                break
-            # The application wants this peer; it may still be registering.
+        keys, is_answer = await self._keys_of(peer)
+        while keys is None and self._wants_keys_of(peer, is_answer):
+            # The application wants this peer, which may still be registering; or the directory is away.
             await trio.sleep(_LOOKUP_INTERVAL_S)
+            keys, is_answer = await self._keys_of(peer)
         hello = self._lookups.pop(peer)
         self._stranger_lookups.discard(peer)
-        if keys is None:
+        now = trio.current_time()
+        if keys is not None:
+            self._on_keys(peer, keys, hello, now)
+        elif peer not in self._links:
             self._counters["dropped_unknown_peer"] += 1
             self._remember_unknown(peer, now)
-        else:
-            self._on_keys(peer, keys, hello, now)
+
+    async def _keys_of(self, peer: str) -> tuple[PublicIdentity | None, bool]:
+        """The peer's keys; and whether their absence is the directory's answer, and not its failure."""
+        try:
+            return await self._directory.keys_of(peer), True
+        except Exception as error:  # whatever a directory fails with, the links to other peers go on
+            log.warning("%s: the directory could not be asked for the keys of %s: %r", self.name, peer, error)
+            self._counters["failed_lookups"] += 1
+            return None, False
+
+    def _wants_keys_of(self, peer: str, is_answer: bool) -> bool:
+        """Whether to ask again for keys that were not found."""
+        link = self._links.get(peer)
+        if link is None:
+            return False
+        if is_answer and link.peer_keys is not None:
+            log.info("%s: the directory does not know %s any longer; its sessions end", self.name, peer)
+            link.know_keys(None)
+            self._mark(link)
+        return link.peer_keys is None
 
     def _remember_unknown(self, peer: str, now: float) -> None:
         if len(self._unknown_until_s) >= _MAX_UNKNOWN_NAMES:
@@ -527,8 +541,7 @@ class LinkEndpoint:
         if verdict is Verdict.COOKIE:
             self._counters["cookies_sent"] += 1
             answer = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(source, now))
-            self._backlog.append((answer, source))
-            self._flush_wanted.set()
+            self._keep([(answer, source)])
             return
         link = self._links.get(peer)
         if link is not None and link.peer_keys is not None:

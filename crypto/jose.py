@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from joserfc import jwe, jws
-from joserfc.errors import JoseError
+from joserfc.errors import ExceededSizeError, JoseError
 from joserfc.registry import HeaderParameter
 from joserfc.util import urlsafe_b64decode, urlsafe_b64encode
 
@@ -259,6 +259,8 @@ def _verify_untrusted(token: str, header: dict[str, Any], sender: PublicIdentity
         )
     try:
         return jws.deserialize_compact(token, sender.signing_jwk, registry=_registries(max_bytes)[0]).payload
+    except ExceededSizeError as error:
+        raise Malformed(f"a signed payload here has at most {max_bytes} bytes") from error
     except (JoseError, ValueError, TypeError) as error:
         raise Tampered(f"the signature in the name of {header.get('iss')!s:.128} does not fit") from error
 
@@ -284,11 +286,11 @@ def _decrypt_untrusted(
         raise Tampered(f"{claims.sender} signed what somebody else had sealed")
     try:
         plaintext = jwe.decrypt_compact(inner, receiver.agreement_jwk, registry=_registries(max_bytes)[1]).plaintext
+    except ExceededSizeError as error:
+        raise Malformed(f"a payload here has at most {max_bytes} bytes") from error
     except (JoseError, ValueError, TypeError, AssertionError) as error:
         raise Tampered(f"the seal of what {claims.sender} signed does not fit") from error
-    if plaintext is None or len(plaintext) > max_bytes:
-        raise Malformed(f"a payload here has at most {max_bytes} bytes")
-    return plaintext
+    return b"" if plaintext is None else plaintext
 
 
 _EPK_FIELDS: Final = frozenset({"kty", "crv", "x", "y"})

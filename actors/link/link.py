@@ -111,8 +111,11 @@ class Link:
 
     # What the shell says
 
-    def know_keys(self, keys: PublicIdentity) -> None:
-        """The peer's public keys, from the directory. Without them nothing is sent and no HELLO answered."""
+    def know_keys(self, keys: PublicIdentity | None) -> None:
+        """The peer's public keys, as the directory knows them now; None when it knows no such peer.
+
+        Without keys nothing is sent and no HELLO answered; sessions that were proved with other keys end.
+        """
         if keys != self._sessions.peer_keys:
             self._sessions.know_keys(keys)
             self._recovery.declare_all_lost()
@@ -185,11 +188,6 @@ class Link:
     def queued_messages(self) -> int:
         """Messages that the peer has not acknowledged."""
         return self._outgoing.held_messages
-
-    @property
-    def round_trip_s(self) -> float:
-        """Smoothed round trip time."""
-        return self._recovery.round_trip.smoothed_s
 
     def next_event(self) -> Event | None:
         """The next piece of news."""
@@ -346,8 +344,8 @@ class Link:
             self._run_timers(now)
             self._handshakes(now, out)
         if self._address is not None:
-            self._pings(now, out)
-            self._data(now, out)
+            self._pings(self._address, now, out)
+            self._data(self._address, now, out)
         if self._due_since_s == NEVER and (not self._recovery.is_idle or self._wants_session(now)):
             self._due_since_s = now
         if out:
@@ -370,13 +368,13 @@ class Link:
     def _wants_session(self, now: float) -> bool:
         return self._sessions.current is None and (not self._outgoing.is_empty or now < self._wanted_until_s)
 
-    def _pings(self, now: float, out: list[tuple[bytes, Address]]) -> None:
+    def _pings(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
         for session in self._sessions.live.values():
             if session.owes_ping:
                 session.owes_ping = False
-                self._emit(session, PING, (), now, out)
+                out.append((self._seal_eliciting(session, PING, (), now), address))
 
-    def _data(self, now: float, out: list[tuple[bytes, Address]]) -> None:
+    def _data(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
         session = self._sessions.current
         while session is not None:
             chunks_wait = self._outgoing.has_chunks and self._recovery.has_room
@@ -388,7 +386,9 @@ class Link:
             chunks = self._outgoing.fill(room_bytes, parts) if chunks_wait else []
             if not parts:
                 break
-            self._emit(session, b"".join(parts), tuple(chunks), now, out)
+            body = b"".join(parts)
+            sealed = self._seal_eliciting(session, body, tuple(chunks), now) if chunks else self._seal(session, body)
+            out.append((sealed, address))
         if (self._outgoing.waits_for_credit or self.is_credit_awaited) and self._recovery.is_idle:
             if self._credit_ping_s == NEVER:
                 self._credit_ping_s = now + self._credit_ping_interval_s
@@ -403,20 +403,12 @@ class Link:
         self._incoming.note_told()
         return write_ack(self._arrived.descending(), max(now - self._largest_arrived_s, 0.0), *self._incoming.credit)
 
-    def _emit(
-        self,
-        session: LiveSession,
-        body: bytes,
-        chunks: tuple[Chunk, ...],
-        now: float,
-        out: list[tuple[bytes, Address]],
-    ) -> None:
+    def _seal_eliciting(self, session: LiveSession, body: bytes, chunks: tuple[Chunk, ...], now: float) -> bytes:
+        """A datagram that the peer must acknowledge."""
         counter = self._next_counter
         datagram = self._seal(session, body)
-        if self._address is not None:
-            out.append((datagram, self._address))
-        if chunks or body == PING:
-            self._recovery.record(counter, len(datagram), chunks, now)
+        self._recovery.record(counter, len(datagram), chunks, now)
+        return datagram
 
     def _seal(self, session: LiveSession, body: bytes) -> bytes:
         counter = self._next_counter

@@ -280,8 +280,6 @@ class Outgoing:
         for queue in self._queues:
             queue.clear()
         for started in self._started:
-            for message in started.values():
-                message.unacked = None
             started.clear()
         self.held_bytes = self.held_messages = 0
         self.restart()

@@ -82,8 +82,9 @@ class LiveSession:
 
     __slots__ = (
         "confirm",
+        "confirm_body",
         "established_s",
-        "last_handshake_body",
+        "hello_body",
         "owes_ping",
         "peer_session_id",
         "rank",
@@ -101,7 +102,8 @@ class LiveSession:
         self.established_s = now
         self.retire_s = NEVER
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
-        self.last_handshake_body = b""  # recognises a repeated CONFIRM
+        self.hello_body = b""  # these two recognise repetitions, when the peer opened it
+        self.confirm_body = b""
         self.owes_ping = True  # shows the peer that we have the session, and measures the path
         self.sealed_datagrams = 0
 
@@ -200,8 +202,11 @@ class Sessions:
         """A handshake is under way, or finished on our side and not yet confirmed."""
         return self._initiation is not None or any(not session.is_confirmed for session in self.live.values())
 
-    def know_keys(self, keys: PublicIdentity) -> None:
-        """The peer's keys, as the directory knows them now. What was proved with other keys ends."""
+    def know_keys(self, keys: PublicIdentity | None) -> None:
+        """The peer's keys, as the directory knows them now; None when it knows no such peer.
+
+        What was proved with other keys ends.
+        """
         if keys != self._keys:
             self.end_all()
             self._keys = keys
@@ -239,7 +244,7 @@ class Sessions:
         for half_open in self._half_open.values():
             if half_open.hello.body == hello.body:
                 return half_open.accept_datagram
-        if any(session.last_handshake_body == hello.body for session in self.live.values()):
+        if any(session.hello_body == hello.body for session in self.live.values()):
             raise Malformed("this HELLO has become a session already")
         if len(self._half_open) >= MAX_HALF_OPEN:
             self._drop_half_open(next(iter(self._half_open)))
@@ -260,8 +265,7 @@ class Sessions:
         return half_open.accept_datagram
 
     def on_cookie(self, session_id: int, cookie: int, now: float) -> None:
-        """The peer is under load and wants to see that we receive at our address: repeat the HELLO with its
-        cookie."""
+        """The peer is under load and wants to see that we receive at our address: repeat the HELLO with the cookie."""
         initiation = self._initiation
         if initiation is None or initiation.session_id != session_id:
             raise Malformed("this cookie answers no HELLO of ours")
@@ -287,7 +291,7 @@ class Sessions:
     def on_confirm(self, session_id: int, body: bytes, now: float) -> Outcome:
         """The peer proved its name: the session exists. Raises Malformed or Tampered."""
         live = self.live.get(session_id)
-        if live is not None and live.last_handshake_body == body:
+        if live is not None and live.confirm_body == body:
             live.owes_ping = True  # our first answer on it was lost
             return Outcome.REPEATED
         half_open = self._half_open.get(session_id)
@@ -296,7 +300,7 @@ class Sessions:
         established = half_open.responder.finish_untrusted(body)
         del self._half_open[session_id]
         session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name), now)
-        session.last_handshake_body = body
+        session.hello_body, session.confirm_body = half_open.hello.body, body
         return self._adopt(session, established.peer_incarnation, now)
 
     def on_authentic(self, session: LiveSession, now: float) -> None:

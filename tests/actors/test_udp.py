@@ -371,3 +371,62 @@ async def test_a_port_that_is_taken_is_an_os_error() -> None:
         other = LinkEndpoint("beta.s1", BETA, Directory(), port=alpha.address[1])
         with pytest.raises(OSError, match="in use"):
             await other.serve()
+
+
+async def test_an_endpoint_serves_once() -> None:
+    async with serving("alpha.s1", ALPHA) as alpha:
+        with pytest.raises(RuntimeError, match="serves once"):
+            await alpha.serve()
+
+
+async def test_a_link_without_use_is_forgotten_and_made_anew() -> None:
+    settings = LinkSettings(idle_expiry_s=0.1)
+    async with serving("alpha.s1", ALPHA, settings=settings) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"one")
+        await receive(beta)
+        await until(lambda: alpha.stats["links"] == 0)
+        await alpha.send("beta.s1", beta.address, b"two")
+        assert (await receive(beta)).message == b"two"
+
+
+async def test_a_peer_that_leaves_the_directory_is_cut_off_at_its_next_handshake() -> None:
+    directory = Directory()
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA, directory) as beta:
+        await alpha.send("beta.s1", beta.address, b"one")
+        await receive(beta)
+        del directory.keys["alpha.s1"]
+        beta._looked_up_s.clear()  # as if the last look-up were longer ago
+        alpha._links.clear()
+        alpha.post("beta.s1", beta.address, b"two")
+        await until(lambda: not beta._links["alpha.s1"].peer_keys)
+        assert not beta._links["alpha.s1"].is_open
+
+
+async def test_what_the_kernel_does_not_take_at_once_is_sent_later() -> None:
+    class FullOnce:
+        """A socket whose send buffer is full."""
+
+        def sendto(self, datagram: bytes, address: tuple[str, int]) -> int:
+            raise BlockingIOError
+
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"open")
+        await receive(beta)
+        link = alpha._links["beta.s1"]
+        await until(lambda: link.is_idle)
+        link.send(b"one", trio.current_time())
+        link.send(b"two", trio.current_time())
+        alpha._transmit(FullOnce(), link.datagrams_to_send(trio.current_time()))  # type: ignore[arg-type]  # a fake
+        assert len(alpha._backlog) == 1
+        assert [(await receive(beta)).message for _ in range(2)] == [b"one", b"two"]
+        assert alpha.stats.get("retransmissions", 0) == 0
+
+
+async def test_a_closed_inbox_takes_no_more() -> None:
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"one")
+        await until(lambda: bool(beta.inbox._ready))
+        await beta.inbox.aclose()
+        assert (await receive(beta)).message == b"one"
+        with pytest.raises(trio.EndOfChannel):
+            await beta.inbox.receive()

@@ -197,10 +197,32 @@ def test_an_encryption_of_another_form_is_refused_even_when_it_is_signed(change:
         open_as_bob(sign_by_hand(header_of(sealed), inner.encode(), ALICE))
 
 
-def test_a_payload_larger_than_the_receiver_wants_is_refused_before_it_is_decrypted() -> None:
+def test_a_payload_larger_than_the_receiver_wants_is_malformed() -> None:
     assert len(open_as_bob(seal_for_bob(bytes(10_000)), max_bytes=10_000).payload) == 10_000
-    with pytest.raises((Malformed, Tampered)):
-        open_as_bob(seal_for_bob(bytes(20_000)), max_bytes=10_000)
+    for size in (10_001, 10_500, 11_000, 20_000):
+        with pytest.raises(Malformed):
+            open_as_bob(seal_for_bob(bytes(size)), max_bytes=10_000)
+
+
+def test_a_header_without_a_sender_names_nobody() -> None:
+    with pytest.raises(Malformed, match="iss"):
+        peek_sender_untrusted(b64(b'{"alg":"ES256"}') + ".AA." + "A" * 86)
+
+
+@pytest.mark.parametrize("inner", [b"", b"!", b"{}", b64(b"[]").encode(), b"a.b.c.d.e", "é".encode()])
+def test_a_signature_over_something_that_is_not_sealed_is_malformed(inner: bytes) -> None:
+    with pytest.raises(Malformed):
+        open_as_bob(sign_by_hand(header_of(seal_for_bob()), inner, ALICE))
+
+
+@pytest.mark.parametrize("part", [2, 3, 4])
+def test_a_broken_seal_under_a_good_signature_is_tampered(part: int) -> None:
+    """The sender itself is broken: it signed something that does not open."""
+    sealed = seal_for_bob(b"contents")
+    parts = unb64(sealed.split(".")[1]).decode().split(".")
+    parts[part] = b64(bytes(len(unb64(parts[part]))))
+    with pytest.raises(Tampered, match="seal"):
+        open_as_bob(sign_by_hand(header_of(sealed), ".".join(parts).encode(), ALICE))
 
 
 def test_a_megabyte_passes() -> None:

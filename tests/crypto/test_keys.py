@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc.jwk import ECKey
@@ -66,6 +67,7 @@ def changed(index: int, **members: Any) -> dict[str, Any]:
         changed(0, x="AA"),
         changed(0, x=7),
         changed(0, x="A" * 43),
+        changed(0, x="A" * 42 + "B"),
         changed(0, x="!" * 43),
         changed(1, y="é" * 43),
         changed(0, kid=IDENTITY.public.agreement_kid),
@@ -153,6 +155,34 @@ def test_keys_of_another_user_are_refused(tmp_path: Path) -> None:
     os.chown(directory / SIGNING_FILE, 12345, -1)
     with pytest.raises(KeyFileError, match="chown"):
         Identity.load_or_create(directory)
+
+
+def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    other = ec.generate_private_key(ec.SECP384R1())
+    (directory / SIGNING_FILE).write_bytes(other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(KeyFileError, match="not P-256"):
+        Identity.load_or_create(directory)
+
+
+def test_two_processes_that_start_at_once_end_up_with_one_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "keys"
+    real_link = os.link
+    others: list[Identity] = []
+
+    def slow_link(source: Path, target: Path) -> None:
+        if not others:
+            with monkeypatch.context() as other_process:
+                other_process.setattr(os, "link", real_link)
+                other_process.setattr(os, "getpid", lambda: 1)
+                others.append(Identity.load_or_create(directory))  # it is faster
+        real_link(source, target)
+
+    monkeypatch.setattr(os, "link", slow_link)
+    assert Identity.load_or_create(directory).public == others[0].public
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])

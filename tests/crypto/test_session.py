@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
-from crypto.session import HELLO_BYTES, Established, Hello, Initiator, Responder, read_hello_untrusted
+from crypto.session import (
+    HELLO_BYTES,
+    Established,
+    Hello,
+    Initiator,
+    Responder,
+    _hello_mac,
+    read_hello_untrusted,
+)
 
 ALICE, BOB, MALLORY = Identity.generate(), Identity.generate(), Identity.generate()
 A_EPHEMERAL, B_EPHEMERAL, OTHER_EPHEMERAL = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
@@ -28,6 +36,7 @@ def alice_opens(
         peer_keys=peer_keys,
         session_id=11,
         incarnation=2**64 - 1,
+        generation=3,
         ephemeral=ephemeral,
     )
 
@@ -172,6 +181,21 @@ def test_the_same_static_keys_make_different_sessions() -> None:
 
 def test_an_ephemeral_key_off_the_curve_is_malformed() -> None:
     hello = read_as_bob(alice_opens().hello)
-    bent = Hello(hello.initiator, hello.responder, 1, 2, b"\x04" + b"\x01" * 64, hello.body)
+    bent = Hello(hello.initiator, hello.responder, 1, 2, 3, b"\x04" + b"\x01" * 64, hello.body)
     with pytest.raises(Malformed):
         Responder(bent, identity=BOB, peer_keys=ALICE.public, session_id=1, incarnation=1, ephemeral=B_EPHEMERAL)
+
+
+def with_valid_mac(body: bytearray) -> bytes:
+    """Whoever knows Bob's public keys can make this."""
+    return bytes(body[:-16]) + _hello_mac(BOB.public, bytes(body[:-16]))
+
+
+@pytest.mark.parametrize(("at", "value"), [(82, 0), (82, 255), (83, 0), (83, 0xE9), (92, 0), (92, 250), (600, 1)])
+def test_a_hello_with_nonsense_inside_is_malformed(at: int, value: int) -> None:
+    """82 is the length of the first name, 83 its first byte, then the length of the second name, and padding."""
+    body = bytearray(alice_opens(name="alpha.s1").hello)
+    at = {92: 83 + len("alpha.s1")}.get(at, at)
+    body[at] = value
+    with pytest.raises(Malformed):
+        read_as_bob(with_valid_mac(body))

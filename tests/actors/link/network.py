@@ -145,7 +145,7 @@ class Network:
 
     def _corrupted(self, transit: Transit) -> Transit:
         data = bytearray(transit.datagram)
-        match self.rng.randrange(3):
+        match self.rng.randrange(3) if data else 2:
             case 0:
                 data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
             case 1:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +16,11 @@ from actors.link import (
     PeerRestarted,
     PeerUnreachable,
 )
-from actors.link.frames import Kind
+from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
 from actors.link.settings import MAX_MESSAGE_BYTES
 from crypto.keys import Identity
-from tests.actors.link.network import Faults, Network, Node, Transit
+from crypto.session import Initiator, _hello_mac
+from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
 
 SMALL = LinkSettings(window_messages=32)
 
@@ -436,3 +438,76 @@ def test_a_run_is_a_function_of_its_seed(seed: int, faults: Faults, script: list
         network.run(lambda network=network: network.is_quiet, limit_s=1000)  # type: ignore[misc]
         runs.append((network.now, len(network.history), network.alpha.counters, network.beta.counters))
     assert runs[0] == runs[1]
+
+
+def test_a_violation_by_the_peer_is_not_acknowledged() -> None:
+    """A broken or malicious peer with a valid key: it acknowledges what was never sent, or writes nonsense."""
+    network = joined(Network())
+    received = list(network.beta.received)
+    session = network.alpha.link._sessions.current
+    assert session is not None
+    for body in (write_ack([(0, 10**6)], 0.0, 0, 0), b"\xff", message_head(0, 1, 5)):
+        network.deliver(Transit(network.alpha.address, network.beta.address, network.alpha.link._seal(session, body)))
+    network.run_for(1)
+    assert network.beta.counters["dropped_violation"] == 3
+    assert network.beta.received == received
+
+
+def test_a_hello_that_reached_the_wrong_link_is_dropped() -> None:
+    network = Network()
+    hello = (
+        write_header(Kind.HELLO, 0, 0)
+        + Initiator(
+            name="gamma",
+            identity=Identity.generate(),
+            peer="beta",
+            peer_keys=IDENTITIES["beta"].public,
+            session_id=1,
+            incarnation=1,
+            generation=1,
+            ephemeral=ec.generate_private_key(ec.SECP256R1()),
+        ).hello
+    )
+    network.deliver(Transit(("10.0.0.9", 9), network.beta.address, hello))
+    assert network.beta.counters["dropped_malformed"] == 1
+    assert not network.beta.ids.used
+
+
+def test_a_hello_with_an_impossible_key_takes_nothing() -> None:
+    network = Network()
+    network.send(network.alpha, b"x")
+    body = bytearray(network.history[0].datagram[HEADER_BYTES:])
+    body[17:82] = b"\x04" + b"\x01" * 64
+    body[-16:] = _hello_mac(IDENTITIES["beta"].public, bytes(body[:-16]))
+    hello = write_header(Kind.HELLO, 0, 0) + bytes(body)
+    network.deliver(Transit(network.alpha.address, network.beta.address, hello))
+    assert network.beta.counters["dropped_malformed"] == 1
+    assert not network.beta.ids.used
+
+
+def test_a_repeated_hello_gets_the_same_answer() -> None:
+    """So that repeating it costs us no second key exchange."""
+    network = Network()
+    network.send(network.alpha, b"x")
+    hello = network.history[0]
+    for _ in range(3):
+        network.deliver(hello)
+    answers = {transit.datagram for transit in network.history if transit.datagram[0] == Kind.ACCEPT}
+    assert len(answers) == 1
+
+
+def test_a_cookie_that_answers_nothing_is_dropped() -> None:
+    network = joined(Network())
+    cookie = write_header(Kind.COOKIE, 12345, 1)
+    network.deliver(Transit(network.beta.address, network.alpha.address, cookie))
+    assert network.alpha.counters["dropped_malformed"] == 1
+
+
+def test_a_peer_that_left_the_directory_loses_its_session() -> None:
+    network = joined(Network())
+    network.alpha.link.know_keys(None)
+    assert not network.alpha.link.is_open
+    network.send(network.alpha, b"kept until it is back")
+    network.run_for(3)
+    network.alpha.link.know_keys(IDENTITIES["beta"].public)
+    network.run(lambda: network.is_quiet and network.beta.received[-1].data == b"kept until it is back", limit_s=5)
