@@ -10,7 +10,8 @@ behind a proxy, and what is not there cannot be attacked. `Upgrade` is ignored, 
 """
 
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
@@ -30,6 +31,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 ErrorJson = Callable[[str, str], bytes]
 """Makes the JSON body of an error answer from its code and its sentence."""
+Idle = dict[trio.CancelScope, None]
+"""The waits of the connections that wait for a request to begin, the longest first."""
 
 _RECEIVE_BYTES: Final = 16 * 1024
 _METHOD_CHARS: Final = 32
@@ -44,9 +47,12 @@ class HttpLimits:
     `idle_s` is how long a connection may wait between requests, `head_s` and `body_s` how long the head and the body
     of one request may take, `send_s` how long the peer may take to accept the answer. `linger_bytes` and `linger_s`
     bound what is read and thrown away of a body that nobody wanted, so that its sender gets to see the answer.
+
+    `connections` stays well below the 1024 files that a process may usually have open: the others are for the journal,
+    for the log's other members, and for requests of this server's own.
     """
 
-    connections: int = 1024
+    connections: int = 512
     head_bytes: int = 64 * 1024
     target_bytes: int = 8 * 1024
     idle_s: float = 300.0
@@ -73,15 +79,11 @@ async def serve_http(
     """
     bounds = limits or HttpLimits()
     listeners = await trio.open_tcp_listeners(port, host=host)
-    connected = 0
+    room = _Room(bounds.connections)
 
     async def handle(stream: trio.SocketStream) -> None:
-        nonlocal connected
-        connected += 1
-        try:
-            await converse(stream, app, error_json=error_json, limits=bounds, crowded=connected > bounds.connections)
-        finally:
-            connected -= 1
+        with room.entered() as crowded:
+            await converse(stream, app, error_json=error_json, limits=bounds, idle=room.idle, crowded=crowded)
 
     addresses = [listener.socket.getsockname()[:2] for listener in listeners]
     urls = [f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}" for name, number in addresses]
@@ -91,21 +93,29 @@ async def serve_http(
 
 
 async def converse(
-    stream: trio.abc.HalfCloseableStream, app: App, *, error_json: ErrorJson, limits: HttpLimits, crowded: bool = False
+    stream: trio.abc.HalfCloseableStream,
+    app: App,
+    *,
+    error_json: ErrorJson,
+    limits: HttpLimits,
+    idle: Idle | None = None,
+    crowded: bool = False,
 ) -> None:
     """Take the requests of one connection until it ends, and close it. Nothing but cancellation comes out of here.
 
-    With `crowded`, there are too many connections already: the peer is told so and sent away.
+    While it waits for a request to begin, it stands in `idle`: whoever cancels its scope there ends it. With `crowded`,
+    there are too many connections already: the peer is told so and sent away.
     """
     try:
-        conversation = _Conversation(stream, app, error_json, limits)
+        conversation = _Conversation(stream, app, error_json, limits, {} if idle is None else idle)
         if crowded:
             text = f"this server has {limits.connections} connections already: try again later, or another member"
             await conversation.refuse(503, "too_many_connections", text)
         else:
             while await conversation.take_request():
                 pass
-        await conversation.linger()
+        if conversation.unread:
+            await conversation.linger()
     except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
         _log.debug("a connection ended: %r", error)
     except Exception:
@@ -115,13 +125,44 @@ async def converse(
         await trio.aclose_forcefully(stream)
 
 
+class _Room:
+    """How many connections there are. When they are too many, one that waits makes room, the longest waiting first.
+
+    Otherwise whoever opens many connections, and sends nothing, would keep everybody else out.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self.idle: Idle = {}
+        self._connections = connections
+        self._entered = 0
+
+    @contextmanager
+    def entered(self) -> Iterator[bool]:
+        """Around a connection; whether there is no room for it."""
+        self._entered += 1
+        try:
+            yield self._entered > self._connections and not self._made_room()
+        finally:
+            self._entered -= 1
+
+    def _made_room(self) -> bool:
+        waiting = next(iter(self.idle), None)
+        if waiting is None:
+            return False
+        del self.idle[waiting]
+        waiting.cancel()
+        return True
+
+
 class _Conversation:
-    """The requests of one connection, one after the other."""
+    """The requests of one connection, one after the other. `unread`: it ends while the peer may still be sending."""
 
     def __init__(
-        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits
+        self, stream: trio.abc.HalfCloseableStream, app: App, error_json: ErrorJson, limits: HttpLimits, idle: Idle
     ) -> None:
         self.limits = limits
+        self.unread = False
+        self._idle = idle
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._stream = stream
         self._app = app
@@ -144,7 +185,7 @@ class _Conversation:
         await self._app(_scope(request), exchange.receive, exchange.send)
         await exchange.finish()
         if self.http.their_state is h11.SEND_BODY:
-            await exchange.discard_rest()
+            self.unread = not await exchange.discard_rest()
         if (self.http.our_state, self.http.their_state) != (h11.DONE, h11.DONE):
             return False
         self.http.start_next_cycle()
@@ -152,8 +193,9 @@ class _Conversation:
 
     async def _head(self) -> h11.Request | None:
         """The next request, or None when the peer has no more of them."""
-        begun = bool(self.http.trailing_data[0])
-        with trio.move_on_after(self.limits.head_s if begun else self.limits.idle_s) as patience:
+        if not self.http.trailing_data[0] and not await self._request_begins():
+            return None
+        with trio.move_on_after(self.limits.head_s):
             while True:
                 event = self.http.next_event()
                 if isinstance(event, h11.Request):
@@ -161,13 +203,19 @@ class _Conversation:
                 if event is not h11.NEED_DATA:
                     return None
                 await self.read()
-                if not begun:
-                    begun = True
-                    patience.deadline = trio.current_time() + self.limits.head_s
-        if begun:
-            text = f"the head of the request took longer than {self.limits.head_s:g} s"
-            await self.refuse(408, "request_too_slow", text)
+        text = f"the head of the request took longer than {self.limits.head_s:g} s"
+        await self.refuse(408, "request_too_slow", text)
         return None
+
+    async def _request_begins(self) -> bool:
+        """Wait for the first bytes of a request; False if none come, or somebody else needs the place."""
+        with trio.move_on_after(self.limits.idle_s) as patience:
+            self._idle[patience] = None
+            try:
+                await self.read()
+            finally:
+                self._idle.pop(patience, None)
+        return not patience.cancelled_caught
 
     async def read(self) -> None:
         """Give h11 what the peer sends next."""
@@ -187,6 +235,7 @@ class _Conversation:
         """Answer with an error and announce that the connection ends."""
         if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
+        self.unread = True
         body = self._error_json(code, message)
         headers = [
             ("content-length", str(len(body))),
@@ -282,8 +331,8 @@ class _Exchange:
         else:
             await self._conversation.refuse(500, "internal_error", "the server has no answer to this request")
 
-    async def discard_rest(self) -> None:
-        """Read what is left of a body that nobody wanted, so that the connection can go on; not if it is too much."""
+    async def discard_rest(self) -> bool:
+        """Read what is left of a body that nobody wanted, so that the connection can go on; False if it is too much."""
         left = self._conversation.limits.linger_bytes
         try:
             with trio.move_on_after(self._conversation.limits.linger_s):
@@ -295,6 +344,7 @@ class _Exchange:
                         left -= len(event.data)
         except h11.RemoteProtocolError as error:
             _log.debug("a connection ended inside a body that nobody wanted: %s", error)
+        return self._http.their_state is not h11.SEND_BODY
 
 
 def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, str] | None:

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import h11
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair
 
-from actors.http_server import App, HttpLimits, converse
+from actors.http_server import App, HttpLimits, converse, serve_http
 from actors.web import prepare_app, serve_app
 
 LIMITS = HttpLimits(head_bytes=2048, target_bytes=256, linger_bytes=4096)
@@ -309,6 +310,35 @@ async def test_one_connection_too_many_is_told_so(connect: Callable[..., Peer], 
     status, _, body = await peer.answer()
     assert (status, body["code"]) == (503, "too_many_connections")
     await peer.rest()
+
+
+async def test_when_connections_are_too_many_the_longest_idle_one_makes_room(nursery: trio.Nursery) -> None:
+    limits = replace(LIMITS, connections=2)
+    (url,) = await nursery.start(partial(serve_http, echo_app(), "127.0.0.1", 0, error_json=error_json, limits=limits))
+
+    async def connected() -> Peer:
+        peer = Peer(await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])))
+        await peer.send(GET)
+        assert (await peer.answer())[0] == 200
+        return peer
+
+    peers = [await connected() for _ in range(4)]
+    assert [await peer.rest() for peer in peers[:2]] == [b"", b""]
+    for peer in peers[2:]:
+        await peer.send(GET)
+        assert (await peer.answer())[0] == 200
+    # Those in the middle of a request stay; it is the newcomer that has to go.
+    for peer in peers[2:]:
+        await peer.send(post(b"", b"content-length: 2", b"expect: 100-continue"))
+        assert b" 100 " in await peer.stream.receive_some()
+    late = Peer(await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])))
+    status, _, body = await late.answer()
+    assert (status, body["code"]) == (503, "too_many_connections")
+    for peer in peers[2:]:
+        await peer.send(b"{}")
+        assert (await peer.answer())[0] == 200
+    for peer in (*peers, late):
+        await peer.stream.aclose()
 
 
 @given(sent=st.lists(st.binary(max_size=64) | st.sampled_from([GET, GET[:-2], b"POST /echo HTTP/1.1\r\n", b"\r\n"])))
