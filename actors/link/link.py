@@ -87,6 +87,7 @@ class Link:
 
         self._hint: Address | None = None  # where the application says the peer is
         self._address: Address | None = None  # where its newest authenticated datagram came from
+        self._last_move_s = -NEVER
         self._wanted_until_s = now
         self._due_since_s = NEVER  # since when the peer owes us an answer
         self._last_activity_s = now
@@ -121,15 +122,18 @@ class Link:
             self._recovery.declare_all_lost()
 
     def find_at(self, address: Address, now: float) -> None:
-        """Where the application says the peer is. Another place than before means that it moved: open there at
-        once."""
+        """Where the application says the peer is. Another place than before means that it may have moved: open there.
+
+        At most once in `move_interval_s`, or two parts of the application with different ideas would open for ever.
+        """
         if address == self._hint:
             return
-        moved = self._hint is not None and address != self._address
+        may_have_moved = self._hint is not None and address != self._address
         self._hint = address
-        if moved:
-            self._sessions.cancel_opening()
+        if may_have_moved and now >= self._last_move_s + self._settings.move_interval_s:
+            self._last_move_s = now
             self._sessions.begin(now)
+            self._sessions.hurry(now)
 
     def open(self, now: float) -> None:
         """Have a session ready, also when nothing is queued; for `unreachable_after_s` from now."""

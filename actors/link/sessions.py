@@ -231,6 +231,11 @@ class Sessions:
         hello = Repeat(write_header(Kind.HELLO, 0, 0) + initiator.hello, now, self._settings)
         self._initiation = _Initiation(session_id, generation, initiator, hello)
 
+    def hurry(self, now: float) -> None:
+        """Repeat a HELLO that is waiting for its answer at once: it has a new place to go."""
+        if self._initiation is not None:
+            self._initiation.repeat.next_s = now
+
     def cancel_opening(self) -> None:
         """No session is wanted any more, or it came another way."""
         if self._initiation is not None:

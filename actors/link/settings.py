@@ -71,6 +71,9 @@ class LinkSettings:
     reopen_after_s: float = 0.2
     """Silence while an answer is due, after which a new handshake is tried beside the old session."""
 
+    move_interval_s: float = 1.0
+    """The application's word that a peer is elsewhere opens a session at most this often."""
+
     unreachable_after_s: float = 5.0
     """Silence while an answer is due, after which the peer is reported unreachable."""
 

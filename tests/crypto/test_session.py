@@ -199,3 +199,10 @@ def test_a_hello_with_nonsense_inside_is_malformed(at: int, value: int) -> None:
     body[at] = value
     with pytest.raises(Malformed):
         read_as_bob(with_valid_mac(body))
+
+
+def test_the_messages_have_the_sizes_of_the_protocol_document() -> None:
+    initiator = alice_opens()
+    responder = bob_answers(initiator.hello)
+    _, confirm = initiator.finish_untrusted(responder.accept)
+    assert (len(initiator.hello), len(responder.accept), len(confirm)) == (1184, 142, 65)

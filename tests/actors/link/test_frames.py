@@ -160,3 +160,13 @@ def test_a_header_is_read_as_it_was_written(kind: Kind, session_id: int, counter
 def test_another_header_is_malformed(datagram: bytes) -> None:
     with pytest.raises(Malformed):
         read_header_untrusted(datagram)
+
+
+def test_the_bytes_are_those_of_the_protocol_document() -> None:
+    """Pinned: a peer of another version must be able to rely on docs/protocol-link.md."""
+    assert write_header(Kind.DATA, 0x01020304, 0x1112131415161718).hex() == "04000000040302011817161514131211"
+    assert (message_head(3, 7, 2) + b"hi").hex() == "0203070000000000000002006869"
+    assert piece_head(3, 7, 5000, 1000, 4).hex() == "0303070000000000000088130000e8030400"
+    ack = write_ack([(8, 10), (3, 5)], 0.001, 65_536, 32)
+    assert ack.hex() == ("010a00000000000000e8030000000001000000000020000000000000000200000000020000000200000002000000")
+    assert (PING + CLOSE).hex() == "0405"

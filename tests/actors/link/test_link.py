@@ -346,6 +346,28 @@ def test_a_peer_that_moved_is_found_where_the_application_says() -> None:
     network.run(lambda: [message.data for message in network.beta.received] == [b"hello", b"moved?"], limit_s=0.1)
 
 
+def test_contradicting_addresses_do_not_open_sessions_for_ever() -> None:
+    network = joined(Network())
+    for number in range(100):
+        network.alpha.link.find_at(("10.9.9.9", 9) if number % 2 else network.beta.address, network.now)
+        network.send(network.alpha, bytes([number]))
+        network.run_for(0.01)
+    network.run(lambda: network.is_quiet)
+    assert len(network.beta.received) == 101
+    assert network.alpha.counters["handshakes"] <= 3
+
+
+def test_a_peer_that_moved_while_it_was_being_opened_is_found() -> None:
+    network = Network()
+    network.beta.address = ("10.0.0.8", 8)
+    network.alpha.link.find_at(("10.9.9.9", 9), network.now)
+    network.alpha.link.send(b"where are you?", network.now)
+    network.pump(network.alpha)
+    network.run_for(20)
+    network.send(network.alpha, b"here")
+    network.run(lambda: len(network.beta.received) == 2, limit_s=0.1)
+
+
 def test_a_peer_that_moves_without_a_word_is_followed() -> None:
     network = joined(Network())
     network.beta.address = ("10.0.0.3", 3)
