@@ -87,7 +87,14 @@ class Holdings:
         return holding
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Note that an entity's actor has ended because somebody else has authority now."""
+        """Note that an entity's actor has ended because somebody else has authority now, under `fence`.
+
+        Does nothing when the entity has come back already, under a higher fence: retiring takes time, and the way back
+        may be shorter.
+        """
+        living = self._living.get(entity)
+        if living is not None and living.fence > fence:
+            return
         self._living.pop(entity, None)
         self._gone[entity] = Tombstone(moved_to, fence)
         self._gone.move_to_end(entity)

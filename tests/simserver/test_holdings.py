@@ -50,6 +50,17 @@ async def test_what_left_has_a_tombstone_and_what_came_back_has_none(system: Sys
     assert (known.get(BALL), known.gone(BALL)) == (back, None)
 
 
+async def test_a_departure_that_ends_late_does_not_take_away_what_has_come_back(system: System) -> None:
+    known = held(system)
+    first = known.spawn(BALL, "ball", {}, Fence(1))
+    frozen: Frozen = await first.ref.call(Freeze())
+    await first.ref.call(Retire())
+    back = known.start(BALL, Fence(3), Snapshot.decode(frozen.state))
+    known.leave(BALL, "alpha.s2", Fence(2))
+    assert (known.get(BALL), known.gone(BALL)) == (back, None)
+    assert (await inspect(back.ref))["epoch"] == 3
+
+
 async def test_tombstones_are_bounded_and_the_oldest_go_first(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holdings, "MAX_TOMBSTONES", 2)
     known = held(system)
