@@ -33,6 +33,9 @@ REQUEST_TIMEOUT_S: Final = 3.0
 # Members of another instance change rarely; a failed request asks again at once.
 MEMBERS_TTL_NS: Final = 30_000_000_000
 ROW_TTL_NS: Final = 60_000_000_000
+# Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
+ABSENT_TTL_NS: Final = 1_000_000_000
+MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
 
 
@@ -72,6 +75,7 @@ class Federation:
         self._clock = clock
         self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
         self._rows: dict[str, tuple[int, DirectoryRow]] = {}
+        self._absent: dict[str, int] = {}
         self._pins: dict[str, dict[str, Any]] = {}
 
     def hops_to(self, instance: str) -> int | None:
@@ -93,8 +97,14 @@ class Federation:
         cached = self._rows.get(name)
         if cached is not None and now_ns - cached[0] < ROW_TTL_NS:
             return cached[1]
+        if now_ns - self._absent.get(name, -ABSENT_TTL_NS) < ABSENT_TTL_NS:
+            return None
         rows = await self._query(name.partition(".")[0], {"query": "row", "name": name})
         if not rows or rows[0].name != name:
+            self._absent.pop(name, None)
+            self._absent[name] = now_ns
+            if len(self._absent) > MAX_ABSENT:
+                self._absent.pop(next(iter(self._absent)))
             return None
         if len(self._rows) >= MAX_CACHED_ROWS:
             self._rows.pop(next(iter(self._rows)))

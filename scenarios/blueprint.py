@@ -35,7 +35,16 @@ from scenarios.toml_writer import to_toml
 from scenarios.topology import BadSpec, ClusterSpec, NextHop, Route
 from simserver.config import SimserverConfig
 
-__all__ = ["Blueprint", "DirectoryUnusable", "Role", "ServerPlan", "hold_directory", "lay_out", "remembered_spec"]
+__all__ = [
+    "Blueprint",
+    "DirectoryUnusable",
+    "Role",
+    "ServerPlan",
+    "hold_directory",
+    "lay_out",
+    "remembered_spec",
+    "require_unused",
+]
 
 MANIFEST = "cluster.json"
 LOCK = "cluster.lock"
@@ -120,6 +129,16 @@ def remembered_spec(directory: Path) -> ClusterSpec | None:
     """
     manifest = _read_manifest(directory)
     return None if manifest is None else manifest.spec
+
+
+def require_unused(directory: Path | None) -> None:
+    """For runs that begin with an empty log: refuse a directory that holds a cluster already.
+
+    Raises:
+        BadSpec: it does.
+    """
+    if directory is not None and remembered_spec(directory) is not None:
+        raise BadSpec(f"dir: {directory} holds a cluster with its log already; a run needs a new or empty directory")
 
 
 def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:

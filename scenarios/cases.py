@@ -22,6 +22,7 @@ import httpx
 import trio
 
 from authority.names import instance_of
+from scenarios.blueprint import require_unused
 from scenarios.client import ApiFailure, RestClient
 from scenarios.cluster import LocalCluster, Role
 from scenarios.evidence import Evidence, collect
@@ -314,6 +315,7 @@ def command(
     """
     from scenarios.screen import RunScreen
 
+    require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     screen = RunScreen([case_title(p.case, p.h, p.transport) for p in CASES], transfers)
     report, evidence = trio.run(_on_fresh_cluster, screen, transfers, seed, directory)

@@ -310,15 +310,26 @@ def run_command(arguments: list[str]) -> int:
         return _fail(error.format_message() + hint, BAD_USAGE)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return _fail("interrupted", INTERRUPTED)
-    except Exception as error:
+    except BaseException as error:
+        if _is_interrupt(error):
+            return _fail("interrupted", INTERRUPTED)
+        if not isinstance(error, Exception):
+            raise
         problem = _foreseeable(error)
         if problem is None:
             traceback.print_exc()
             return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
         return _fail(*problem)
     return status if isinstance(status, int) else OK
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which a run's tree of tasks may have wrapped in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _foreseeable(error: Exception) -> tuple[str, int] | None:

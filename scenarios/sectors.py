@@ -19,7 +19,7 @@ import click
 import trio
 
 from authority.names import instance_of
-from scenarios.blueprint import remembered_spec
+from scenarios.blueprint import require_unused
 from scenarios.cases import machine, versions
 from scenarios.client import RestClient
 from scenarios.cluster import LocalCluster, Role
@@ -220,8 +220,7 @@ def command(
     """
     from scenarios.sectors_screen import SectorsScreen
 
-    if directory is not None and remembered_spec(directory) is not None:
-        raise BadSpec(f"dir: {directory} holds a cluster with its log already; a run needs a new or empty directory")
+    require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     found, bounds, source = _recorded(tracks) if tracks is not None else _made_up(flights, seed)
     try:

@@ -9,6 +9,7 @@ from fastapi import Path as PathParam
 
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, prepare_app
 from authority.certificates import Name, TransferId
+from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
@@ -217,6 +218,9 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
         rule=body.rule.value,
     )
     record = EntityRecord.from_data(data)
+    if record.fence != Fence(1, 0):
+        # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
+        return EntityView.of(record)
     try:
         reason = await node.spawn(record, body.params)
     except trio.TooSlowError:
