@@ -15,13 +15,13 @@ import math
 import random
 import socket
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from actors.inbox import Inbox, Received, Turns
 from actors.link import (
     Address,
     Link,
@@ -51,9 +51,6 @@ _SOCKET_BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 _BATCH_DATAGRAMS: Final = 64
 """Received in one go before others get their turn: 64 of the largest are 4 MB, a few milliseconds."""
-
-_BATCH_MESSAGES: Final = 16
-"""Sent, or taken from the inbox, between two turns of the scheduler."""
 
 _MAX_BACKLOG_DATAGRAMS: Final = 4096
 """Waiting for the kernel's send buffer; what does not fit counts as lost on the way, and is sent again."""
@@ -90,90 +87,6 @@ class PeerDirectory(Protocol):
     async def keys_of(self, name: str) -> PublicIdentity | None:
         """The public keys of the server called `name`; None when there is no such server."""
         ...
-
-
-class Received(NamedTuple):
-    """A message. `peer` is authenticated; `address` is where its newest datagram came from."""
-
-    peer: str
-    message: bytes
-    channel: int
-    address: Address
-
-
-class _Turns:
-    """Gives way to other tasks now and then, and notices cancellation every time.
-
-    A full checkpoint costs as much as the rest of sending a small message; without one between them, messages sent in a
-    row leave in one datagram.
-    """
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = _BATCH_MESSAGES
-
-    async def take(self) -> None:
-        self._left -= 1
-        if self._left:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            self._left = _BATCH_MESSAGES
-            await trio.lowlevel.checkpoint()
-
-
-class Inbox(trio.abc.ReceiveChannel[Received]):
-    """What peers have sent, peer by peer in turn.
-
-    Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
-    """
-
-    def __init__(self, on_credit: Callable[[Link], None]) -> None:
-        self._ready: deque[Link] = deque()
-        self._listed: set[Link] = set()
-        self._receivers = trio.lowlevel.ParkingLot()
-        self._on_credit = on_credit
-        self._is_closed = False
-        self._turns = _Turns()
-
-    async def receive(self) -> Received:
-        """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left."""
-        await self._turns.take()
-        while not self._ready and not self._is_closed:
-            await self._receivers.park()
-        return self.receive_nowait()
-
-    def receive_nowait(self) -> Received:
-        """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come."""
-        while self._ready:
-            link = self._ready.popleft()
-            message = link.take()
-            if link.has_ready:
-                self._ready.append(link)
-            else:
-                self._listed.discard(link)
-            if link.owes_credit:
-                self._on_credit(link)
-            if message is not None:
-                return Received(link.peer, message.data, message.channel, link.address or ("", 0))
-        raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
-
-    async def aclose(self) -> None:
-        """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""
-        self.close()
-        await trio.lowlevel.checkpoint()
-
-    def close(self) -> None:
-        """As `aclose`, without a checkpoint."""
-        self._is_closed = True
-        self._receivers.unpark_all()
-
-    def add(self, link: Link) -> None:
-        """`link` has a message to take."""
-        if link not in self._listed:
-            self._listed.add(link)
-            self._ready.append(link)
-        self._receivers.unpark()
 
 
 class _SessionIds:
@@ -272,7 +185,7 @@ class LinkEndpoint:
         self._lookups: dict[str, tuple[Hello, Address] | None] = {}
         self._stranger_lookups: set[str] = set()
         self._numeric_hosts: set[str] = set()
-        self._turns = _Turns()
+        self._turns = Turns()
         self._nursery: trio.Nursery | None = None
         self._socket: socket.socket | None = None
         self._gate = HandshakeGate(

@@ -107,7 +107,7 @@ def _sample(measured: Sequence[Measured]) -> SampleTransfer | None:
     """The transfer of median latency, to be drawn."""
     if not measured:
         return None
-    chosen = sorted(measured, key=lambda transfer: transfer.latency_ms)[len(measured) // 2]
+    chosen = sorted(measured, key=lambda transfer: transfer.latency_ms)[(len(measured) - 1) // 2]
     hops = [
         Hop(
             number=hop.number,

@@ -155,6 +155,8 @@ class Arrivals:
     async def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
         if hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
+        # Before the machine sees it: it answers for what it acted on, so nothing may fail for the state's sake later.
+        _decoded_untrusted(message.state, message.entity)
         now_ns = self._clock.monotonic_ns()
         offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, now_ns)
         effect = self._machine(message.entity).offered(offer)
@@ -170,8 +172,7 @@ class Arrivals:
             case machine.Activate(offer, permission) if context is not None:
                 await self._begin(entity, offer, permission, context)
             case machine.AnswerAgain(permission) if context is not None:
-                self._counts["answered_again"] += 1
-                self._answer(entity, permission, context)
+                self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
             case _:
@@ -179,10 +180,7 @@ class Arrivals:
 
     async def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
-        try:
-            snapshot = Snapshot.decode(offer.state)
-        except Exception as error:
-            raise MessageError(f"the state of {entity} cannot be read: {error}") from error
+        snapshot = _decoded_untrusted(offer.state, entity)
         await self._clear_the_way(entity, permission.fence)
         holding = self._holdings.start(entity, permission.fence, snapshot)
         now_ns = self._clock.monotonic_ns()
@@ -201,6 +199,16 @@ class Arrivals:
             _log.error("%s was still here under %s when it arrived under %s", entity, holding.fence, fence)
             holding.ref.kill()
             await holding.ref.exited()
+
+    def _answer_again(self, entity: str, permission: Permission, context: _Context) -> None:
+        """Answer a repetition, if what it asks about has really happened here; a moment too early, it is repeated."""
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        here = holding is not None and holding.fence >= permission.fence
+        if here or (gone is not None and gone.fence >= permission.fence):
+            self._counts["answered_again"] += 1
+            self._answer(entity, permission, context)
+        else:
+            self._counts["not_active_yet"] += 1
 
     def _answer(self, entity: str, permission: Permission, context: _Context) -> None:
         answer = Activated(
@@ -289,3 +297,11 @@ class Arrivals:
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
         return context
+
+
+def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
+    """An offered state; raises MessageError when it cannot be read."""
+    try:
+        return Snapshot.decode(state)
+    except Exception as error:
+        raise MessageError(f"the state of {entity} cannot be read: {error}") from error

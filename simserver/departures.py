@@ -72,6 +72,7 @@ class _Departure:
     chain: tuple[str, ...] = ()
     asking: bool = False
     state_sent_ns: int = 0
+    ended: trio.Event = field(default_factory=trio.Event)
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)
@@ -240,10 +241,16 @@ class Departures:
         await self._event(departure, machine.PeerActive(message.fence))
 
     async def superseded(self, entity: str, fence: Fence) -> None:
-        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past."""
+        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past.
+
+        Returns when it has gone, also when it was just about to.
+        """
         departure = self._leaving.get(entity)
-        if departure is not None:
-            await self._event(departure, machine.PeerActive(fence))
+        if departure is None:
+            return
+        await self._event(departure, machine.PeerActive(fence))
+        if departure.machine.over:
+            await departure.ended.wait()
 
     def _departure(self, transfer_id: str) -> _Departure | None:
         return self._by_transfer.get(transfer_id)
@@ -365,7 +372,10 @@ class Departures:
         self._courier.send(message, departure.trace, departure.plan.target, on_path=True)
 
     async def _forward_journal(self, departure: _Departure) -> None:
-        items: list[InputItem] = await departure.holding.ref.call(TakeJournal())
+        try:
+            items: list[InputItem] = await departure.holding.ref.call(TakeJournal())
+        except Exit:
+            items = []  # their sources repeat them
         if items:
             departure.off_path["forward"] += 1
             departure.counters["forwarded_inputs"] += len(items)
@@ -382,8 +392,13 @@ class Departures:
 
     async def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
-        sources: list[str] = await departure.holding.ref.call(Retire())
-        await departure.holding.ref.exited()
+        sources: list[str] = []
+        try:
+            sources = await departure.holding.ref.call(Retire())
+            await departure.holding.ref.exited()
+        except Exit as error:
+            # The actor is gone already, which is what was wanted; its sources learn from the next server.
+            _log.info("%s had ended before it could retire: %s", entity, error)
         self._holdings.leave(entity, authority, fence)
         self._forget(departure)
         if departure.state_sent_ns:
@@ -402,8 +417,10 @@ class Departures:
         self._forget(departure)
 
     def _forget(self, departure: _Departure) -> None:
-        self._leaving.pop(departure.plan.entity, None)
+        if self._leaving.get(departure.plan.entity) is departure:
+            del self._leaving[departure.plan.entity]
         self._by_transfer.pop(departure.plan.transfer_id, None)
+        departure.ended.set()
 
     async def _report(self, departure: _Departure) -> None:
         report = Report(

@@ -1,0 +1,99 @@
+"""What peers have sent over the link, as a channel: credit goes back to a sender when its message is taken."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import trio
+
+from actors.link import Address, Link
+
+__all__ = ["Inbox", "Received", "Turns"]
+
+BATCH_MESSAGES: Final = 16
+"""Sent, or taken from the inbox, between two turns of the scheduler."""
+
+
+class Received(NamedTuple):
+    """A message. `peer` is authenticated; `address` is where its newest datagram came from."""
+
+    peer: str
+    message: bytes
+    channel: int
+    address: Address
+
+
+class Turns:
+    """Gives way to other tasks now and then, and notices cancellation every time.
+
+    A full checkpoint costs as much as the rest of sending a small message; without one between them, messages sent in a
+    row leave in one datagram.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = BATCH_MESSAGES
+
+    async def take(self) -> None:
+        """One message more; gives way after `BATCH_MESSAGES` of them."""
+        self._left -= 1
+        if self._left:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            self._left = BATCH_MESSAGES
+            await trio.lowlevel.checkpoint()
+
+
+class Inbox(trio.abc.ReceiveChannel[Received]):
+    """What peers have sent, peer by peer in turn.
+
+    Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
+    """
+
+    def __init__(self, on_credit: Callable[[Link], None]) -> None:
+        self._ready: deque[Link] = deque()
+        self._listed: set[Link] = set()
+        self._receivers = trio.lowlevel.ParkingLot()
+        self._on_credit = on_credit
+        self._is_closed = False
+        self._turns = Turns()
+
+    async def receive(self) -> Received:
+        """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left."""
+        await self._turns.take()
+        while not self._ready and not self._is_closed:
+            await self._receivers.park()
+        return self.receive_nowait()
+
+    def receive_nowait(self) -> Received:
+        """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come."""
+        while self._ready:
+            link = self._ready.popleft()
+            message = link.take()
+            if link.has_ready:
+                self._ready.append(link)
+            else:
+                self._listed.discard(link)
+            if link.owes_credit:
+                self._on_credit(link)
+            if message is not None:
+                return Received(link.peer, message.data, message.channel, link.address or ("", 0))
+        raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
+
+    async def aclose(self) -> None:
+        """Stop receiving: messages that were not taken stay untaken, and the peers' credit runs out."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """As `aclose`, without a checkpoint."""
+        self._is_closed = True
+        self._receivers.unpark_all()
+
+    def add(self, link: Link) -> None:
+        """`link` has a message to take."""
+        if link not in self._listed:
+            self._listed.add(link)
+            self._ready.append(link)
+        self._receivers.unpark()
