@@ -16,7 +16,10 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `system`                   `System.open`: everything above, for the length of a block
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each
-`link`                     the messages between systems (sans-IO)
+`link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
+`udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
+`http_server`, `web`       HTTP/1.1 for ASGI applications on h11; one form for every error
+`clock`                    the one place where a server reads the time
 =========================  ================================================================================
 
 Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).

@@ -6,6 +6,7 @@ No figure is checked here (those are for `baton run cases`); only what must hold
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from random import Random
 
 import httpx
 import pytest
@@ -27,6 +28,8 @@ SPEC = ClusterSpec(
     routes=(Route("alpha", "gamma", ("relay.r1",)),),
     log_level="WARNING",
 )
+# How long a stopped server stands still: longer than the first repetition of a message, shorter than an election.
+PAUSE_S = 0.4
 # Every kind of path once: two homes with a relay between, one home by REST and by the link, direct.
 PLANS = tuple(plan for plan in CASES if plan.h in (2, None))
 
@@ -128,3 +131,24 @@ async def test_a_follower_that_dies_and_comes_back_catches_up() -> None:
             entity = (await client.get(f"{url}/v1/entities/alpha.case-1")).json()
     assert_good(report, 3)
     assert (entity["authority"], entity["sub"]) == ("alpha.s2", 7), "seven passes: four to warm up, three measured"
+
+
+async def test_servers_that_stop_for_a_while_break_nothing() -> None:
+    """Whoever is stopped in the middle of a transfer goes on afterwards as if no time had passed: the fences hold."""
+    plans = tuple(plan for plan in CASES if plan.h is None)
+    dice = Random(15)
+    async with cluster() as running, trio.open_nursery() as nursery:
+
+        async def stop_for_a_while(name: str) -> None:
+            await running.pause(name)
+            await trio.sleep(PAUSE_S)
+            running.resume(name)
+
+        def progress(number: int, done: int) -> None:
+            if done % 4 == 2:
+                names = [server.name for server in running.servers if server.instance == "alpha"]
+                nursery.start_soon(stop_for_a_while, names[dice.randrange(len(names))])
+
+        report, evidence = await run_cases(running, transfers=12, seed=15, plans=plans, progress=progress)
+    assert_good(report, 12)
+    assert evidence.findings == []
