@@ -19,6 +19,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
 `http_server`, `web`       HTTP/1.1 for ASGI applications on h11; one form for every error
+`stopping`                 running a server until somebody asks it to stop
 `clock`                    the one place where a server reads the time
 =========================  ================================================================================
 

@@ -11,6 +11,9 @@
     messages        every message, and the parcel that it travels in
     hops            the hop trace: what crossed the wire, counted there
     sealing         encrypting, signing, opening
+    enrolment       proofs by a shared secret
+    timings         from a trace to how long each phase took
+    asks            questions to masters under the rule `ask`
     errors          reasons of refusal, and the error of bad messages
     settings        configuration that both kinds of server share
 

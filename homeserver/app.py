@@ -1,12 +1,12 @@
 """The composition root of a homeserver: builds the parts, starts them, and takes them down together."""
 
 import logging
-import signal
 
 import httpx
 import trio
 
 from actors.clock import Clock
+from actors.stopping import run_until_signalled
 from actors.udp import LinkEndpoint
 from actors.web import serve_app
 from authority.records import DirectoryRow, Role
@@ -97,21 +97,11 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
             task_status.started(node)
 
 
-async def _until_signalled(config: HomeserverConfig) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run, config)
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                _log.info("%s stops on %s", config.name, signal.Signals(number).name)
-                nursery.cancel_scope.cancel()
-                return
-
-
 def main(config: HomeserverConfig) -> int:
     """Run one homeserver until SIGINT or SIGTERM; the exit status."""
     status = 0
     try:
-        trio.run(_until_signalled, config)
+        run_until_signalled(config.name, lambda: run(config))
     except* RefusedByInstance:
         # Why is in the log already: it is the last word of the replica.
         status = 3

@@ -4,7 +4,6 @@ Two things cross: sealed parcels, whose trace every relay extends, and directory
 proved with the federation secret, which relays do not have, so a relay cannot put a key of its own in place of another.
 """
 
-import json
 import logging
 import secrets
 from collections.abc import Mapping
@@ -15,17 +14,17 @@ import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
+from authority.enrolment import federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
 from authority.records import DirectoryRow
 from authority.sealing import Sealer
-from crypto import mac
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.config import PeerConfig
 
-__all__ = ["Federation", "PeerUnreachable", "prove_rows"]
+__all__ = ["Federation", "PeerUnreachable"]
 
 _log = logging.getLogger("homeserver.federation")
 
@@ -41,12 +40,6 @@ MAX_CACHED_ROWS: Final = 10_000
 
 class PeerUnreachable(Exception):
     """No homeserver of another instance could be reached; the request may be repeated."""
-
-
-def prove_rows(secret: bytes, purpose: str, nonce: str, rows: list[dict[str, Any]]) -> str:
-    """The proof that whoever answers with these directory rows knows the shared secret; `nonce` makes it fresh."""
-    text = json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
-    return mac.tag(secret, purpose, nonce.encode(), text)
 
 
 class Federation:
@@ -192,10 +185,9 @@ class Federation:
         body = {"to_instance": instance, "query": query | {"nonce": nonce}}
         answer = await self._post(instance, peer.urls, body)
         rows, proof = answer.get("rows"), answer.get("proof")
-        if not isinstance(rows, list) or not isinstance(proof, str):
+        if not isinstance(rows, list):
             raise PeerUnreachable(f"instance {instance} answered a directory query with something else")
-        expected = prove_rows(self._secret, f"federation:{instance}", nonce, rows)
-        if not secrets.compare_digest(expected.encode(), proof.encode("utf-8", "replace")):
+        if not is_proof(proof, rows_proof(self._secret, federation_purpose(instance), nonce, rows)):
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
             raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
         try:

@@ -4,7 +4,6 @@ It extends the hop trace of the parcels that it carries, both ways, so that H is
 """
 
 import logging
-import signal
 from typing import Any, Final
 
 import httpx
@@ -12,6 +11,7 @@ import trio
 from fastapi import FastAPI
 
 from actors.clock import Clock
+from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
 from authority.messages import MAX_BODY_BYTES, Parcel
@@ -128,17 +128,7 @@ async def run(config: RelayConfig) -> None:
         await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
 
 
-async def _until_signalled(config: RelayConfig) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run, config)
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                _log.info("%s stops on %s", config.name, signal.Signals(number).name)
-                nursery.cancel_scope.cancel()
-                return
-
-
 def main(config: RelayConfig) -> int:
     """Run one relay until SIGINT or SIGTERM; the exit status."""
-    trio.run(_until_signalled, config)
+    run_until_signalled(config.name, lambda: run(config))
     return 0

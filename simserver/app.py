@@ -1,13 +1,13 @@
 """The composition root of a simulation server: builds the parts, starts them, and takes them down together."""
 
 import logging
-import signal
 from collections import Counter
 
 import httpx
 import trio
 
 from actors.clock import Clock
+from actors.stopping import run_until_signalled
 from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import serve_app
@@ -92,21 +92,11 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         task_status.started(node)
 
 
-async def _until_signalled(config: SimserverConfig) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run, config)
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                _log.info("%s stops on %s", config.name, signal.Signals(number).name)
-                nursery.cancel_scope.cancel()
-                return
-
-
 def main(config: SimserverConfig) -> int:
     """Run one simulation server until SIGINT or SIGTERM; the exit status."""
     status = 0
     try:
-        trio.run(_until_signalled, config)
+        run_until_signalled(config.name, lambda: run(config))
     except* HomeRefused as group:
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):

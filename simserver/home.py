@@ -4,7 +4,6 @@ Any member can answer. The leader is asked first, because it spares the log one 
 are asked in turn. Requests are idempotent, so asking twice is safe.
 """
 
-import json
 import logging
 import secrets
 from collections.abc import Iterator
@@ -15,13 +14,13 @@ import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
+from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
 from authority.names import BadName, check_name
 from authority.records import DirectoryRow, Role
 from authority.sealing import Opened, Sealer
-from crypto import mac
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 
@@ -85,8 +84,7 @@ class Home:
             "link_host": link[0],
             "link_port": link[1],
         }
-        text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-        body = fields | {"proof": mac.tag(self._join_token, "register", self._sealer.name.encode(), text)}
+        body = fields | {"proof": registration_proof(self._join_token, self._sealer.name, fields)}
         while True:
             try:
                 await self._request("PUT", f"/v1/servers/{self._sealer.name}", json_body=body)
@@ -158,8 +156,7 @@ class Home:
         nonce = secrets.token_urlsafe(16)
         answer = await self._request("GET", "/v1/directory", params=params | {"nonce": nonce})
         rows, proof = answer.get("rows"), answer.get("proof")
-        text = json.dumps(rows, sort_keys=True, separators=(",", ":")).encode()
-        if not isinstance(proof, str) or not mac.check(proof, self._join_token, "directory", nonce.encode(), text):
+        if not is_proof(proof, rows_proof(self._join_token, DIRECTORY, nonce, rows)):
             raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
         try:
             return [DirectoryRow.from_data(row) for row in rows or ()]

@@ -4,7 +4,6 @@ Reading is open to whoever reaches the address (loopback by default). Changing t
 as a bearer token; what is done in a player's name takes that player's signature too. Servers prove the join token.
 """
 
-import json
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
@@ -13,11 +12,11 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from actors.web import ApiError
-from crypto import jose, mac
+from crypto import jose
 from crypto.errors import CryptoError
 from homeserver.directory import Directory
 
-__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "client_access", "registration_proof"]
+__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "client_access"]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
@@ -38,12 +37,6 @@ def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
             raise ApiError(403, "wrong_token", "this is not the client token of this instance")
 
     return check
-
-
-def registration_proof(join_token: bytes, name: str, fields: dict[str, Any]) -> str:
-    """The proof with which a server registers: a MAC over its name and everything that it registers."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-    return mac.tag(join_token, "register", name.encode(), text)
 
 
 async def check_player_proof(

@@ -1,21 +1,19 @@
 """Routes for other servers: registration, directory rows, and sealed parcels."""
 
-import secrets
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from actors.web import ApiError
 from authority.certificates import Name
+from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError, Reason
 from authority.messages import Parcel
 from authority.names import instance_of
 from authority.records import DirectoryRow, Role
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
-from homeserver.federation import prove_rows
 from homeserver.node import Node
-from homeserver.rest.access import registration_proof
 from homeserver.rest.models import (
     DirectoryQuery,
     FederationBody,
@@ -51,7 +49,7 @@ def server_routes(node: Node) -> APIRouter:
             rows = [] if found is None else [found.to_data()]
         else:
             rows = [row.to_data() for row in node.store.servers(role)]
-        return RowsView(rows=rows, proof=prove_rows(node.secrets.join_token, "directory", nonce, rows))
+        return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
 
     @routes.post(
         "/v1/handoffs",
@@ -86,8 +84,7 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     if instance_of(name) != node.config.instance:
         raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
     fields = body.model_dump(mode="json", exclude={"proof"})
-    expected = registration_proof(node.secrets.join_token, name, fields)
-    if not secrets.compare_digest(expected.encode(), body.proof.encode("utf-8", "replace")):
+    if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
         raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
     try:
         keys = PublicIdentity.from_jwks_untrusted(body.keys)
@@ -111,5 +108,5 @@ def _query(node: Node, query: DirectoryQuery) -> RowsView:
     else:
         found = node.store.row(query.name)
         rows = [] if found is None else [found.to_data()]
-    purpose = f"federation:{node.config.instance}"
-    return RowsView(rows=rows, proof=prove_rows(node.secrets.federation, purpose, query.nonce, rows))
+    purpose = federation_purpose(node.config.instance)
+    return RowsView(rows=rows, proof=rows_proof(node.secrets.federation, purpose, query.nonce, rows))

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import trio
 
+from authority.enrolment import registration_proof, rows_proof
 from authority.hops import Trace
 from authority.messages import AdmitRequest, HandoffReply, HandoffRequest, Message, Parcel, Report, ReportReply, Spawned
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from homeserver.config import PeerConfig
-from homeserver.federation import prove_rows
-from homeserver.rest.access import registration_proof
 from tests.homeserver.served import Home, homeserver_config, new_ports, served
 
 NONCE = "n" * 16
@@ -159,7 +158,7 @@ async def test_directory_rows_are_proved_with_the_join_token_over_the_callers_no
     ]:
         answer = await world.api.get(f"/v1/directory?nonce={NONCE}{query}")
         assert [row["name"] for row in answer["rows"]] == names
-        assert answer["proof"] == prove_rows(join_token, "directory", NONCE, answer["rows"])
+        assert answer["proof"] == rows_proof(join_token, "directory", NONCE, answer["rows"])
     for query in ("", "nonce=short", f"nonce={'n' * 65}", f"nonce={NONCE}&role=king", f"nonce={NONCE}&name=alpha"):
         await world.api.refused(422, "invalid_field", "GET", f"/v1/directory?{query}")
 
@@ -280,7 +279,7 @@ async def test_a_query_is_answered_with_rows_proved_with_the_federation_secret(a
         body = {"to_instance": "alpha", "query": query | {"nonce": NONCE}}
         answer = await alpha.api.do("POST", "/v1/federation", body)
         assert [row["name"] for row in answer["rows"]] == names
-        assert answer["proof"] == prove_rows(federation, "federation:alpha", NONCE, answer["rows"])
+        assert answer["proof"] == rows_proof(federation, "federation:alpha", NONCE, answer["rows"])
 
 
 async def test_a_federation_body_for_somebody_else_is_misdirected(alpha: Home) -> None:
