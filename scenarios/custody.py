@@ -24,7 +24,11 @@ class FinalAuthority:
 
 @dataclass
 class Custody:
-    """What the custody logs show. `gaps_ticks` has, per (entity, epoch, sub), the ticks missed before that stint."""
+    """What the custody logs show.
+
+    `gaps_ticks` has, per (entity, epoch, sub), how many ticks came due between the end of the stint before and the
+    beginning of that one: the ticks that nobody simulated.
+    """
 
     two_authorities: int = 0
     no_authority: int = 0
@@ -60,7 +64,6 @@ def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthori
 
 
 def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], period_ns: int) -> None:
-    last_tick_ns = chain[0]["last_tick_ns"]
     for before, after in pairwise(chain):
         fences = (before["epoch"], before["sub"]), (after["epoch"], after["sub"])
         where = f"{entity}: {before['server']} {fences[0]} → {after['server']} {fences[1]}"
@@ -73,11 +76,10 @@ def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], 
                 "state_regressions",
                 f"{where}: ended at tick {before['ended_tick']}, went on at {after['started_tick']}",
             )
-        # A stint may be shorter than a tick; the gap then reaches back to the last tick of whoever ticked before.
-        last_tick_ns = before["last_tick_ns"] or last_tick_ns
-        if after["first_tick_ns"] and last_tick_ns:
-            missed = round((after["first_tick_ns"] - last_tick_ns) / period_ns) - 1
-            custody.gaps_ticks[(entity, *fences[1])] = max(0, missed)
+        if before["ended_ns"]:
+            # Servers tick at whole multiples of the period of the one clock that they share.
+            due = after["started_ns"] // period_ns - before["ended_ns"] // period_ns
+            custody.gaps_ticks[(entity, *fences[1])] = max(0, due)
 
 
 def _judge_end(custody: Custody, entity: str, last: Mapping[str, Any], final: FinalAuthority) -> None:

@@ -174,32 +174,27 @@ def test_ticks_that_nobody_simulated_are_counted(missed: int) -> None:
     assert judged(stints).gaps_ticks[(BALL, 2, 0)] == missed
 
 
-def test_a_tick_that_comes_a_little_early_or_late_is_no_gap() -> None:
-    for jitter_ns in (-20_000_000, 20_000_000):
-        stints = clean()
-        stints[1].first_tick_ns += jitter_ns
-        assert judged(stints).gaps_ticks[(BALL, 2, 0)] == 0
-
-
-def test_two_ticks_within_one_period_are_no_negative_gap() -> None:
+def test_a_freeze_that_spans_one_tick_misses_one_however_short_it_is() -> None:
     stints = clean()
-    stints[1].first_tick_ns = stints[0].last_tick_ns + 1
-    assert judged(stints).gaps_ticks[(BALL, 2, 0)] == 0
+    stints[0].ended_ns, stints[1].started_ns = 4 * PERIOD_NS - 1, 4 * PERIOD_NS + 1
+    assert judged(stints).gaps_ticks[(BALL, 2, 0)] == 1
 
 
-def test_a_stint_shorter_than_a_tick_leaves_the_gap_to_the_next_one() -> None:
+def test_a_stint_shorter_than_a_tick_has_a_gap_of_its_own() -> None:
     first, last = clean()[0], clean()[2]
     between = stint("alpha.s2", 2, 4, 4, at_ns=first.ended_ns + HANDOVER_NS)
     last = stint("alpha.s1", 3, 4, None, at_ns=between.ended_ns + 2 * PERIOD_NS)
     custody = judged([first, between, last])
     assert counts(custody) == (0, 0, 0)
-    assert custody.gaps_ticks == {(BALL, 3, 0): 2}
+    assert custody.gaps_ticks == {(BALL, 2, 0): 0, (BALL, 3, 0): 2}
 
 
-def test_before_the_first_tick_of_all_there_is_no_gap() -> None:
-    unticked = stint("alpha.s1", 1, 0, 0, at_ns=0)
-    second = stint("alpha.s2", 2, 0, None, at_ns=10 * PERIOD_NS)
-    assert judged([unticked, second], FinalAuthority("alpha.s2", 2, 0)).gaps_ticks == {}
+def test_an_end_that_never_came_is_two_authorities_and_no_gap() -> None:
+    first, second, _ = clean()
+    first.ended_ns = 0
+    custody = judged([first, second], FinalAuthority("alpha.s2", 2, 0))
+    assert custody.two_authorities == 1
+    assert custody.gaps_ticks == {}
 
 
 # --- any chain --------------------------------------------------------------------------------------------------------
@@ -227,10 +222,13 @@ def final_of(chain: list[Stint]) -> FinalAuthority:
 def test_every_clean_chain_is_clean_and_its_gaps_are_the_ticks_between(chain: list[Stint]) -> None:
     custody = judged(chain, final_of(chain))
     assert counts(custody) == (0, 0, 0)
-    ticking = [one for one in chain if one.first_tick_ns]
     expected = {
-        (BALL, after.epoch, 0): (after.first_tick_ns - before.last_tick_ns) // PERIOD_NS - 1
-        for before, after in pairwise(ticking)
+        (BALL, after.epoch, 0): sum(
+            1
+            for tick in range(after.started_ns // PERIOD_NS + 1)
+            if before.ended_ns < tick * PERIOD_NS <= after.started_ns
+        )
+        for before, after in pairwise(chain)
     }
     assert custody.gaps_ticks == expected
 
