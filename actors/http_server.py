@@ -356,6 +356,10 @@ def _unacceptable(request: h11.Request, limits: HttpLimits) -> tuple[int, str, s
         return 414, "uri_too_long", f"the request target is longer than {limits.target_bytes} bytes"
     if len(request.method) > _METHOD_CHARS:
         return 501, "not_implemented", f"a method has at most {_METHOD_CHARS} characters"
+    names = {name for name, _ in request.headers}
+    if b"content-length" in names and b"transfer-encoding" in names:
+        # RFC 9112, 6.1: whoever stands in front may read another length, and so another next request.
+        return 400, "bad_request", "a request has a Content-Length or a Transfer-Encoding, not both"
     return None
 
 

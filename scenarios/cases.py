@@ -27,7 +27,8 @@ from scenarios.client import ApiFailure, RestClient
 from scenarios.cluster import LocalCluster, Role
 from scenarios.evidence import Evidence, collect
 from scenarios.measure import Measured, case_result, read_transfer
-from scenarios.players import Players
+from scenarios.options import output_file
+from scenarios.players import InputStream, Players
 from scenarios.report.html import write_cases_page
 from scenarios.report.json_file import write_cases
 from scenarios.report.model import CaseName, CaseResult, Report, ServerEntry, Transport
@@ -46,6 +47,8 @@ POLL_S: Final = 0.005
 # homeserver.
 REPEAT_S: Final = 1.0
 WARM_UP: Final = 4
+# A case whose transfers fail this often in a row is given up: each failure takes half a minute.
+GIVE_UP_AFTER: Final = 3
 DRAIN_S: Final = 20.0
 
 
@@ -112,6 +115,11 @@ class _Moved:
     failures: dict[str, int] = field(default_factory=dict)
     raft_rounds: int = 0
 
+    def failed(self, code: str, count: int = 1) -> None:
+        """Note that `count` transfers failed for the reason `code`."""
+        if count:
+            self.failures[code] = self.failures.get(code, 0) + count
+
 
 @dataclass
 class Run:
@@ -123,6 +131,7 @@ class Run:
     seed: int
     dice: random.Random
     entities: dict[str, str] = field(default_factory=dict)
+    pushed: dict[str, list[int]] = field(default_factory=dict)
 
     async def spawn(self, entity: str, server: str) -> None:
         """Create a ball somewhere in the box and begin to push it around."""
@@ -130,6 +139,7 @@ class Run:
         body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params}
         await self.client.call(instance_of(entity), "POST", "/v1/entities", body)
         self.entities[entity] = server
+        self.pushed[entity] = [0, 0, 0]
         await self.players.follow(entity, server)
 
     async def push_all(self) -> None:
@@ -138,7 +148,14 @@ class Run:
             await trio.sleep(1.0 / INPUT_HZ)
             for stream in list(self.players.streams.values()):
                 push = [self.dice.randrange(-200_000, 200_001) for _ in range(3)]
-                self.players.push(stream, cbor2.dumps(push))
+                if self.players.push(stream, cbor2.dumps(push)):
+                    self.pushed[stream.entity] = [a + b for a, b in zip(self.pushed[stream.entity], push, strict=True)]
+
+    def world_check(self, stream: InputStream, state: Any) -> tuple[int, int]:
+        """What a ball's own state says: how many pushes moved it, and what they add up to."""
+        lost, repeated = max(0, stream.sent - state["pushes"]), max(0, state["pushes"] - stream.sent)
+        wrong = not lost and state["pushed"] != self.pushed[stream.entity]
+        return lost, repeated or int(wrong)
 
     async def move(self, entity: str, plan: CasePlan) -> Measured:
         """Have an entity moved to the other end of its case and wait for the report of it.
@@ -159,6 +176,12 @@ class Run:
                     return read_transfer(transfer)
         raise ApiFailure("not_done_in_time", f"transfer {transfer_id} took more than {TRANSFER_DEADLINE_S:g} s")
 
+    async def locate(self, entity: str) -> None:
+        """After a failure: learn from the log where the entity is, if it can be asked."""
+        with suppress(ApiFailure):
+            record = await self.client.call(instance_of(entity), "GET", f"/v1/entities/{entity}")
+            self.entities[entity] = record["authority"]
+
     async def _done(self, home: str, transfer_id: str) -> dict[str, Any]:
         while True:
             view: dict[str, Any] = await self.client.call(
@@ -172,11 +195,12 @@ class Run:
 
     async def raft_rounds(self) -> dict[str, int]:
         """Raft rounds of each of alpha's members so far; a member that is gone has no more to tell."""
-        members = (await self.client.call("alpha", "GET", "/v1/cluster"))["members"]
-        rounds = {}
-        for member in members:
-            with suppress(ApiFailure, httpx.HTTPError):
-                rounds[member["name"]] = (await self.client.get(f"{member['rest_url']}/v1/cluster"))["rounds"]
+        rounds: dict[str, int] = {}
+        with suppress(ApiFailure, httpx.HTTPError):
+            members = (await self.client.call("alpha", "GET", "/v1/cluster"))["members"]
+            for member in members:
+                with suppress(ApiFailure, httpx.HTTPError):
+                    rounds[member["name"]] = (await self.client.get(f"{member['rest_url']}/v1/cluster"))["rounds"]
         return rounds
 
 
@@ -197,7 +221,7 @@ async def run_cases(
         # The pushing has ended; what is under way may still arrive.
         with trio.CancelScope(shield=True):
             await run.players.drained(DRAIN_S)
-            evidence = await collect(run.client, run.simservers, run.players, run.entities)
+            evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
     results = tuple(_result(plan, case, evidence) for plan, case in zip(plans, moved, strict=True))
     report = Report(
         cases=results,
@@ -234,27 +258,43 @@ async def _run_case(
     run: Run, number: int, plan: CasePlan, transfers: int, progress: Callable[[int, int], None]
 ) -> _Moved:
     entity = f"{instance_of(plan.source)}.case-{number + 1}"
-    await run.spawn(entity, plan.source)
     moved = _Moved()
-    if plan.direct:
-        body = {"group": sorted((plan.source, plan.target))}
-        await run.client.call(instance_of(entity), "PUT", f"/v1/entities/{entity}/delegation", body)
-    for _ in range(WARM_UP):
-        # Sessions, keys and connections are made once and kept; what is reported is the traffic that follows.
-        await run.move(entity, plan)
+    try:
+        await _prepare_case(run, entity, plan)
+    except ApiFailure as failure:
+        moved.failed(failure.code, transfers)
+        return moved
     rounds = await run.raft_rounds()
+    failed_in_a_row = 0
     for done in range(1, transfers + 1):
         try:
             moved.measured.append(await run.move(entity, plan))
+            failed_in_a_row = 0
         except ApiFailure as failure:
-            moved.failures[failure.code] = moved.failures.get(failure.code, 0) + 1
-            record = await run.client.call(instance_of(entity), "GET", f"/v1/entities/{entity}")
-            run.entities[entity] = record["authority"]
+            moved.failed(failure.code)
+            failed_in_a_row += 1
+            if failed_in_a_row == GIVE_UP_AFTER:
+                moved.failed("given_up", transfers - done)
+                break
+            await run.locate(entity)
         progress(number, done)
     # A member that was started again counts from zero; then all it has counted is new.
     after = await run.raft_rounds()
     moved.raft_rounds = sum(n - rounds[m] if n >= rounds.get(m, 0) and m in rounds else n for m, n in after.items())
     return moved
+
+
+async def _prepare_case(run: Run, entity: str, plan: CasePlan) -> None:
+    """An entity for the case, and a few transfers that are not reported.
+
+    They make the sessions, keys and connections that are made once and kept; what is reported is the traffic after.
+    """
+    await run.spawn(entity, plan.source)
+    if plan.direct:
+        body = {"group": sorted((plan.source, plan.target))}
+        await run.client.call(instance_of(entity), "PUT", f"/v1/entities/{entity}/delegation", body)
+    for _ in range(WARM_UP):
+        await run.move(entity, plan)
 
 
 def _result(plan: CasePlan, moved: _Moved, evidence: Evidence) -> CaseResult:
@@ -287,11 +327,14 @@ def machine() -> dict[str, str | int | float]:
     return {"cpu": cpu, "cores": os.cpu_count() or 0, "system": f"{platform.system()} {platform.release()}"}
 
 
+OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
 @click.command(name="cases")
 @click.option("--transfers", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Per case.")
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed with the report]")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as JSON.")
-@click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it as one HTML page.")
+@click.option("--json", "json_file", type=OUTPUT, callback=output_file, help="Write the report as JSON.")
+@click.option("--html", "html_file", type=OUTPUT, callback=output_file, help="Write it as one HTML page.")
 @click.option("--samples", is_flag=True, help="Put every single latency into the JSON file.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from scenarios.options import FiniteRange
+
 if TYPE_CHECKING:
     from scenarios.topology import ClusterSpec
 
@@ -30,7 +32,7 @@ BAD_USAGE = 2
 CLUSTER_FAILED = 3
 INTERRUPTED = 130
 
-SECONDS = click.FloatRange(min=0.0)
+SECONDS = FiniteRange(min=0.0, max=86_400.0)
 LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
 
 _EPILOG = """\
@@ -338,11 +340,17 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
     from crypto.errors import KeyFileError
     from scenarios.errors import EnvironmentFailed
     from scenarios.topology import BadSpec
+    from tree.certificates import InstanceSecretTooShort, KeyFileExposed
+    from tree.journal import JournalConflict, JournalDamaged, JournalForeign
+    from tree.replica import DirectoryInUse
+    from tree.snapshot import SnapshotDamaged
 
     match error:
         case BadSpec() | ConfigError():
             return str(error), BAD_USAGE
-        case EnvironmentFailed() | KeyFileError():
+        case EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse():
+            return str(error), CLUSTER_FAILED
+        case JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged():
             return str(error), CLUSTER_FAILED
         case OSError(errno=errno.EADDRINUSE):
             return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED

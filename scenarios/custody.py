@@ -45,9 +45,9 @@ class Custody:
 def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthority], period_ns: int) -> Custody:
     """Check the chain of custody of every entity in `finals`.
 
-    An entity's stints, in the order of their fences, must not overlap in time, must each continue from the tick and
-    the state hash with which the one before ended, and the last one must still last, on the server and under the fence
-    that the log names.
+    An entity's stints, in the order of their fences, must not overlap in time and not tick after their end, must each
+    continue from the tick and the state hash with which the one before ended, and the last one must still last, on the
+    server and under the fence that the log names.
     """
     custody = Custody()
     by_entity: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -71,6 +71,9 @@ def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], 
             custody._found("two_authorities", f"{where}: the same fence twice")
         elif before["ended_ns"] == 0 or after["started_ns"] < before["ended_ns"]:
             custody._found("two_authorities", f"{where}: the first had not ended when the second began")
+        elif before["last_tick_ns"] > before["ended_ns"]:
+            # What a server says of its end is one thing; that it ticked on afterwards is another.
+            custody._found("two_authorities", f"{where}: the first still ticked after its end")
         if (after["started_tick"], after["started_hash"]) != (before["ended_tick"], before["ended_hash"]):
             custody._found(
                 "state_regressions",

@@ -1,8 +1,11 @@
 """Collecting, at the end of a run, what the servers themselves wrote down: custody logs and applied inputs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import cbor2
+import httpx
 
 from authority.names import instance_of
 from scenarios.client import ApiFailure, RestClient
@@ -10,7 +13,7 @@ from scenarios.custody import Custody, FinalAuthority, judge
 from scenarios.players import InputStream, Players
 from scenarios.report.model import Invariants
 
-__all__ = ["Evidence", "collect"]
+__all__ = ["Evidence", "WorldCheck", "collect"]
 
 
 @dataclass(frozen=True)
@@ -24,31 +27,46 @@ class Evidence:
     findings: list[str]
 
 
+WorldCheck = Callable[[InputStream, Any], tuple[int, int]]
+"""(inputs lost, inputs repeated or wrong) by what the world's own state says that it has seen."""
+
+
 async def collect(
-    client: RestClient, simservers: Mapping[str, str], players: Players, entities: Iterable[str]
+    client: RestClient,
+    simservers: Mapping[str, str],
+    players: Players,
+    entities: Iterable[str],
+    world_check: WorldCheck,
 ) -> Evidence:
-    """Read every custody log and every entity's cursors, and hold them against the log and what was sent.
+    """Read every custody log and every entity, and hold them against the log and what was sent.
+
+    Inputs are checked twice: by the cursor and fold that travel with the entity, and by the state of the world itself,
+    so that neither an inbox that counts wrongly nor a world that is fed wrongly can pass. What cannot be read counts
+    against the run.
 
     Args:
         simservers: REST address of every simulation server, by name.
         entities: the entities that the run is about.
+        world_check: what the world's state says of the inputs of a stream.
     """
-    stints: list[Mapping[str, Any]] = []
-    period_ns = 50_000_000
-    for url in simservers.values():
-        answer = await client.get(f"{url}/v1/local/custody")
-        stints += answer["stints"]
-        period_ns = answer["period_ns"]
+    findings: list[str] = []
+    stints, period_ns = await _stints(client, simservers, findings)
     finals, lost, duplicated = {}, 0, 0
     applied: dict[str, int] = {}
-    findings: list[str] = []
     for entity in entities:
-        record = await client.call(instance_of(entity), "GET", f"/v1/entities/{entity}")
-        finals[entity] = FinalAuthority(record["authority"], record["epoch"], record["sub"])
         stream = players.streams.get(entity)
+        try:
+            record = await client.call(instance_of(entity), "GET", f"/v1/entities/{entity}")
+        except ApiFailure as failure:
+            findings.append(f"{entity}: its record cannot be read: {failure}")
+            finals[entity] = FinalAuthority("unknown.unknown", 0, 0)
+            lost += 0 if stream is None else stream.sent
+            continue
+        finals[entity] = FinalAuthority(record["authority"], record["epoch"], record["sub"])
         if stream is None:
             continue
-        missing, wrong, applied[entity] = await _inputs(client, simservers, players.name, stream, record["authority"])
+        url = simservers[record["authority"]]
+        missing, wrong, applied[entity] = await _inputs(client, url, players.name, stream, world_check, findings)
         lost, duplicated = lost + missing, duplicated + wrong
         if missing or wrong:
             findings.append(f"{entity}: {missing} inputs lost, {wrong} repeated or out of order, of {stream.sent}")
@@ -63,18 +81,36 @@ async def collect(
     return Evidence(custody, invariants, stints, applied, findings + custody.findings)
 
 
+async def _stints(
+    client: RestClient, simservers: Mapping[str, str], findings: list[str]
+) -> tuple[list[Mapping[str, Any]], int]:
+    """The stints of every custody log, and the period of a tick; a log that cannot be read is a finding."""
+    stints: list[Mapping[str, Any]] = []
+    period_ns = 50_000_000
+    for name, url in simservers.items():
+        try:
+            answer = await client.get(f"{url}/v1/local/custody")
+        except (ApiFailure, httpx.HTTPError) as error:
+            findings.append(f"{name}: its custody log cannot be read: {error!r}")
+            continue
+        stints += answer["stints"]
+        period_ns = answer["period_ns"]
+    return stints, period_ns
+
+
 async def _inputs(
-    client: RestClient, simservers: Mapping[str, str], player: str, stream: InputStream, authority: str
+    client: RestClient, url: str, player: str, stream: InputStream, world_check: WorldCheck, findings: list[str]
 ) -> tuple[int, int, int]:
-    """(lost, repeated or out of order, applied) for one entity: its cursor and fold against what was sent."""
+    """(lost, repeated or out of order, applied) for one entity: cursor, fold and world against what was sent."""
     try:
-        entity = await client.get(f"{simservers[authority]}/v1/local/entities/{stream.entity}")
-    except ApiFailure:
+        entity = await client.get(f"{url}/v1/local/entities/{stream.entity}", state="true")
+    except (ApiFailure, httpx.HTTPError) as error:
+        findings.append(f"{stream.entity}: cannot be read at its authority: {error!r}")
         return stream.sent, 0, 0
     cursor = entity["sources"].get(player, {"applied": 0, "digest": (b"\0" * 16).hex()})
     count = cursor["applied"]
-    if count < stream.sent:
-        return stream.sent - count, 0, count
+    lost = max(0, stream.sent - count)
     # The same count with another fold means: something was applied twice, in another order, or with other bytes.
-    wrong = (count - stream.sent) or int(cursor["digest"] != stream.digest.hex())
-    return 0, wrong, count
+    wrong = max(0, count - stream.sent) or int(not lost and cursor["digest"] != stream.digest.hex())
+    unseen, seen_wrong = world_check(stream, cbor2.loads(bytes.fromhex(entity["state"])))
+    return max(lost, unseen), max(wrong, seen_wrong), count

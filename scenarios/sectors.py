@@ -20,11 +20,13 @@ import trio
 
 from authority.names import instance_of
 from scenarios.blueprint import require_unused
-from scenarios.cases import machine, versions
+from scenarios.cases import OUTPUT, machine, versions
 from scenarios.client import RestClient
 from scenarios.cluster import LocalCluster, Role
 from scenarios.evidence import collect
 from scenarios.flights import Traffic, generate_flights
+from scenarios.options import FiniteRange, output_file
+from scenarios.players import InputStream
 from scenarios.report.json_file import write_sectors
 from scenarios.report.model import SectorsReport, ServerEntry
 from scenarios.report.table import sectors_table
@@ -106,6 +108,11 @@ class _Session:
         return held
 
 
+def _reports_check(stream: InputStream, state: Any) -> tuple[int, int]:
+    """What an aircraft's own state says: how many position reports have put it right."""
+    return max(0, stream.sent - state["reports"]), max(0, state["reports"] - stream.sent)
+
+
 async def run_sectors(
     cluster: LocalCluster,
     plan: SectorsPlan,
@@ -123,7 +130,7 @@ async def run_sectors(
         players = session.feed.players
         observed = Observed(
             transfers=transfers,
-            evidence=await collect(session.client, session.simservers, players, players.streams),
+            evidence=await collect(session.client, session.simservers, players, players.streams, _reports_check),
             held=await session.held(),
             sent={entity: stream.sent for entity, stream in players.streams.items()},
             flown=session.feed.flown,
@@ -179,7 +186,7 @@ def _grid(_context: click.Context, _option: click.Parameter, text: str) -> Grid:
 )
 @click.option(
     "--speedup",
-    type=click.FloatRange(1.0, 1_000.0),
+    type=FiniteRange(1.0, 1_000.0),
     default=60.0,
     show_default=True,
     help="How many times faster than clocks the flights' time runs.",
@@ -192,7 +199,7 @@ def _grid(_context: click.Context, _option: click.Parameter, text: str) -> Grid:
     help="Instances and their homeservers, from west to east.",
 )
 @click.option("--seed", type=int, help="Of made-up flights. [default: a new one, printed with the report]")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as JSON.")
+@click.option("--json", "json_file", type=OUTPUT, callback=output_file, help="Write the report as JSON.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
 )

@@ -21,7 +21,10 @@ GRAVITY_UM_S2: Final = -9_810_000
 
 
 class Balls:
-    """Entities of kind `ball`: state is `{"p": [x, y, z], "v": [x, y, z]}` in µm and µm/s.
+    """Entities of kind `ball`: state is `{"p": [x, y, z], "v": [x, y, z], …}` in µm and µm/s.
+
+    The state also counts the inputs that it has seen (`pushes`) and adds them up (`pushed`), so that what reached the
+    physics can be held against what was sent, whatever the cursors of the inbox say.
 
     An input is CBOR `[dx, dy, dz]`: a push, added to the speed in µm/s. Anything else is applied as no push.
     """
@@ -35,14 +38,15 @@ class Balls:
         ballast = params.get("ballast", 0)
         if not isinstance(ballast, int) or not 0 <= ballast <= 1024 * 1024:
             raise ValueError(f"ballast is 0 to 1048576 bytes, not {ballast!r}")
-        return {"p": position, "v": speed, "ballast": bytes(ballast)}
+        return {"p": position, "v": speed, "pushes": 0, "pushed": [0, 0, 0], "ballast": bytes(ballast)}
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
         """Push, fall, bounce."""
         micros = round(dt_s * 1_000_000)
-        speed = list(state["v"])
+        speed, pushed = list(state["v"]), list(state["pushed"])
         for item in inputs:
             for axis, push in enumerate(_push(item.data)):
+                pushed[axis] += push
                 speed[axis] = max(-MAX_SPEED_UM_S, min(MAX_SPEED_UM_S, speed[axis] + push))
         speed[2] += GRAVITY_UM_S2 * micros // 1_000_000
         position = []
@@ -52,7 +56,8 @@ class Balls:
                 place = max(0, min(BOX_UM, -place if place < 0 else 2 * BOX_UM - place))
                 speed[axis] = -speed[axis] * BOUNCE[0] // BOUNCE[1]
             position.append(place)
-        return {"p": position, "v": speed, "ballast": state["ballast"]}
+        pushes = state["pushes"] + len(inputs)
+        return {"p": position, "v": speed, "pushes": pushes, "pushed": pushed, "ballast": state["ballast"]}
 
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """Balls go where they are told."""

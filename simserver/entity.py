@@ -136,7 +136,9 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Call: how the entity is, as plain data."""
+    """Call: how the entity is, as plain data; `with_state` adds the world's state as CBOR in hex."""
+
+    with_state: bool = False
 
 
 @dataclass
@@ -191,8 +193,8 @@ class Entity(Server[_Life]):
                 return Reply(taken)
             case Retire():
                 return Stop(reply=sorted(state.inbox.cursors))
-            case Inspect():
-                return Reply(self._inspect(state))
+            case Inspect(with_state):
+                return Reply(self._inspect(state) | ({"state": cbor2.dumps(state.world).hex()} if with_state else {}))
             case other:
                 raise TypeError(f"an entity answers no {other!r}")
 

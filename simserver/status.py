@@ -66,14 +66,16 @@ def make_status_app(node: Node) -> FastAPI:
         return sorted(holding.id for holding in node.holdings)
 
     @app.get("/v1/local/entities/{entity_id}")
-    async def entity(entity_id: Name) -> dict[str, Any]:
+    async def entity(
+        entity_id: Name, state: Annotated[bool, Query(description="add the world's state, CBOR in hex")] = False
+    ) -> dict[str, Any]:
         """One entity: fence, tick, and how far each source's inputs have been applied."""
         not_here = ApiError(404, "not_here", f"{entity_id} does not live on {node.config.name}", entity_id)
         holding = node.holdings.get(entity_id)
         if holding is None:
             raise not_here
         try:
-            inspected: dict[str, Any] = await holding.ref.call(Inspect())
+            inspected: dict[str, Any] = await holding.ref.call(Inspect(with_state=state))
         except CallTimeout as error:
             text = f"{entity_id} lives here and does not answer; see the log of {node.config.name}"
             raise ApiError(504, "entity_busy", text, entity_id) from error

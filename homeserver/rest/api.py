@@ -246,7 +246,8 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
             raise ApiError(422, "no_transfer_id", text, body.requester)
         statement = {"action": "transfer", "entity": entity_id, "to": body.to, "transfer_id": body.transfer_id}
         await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
-    if await node.transfers.target_row(body.to) is None:
+    target = await node.transfers.target_row(body.to)
+    if target is None or target.role is not Role.SIMSERVER:
         raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)
     data = await node.store.submit(
         "transfer.propose",

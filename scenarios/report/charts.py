@@ -128,10 +128,13 @@ def hops_by_kind(cases: Sequence[CaseResult]) -> Figure:
 
 
 def phases(cases: Sequence[CaseResult]) -> Figure:
-    """Median milliseconds of each phase, stacked, one bar for each case."""
+    """Median milliseconds of the phases that follow each other, stacked, one bar for each case.
+
+    The state's phase lies beside them (it travels while the request does) and would make the bar longer than the time.
+    """
     titles = _unique_titles(cases)
     data = []
-    for position, name in enumerate(("request", "rule", "commit", "state", "activation")):
+    for position, name in enumerate(("request", "rule", "commit", "activation")):
         values = [getattr(case.phases_ms, name) for case in cases]
         data.append(
             {

@@ -220,6 +220,7 @@ async def test_the_unknown_is_not_found_and_the_foreign_is_misdirected(alpha: Ho
         (422, "unknown_target", "POST", "/v1/entities", NEW | {"server": "alpha.h1"}, "alpha.h1"),
         (422, "unknown_target", "POST", "/v1/entities", NEW | {"server": "beta.s1"}, "beta.s1"),
         (422, "unknown_target", "POST", "/v1/entities/alpha.none/transfers", move, "alpha.s1"),
+        (422, "unknown_target", "POST", "/v1/entities/alpha.none/transfers", {"to": "alpha.h1"}, "alpha.h1"),
         (421, "wrong_home", "POST", "/v1/entities", NEW | {"id": "beta.ball-1"}, "beta.ball-1"),
         (421, "wrong_home", "GET", "/v1/entities/beta.ball-1", None, "beta.ball-1"),
         (421, "wrong_home", "POST", "/v1/entities/beta.ball-1/transfers", move, "beta.ball-1"),

@@ -180,6 +180,7 @@ WRONG = [
     (post(b"zz\r\n", b"transfer-encoding: chunked"), 400, "bad_request"),
     (post(b"ab", b"content-length: 1", b"content-length: 2"), 400, "bad_request"),
     (post(b"", b"content-length: -1"), 400, "bad_request"),
+    (post(b"0\r\n\r\n", b"content-length: 5", b"transfer-encoding: chunked"), 400, "bad_request"),
 ]
 
 

@@ -157,6 +157,14 @@ def test_everything_is_counted_and_the_first_twenty_are_told() -> None:
     assert len(custody.findings) == 20
 
 
+def test_who_ticks_on_after_its_end_is_a_second_authority_whatever_it_says_of_itself() -> None:
+    stints = clean()
+    stints[0].last_tick_ns = stints[0].ended_ns + 1
+    custody = judged(stints)
+    assert counts(custody) == (1, 0, 0)
+    assert "still ticked" in custody.findings[0]
+
+
 # --- gaps -------------------------------------------------------------------------------------------------------------
 
 

@@ -118,3 +118,11 @@ def test_ballast_makes_the_state_as_big_as_wanted_and_changes_nothing_else() -> 
 
 def test_balls_go_where_they_are_told() -> None:
     assert BALLS.destination(BALLS.spawn("ball", {}), "alpha.s1", 5) is None
+
+
+def test_the_world_itself_counts_and_adds_up_what_reached_it() -> None:
+    state = BALLS.spawn("ball", {})
+    pushes = [[1, -2, 3], [10, 20, 30]]
+    inputs = [PendingInput("alpha.ada", n, cbor2.dumps(push)) for n, push in enumerate(pushes, start=1)]
+    state = BALLS.step(BALLS.step(state, inputs, 0.05), [PendingInput("alpha.ada", 3, b"no push")], 0.05)
+    assert (state["pushes"], state["pushed"]) == (3, [11, 18, 33])
