@@ -74,6 +74,10 @@ def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], 
         elif before["last_tick_ns"] > before["ended_ns"]:
             # What a server says of its end is one thing; that it ticked on afterwards is another.
             custody._found("two_authorities", f"{where}: the first still ticked after its end")
+        if fences[1] not in (fences[0], (fences[0][0], fences[0][1] + 1), (fences[0][0] + 1, 0)):
+            # Every fence has a holder; the log of whoever it was is missing, or it was nobody.
+            custody._found("no_authority", f"{where}: no custody log shows who had authority in between")
+            continue
         if (after["started_tick"], after["started_hash"]) != (before["ended_tick"], before["ended_hash"]):
             custody._found(
                 "state_regressions",
