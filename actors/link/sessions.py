@@ -83,7 +83,6 @@ class LiveSession:
     __slots__ = (
         "confirm",
         "confirm_body",
-        "established_s",
         "hello_body",
         "owes_ping",
         "peer_session_id",
@@ -94,12 +93,11 @@ class LiveSession:
         "session_id",
     )
 
-    def __init__(self, session_id: int, established: Established, rank: tuple[int, bool], now: float) -> None:
+    def __init__(self, session_id: int, established: Established, rank: tuple[int, bool]) -> None:
         self.session_id = session_id
         self.peer_session_id = established.peer_session_id
         self.session: Session = established.session
         self.rank = rank
-        self.established_s = now
         self.retire_s = NEVER
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
         self.hello_body = b""  # these two recognise repetitions, when the peer opened it
@@ -288,7 +286,7 @@ class Sessions:
         repeat = initiation.repeat
         # An answer to a HELLO that was sent twice may be the answer to either (Karn's problem).
         self.opening_round_trip_s = now - initiation.started_s if repeat.times_sent == 1 else None
-        session = LiveSession(session_id, established, (initiation.generation, self._name < self._peer), now)
+        session = LiveSession(session_id, established, (initiation.generation, self._name < self._peer))
         confirm_datagram = write_header(Kind.CONFIRM, established.peer_session_id, 0) + confirm
         session.confirm = Repeat(confirm_datagram, now, self._settings)
         return self._adopt(session, established.peer_incarnation, now)
@@ -304,7 +302,7 @@ class Sessions:
             raise Malformed("this CONFIRM completes no handshake of ours")
         established = half_open.responder.finish_untrusted(body)
         del self._half_open[session_id]
-        session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name), now)
+        session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name))
         session.hello_body, session.confirm_body = half_open.hello.body, body
         return self._adopt(session, established.peer_incarnation, now)
 
