@@ -27,7 +27,7 @@ from pysyncobj.version import VERSION
 from tree.journal import Entry, Journal, JournalDamaged
 from tree.snapshot import SnapshotDamaged, SnapshotFile
 
-__all__ = ["COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing"]
+__all__ = ["COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing", "use_clock"]
 
 log = logging.getLogger("tree.raft")
 
@@ -75,6 +75,11 @@ class Driver(Protocol):
 
     def install(self, state: Any) -> None:
         """Replace the applied state by one that `capture` returned on some member."""
+
+
+def use_clock(now_s: Callable[[], float]) -> None:
+    """Let every member in this process read this clock, in seconds, instead of the machine's: for simulations (T2)."""
+    pysyncobj.syncobj.monotonicTime = now_s
 
 
 class _NoPickle:
@@ -228,14 +233,19 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         *,
         compact_after_entries: int,
         compact_after_bytes: int,
+        batch_bytes: int = _BATCH_BYTES,
     ) -> None:
-        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`."""
+        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`.
+
+        `batch_bytes` bounds the entries of one message; smaller ones, always larger than any command, are for tests.
+        """
         # PySyncObj calls overridden methods while it is being constructed, so everything of ours comes first.
         self._dice = dice
         self._driver = driver
         self._journal = journal
         self._heartbeat_s = timing.heartbeat_s
         self._compact_after_bytes = compact_after_bytes
+        self._batch_bytes = batch_bytes
         self._queued = 0
         self._uncommitted_bytes = 0
         self._announced = (0, 0)
@@ -258,7 +268,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             connectionTimeout=timing.election_max_s,
             appendEntriesPeriod=timing.heartbeat_s,
             appendEntriesUseBatch=True,
-            appendEntriesBatchSizeBytes=_BATCH_BYTES,
+            appendEntriesBatchSizeBytes=batch_bytes,
             leaderFallbackTimeout=2 * timing.election_max_s,
             logCompactionMinEntries=compact_after_entries,
             logCompactionMinTime=float("inf"),
@@ -446,7 +456,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def _receive_command(self, node: Node, message: Message) -> None:
         command = message["command"]
-        if not command.startswith(COMMAND_KIND) or len(command) >= _BATCH_BYTES:
+        if not command.startswith(COMMAND_KIND) or len(command) >= self._batch_bytes:
             log.warning("%s forwarded something that is not a command; ignored", node.id)
         elif self._isLeader():
             self.submit(command)

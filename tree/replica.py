@@ -70,11 +70,16 @@ class Replica:
         *,
         dice: random.Random | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        now_s: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`procedures` must be the same on all members. `dice` (timeouts, client id) and `clock_ns` are for tests."""
+        """`procedures` must be the same on all members.
+
+        `dice` (timeouts, client id), `clock_ns` (latencies) and `now_s` (timers) are for tests and simulations.
+        """
         self._config: Final = config
         self._dice: Final = dice if dice is not None else random.SystemRandom()
         self._clock_ns: Final = clock_ns
+        self._now_s: Final = now_s
         self._machine: Final = Machine(procedures)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
         self._client: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
@@ -248,7 +253,7 @@ class Replica:
         else:
             leader = route[0]
             self._submissions.forward(
-                lambda command: self._send(leader, {"type": "apply_command", "command": command}), trio.current_time()
+                lambda command: self._send(leader, {"type": "apply_command", "command": command}), self._now_s()
             )
 
     def _current_route(self) -> Route | None:
@@ -314,10 +319,10 @@ class Replica:
             return
         if raft.has_committed_in_term():
             number = self._reads.begin(raft.raftCommitIndex)
-            if number is None and trio.current_time() - self._asked_at_s > self._config.timing.heartbeat_s:
+            if number is None and self._now_s() - self._asked_at_s > self._config.timing.heartbeat_s:
                 number = self._reads.under_way()  # what was asked, or answered, went down with a connection
             if number is not None:
-                self._asked_at_s = trio.current_time()
+                self._asked_at_s = self._now_s()
                 self._ask_for_confirmation(number)
 
     def _ask_for_confirmation(self, number: int) -> None:

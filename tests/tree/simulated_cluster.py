@@ -56,6 +56,7 @@ class SimulatedMember:
             Timing(),
             compact_after_entries=self.cluster.compact_after_entries,
             compact_after_bytes=1 << 20,
+            batch_bytes=self.cluster.batch_bytes,
         )
 
     def crash(self) -> None:
@@ -112,13 +113,21 @@ class SimulatedCluster:
     """A cluster whose every step is a function of the dice."""
 
     def __init__(
-        self, directory: Path, dice: random.Random, monkeypatch: pytest.MonkeyPatch, size: int, compact_after: int
+        self,
+        directory: Path,
+        dice: random.Random,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        size: int,
+        compact_after: int,
+        batch_bytes: int,
     ) -> None:
         self.directory = directory
         self.dice = dice
         self.now_s = 1000.0
         monkeypatch.setattr(pysyncobj.syncobj, "monotonicTime", lambda: self.now_s)
         self.compact_after_entries = compact_after
+        self.batch_bytes = batch_bytes
         self.names = [f"h{number}" for number in range(size)]
         self.applied: dict[int, bytes] = {}
         self.acknowledged: set[tuple[str, int]] = set()

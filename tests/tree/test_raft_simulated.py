@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.tree.simulated_cluster import SimulatedCluster
-from tree import raft
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +23,15 @@ def test_nothing_acknowledged_is_lost_and_members_never_differ(
 ) -> None:
     dice = random.Random(seed)
     compact_after = dice.choice([8, 40, 10_000])
-    monkeypatch.setattr(raft, "_BATCH_BYTES", dice.choice([200, raft._BATCH_BYTES]))
-    cluster = SimulatedCluster(tmp_path, dice, monkeypatch, size=dice.choice([3, 3, 5]), compact_after=compact_after)
+    batch_bytes = dice.choice([200, 1 << 21])
+    cluster = SimulatedCluster(
+        tmp_path,
+        dice,
+        monkeypatch,
+        size=dice.choice([3, 3, 5]),
+        compact_after=compact_after,
+        batch_bytes=batch_bytes,
+    )
     for _ in range(4):
         fault_rate = dice.choice([0.0, 0.002, 0.02])
         for _ in range(600):
@@ -37,9 +43,8 @@ def test_nothing_acknowledged_is_lost_and_members_never_differ(
 
 def test_a_conflicting_tail_longer_than_a_batch_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stock PySyncObj sends back and forth for ever when both the tail and the news are longer than one batch."""
-    monkeypatch.setattr(raft, "_BATCH_BYTES", 300)
     dice = random.Random(5)
-    cluster = SimulatedCluster(tmp_path, dice, monkeypatch, size=3, compact_after=10_000)
+    cluster = SimulatedCluster(tmp_path, dice, monkeypatch, size=3, compact_after=10_000, batch_bytes=300)
     cluster.heal()
     (old,) = [name for name in cluster.names if cluster.raft(name).is_leader()]
     for pair in sorted(cluster.connections, key=sorted):
