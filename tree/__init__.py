@@ -14,7 +14,7 @@ The pure half knows no network, disk or clock:
 
 The shell makes it durable and replicated:
 
-    durable, journal, snapshot    files that survive a power cut
+    disk, journal, snapshot       files that survive a power cut, and what it means when a disk fails
     certificates, transport       who is a member, and the connections between them
     raft                          the fence around PySyncObj, its only importer
     submissions, status           commands that wait for their answer; what a member is and tells
@@ -24,6 +24,7 @@ The shell makes it durable and replicated:
 """
 
 from tree.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
+from tree.disk import DiskFailed
 from tree.errors import Abort, BadData, BadPath, MalformedCommand, MismatchingNode, NodeNotFound, TreeError
 from tree.path import ROOT, Path, format_path, parse_path
 from tree.procedures import Procedure
@@ -45,6 +46,7 @@ __all__ = [
     "BadPath",
     "Condition",
     "DirectoryInUse",
+    "DiskFailed",
     "IfDataMatches",
     "IfNodeExists",
     "IfPayloadVersion",

@@ -24,12 +24,13 @@ message, takes back the rest unless a different entry really took their place.
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, overload
 
-from tree.durable import replace_file, write_all
+from tree.disk import REAL_DISK, Disk, DiskFile, replace_file
 
-__all__ = ["Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
+__all__ = ["ALLOCATE_BYTES", "Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
 
 # (command, index, term), in the order that PySyncObj uses
 Entry = tuple[bytes, int, int]
@@ -46,7 +47,7 @@ _KIND_VOTE: Final = 2
 _KIND_CLEAR: Final = 3
 # A member that forgot what it acknowledged is only harmless while the others, who remember, are all there.
 _REMEDY: Final = "move {} away and start this member empty while all the other members are running"
-_ALLOCATE_BYTES: Final = 4 * 1024 * 1024
+ALLOCATE_BYTES: Final = 4 * 1024 * 1024
 
 
 class JournalDamaged(Exception):
@@ -64,12 +65,27 @@ class JournalConflict(Exception):
 class Journal:
     """The log of one member, in memory and on disk. `sync` makes all changes so far durable, in one write.
 
-    An `OSError` from any method is final: after a failed sync nobody knows what is on the disk; the member must stop.
+    A `DiskFailed` from any method is final: after a failed sync nobody knows what is on the disk; the member must stop.
     """
 
-    def __init__(self, path: Path, owner: str) -> None:
-        """Open or create the journal of `owner` (instance and member); raises `JournalDamaged`, `JournalForeign`."""
+    def __init__(
+        self,
+        path: Path,
+        owner: str,
+        disk: Disk = REAL_DISK,
+        *,
+        nonces: Callable[[int], bytes] = os.urandom,
+        allocate_bytes: int = ALLOCATE_BYTES,
+    ) -> None:
+        """Open or create the journal of `owner` (instance and member); raises `JournalDamaged`, `JournalForeign`.
+
+        `nonces(size)` gives bytes that no earlier file had; a simulation takes them from its dice. The file grows by
+        `allocate_bytes` at a time.
+        """
         self._path: Final = path
+        self._disk: Final = disk
+        self._nonces: Final = nonces
+        self._allocate_bytes: Final = allocate_bytes
         self._header: Final = _FILE_MAGIC + owner.encode() + b"\n"
         self._entries: list[Entry] = []
         self._term = 0
@@ -80,13 +96,14 @@ class Journal:
         self._committed_index = 0
         self.sync_count = 0
         self._allocated = 0
-        if not path.exists():
-            replace_file(path, self._new_preamble())
-        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        if not disk.exists(path):
+            replace_file(path, self._new_preamble(), disk=disk)
+        self._file: DiskFile = disk.open(path)
+        self._is_open = True
         try:
             self._recover()
         except BaseException:
-            os.close(self._file)
+            self.abandon()
             raise
 
     # --- the log --------------------------------------------------------------------------------------------------
@@ -231,13 +248,13 @@ class Journal:
             return False
         batch = self._batch(b"".join(self._unsynced))
         self._allocate(len(batch) + _BATCH.size)
-        write_all(self._file, batch, self._end)
-        os.fdatasync(self._file)
+        self._file.write(batch, self._end)
+        self._file.sync_data()
         self._end += len(batch)
         self._sequence += 1
         self._unsynced.clear()
         self.sync_count += 1
-        write_all(self._file, self._batch(b""), self._end)  # the seal
+        self._file.write(self._batch(b""), self._end)  # the seal
         return True
 
     def delete_before(self, position: int) -> None:
@@ -249,28 +266,32 @@ class Journal:
         preamble = self._new_preamble()
         self._sequence = 1
         contents = preamble + self._batch(b"".join(records))
-        replace_file(self._path, contents)
+        replace_file(self._path, contents, disk=self._disk)
         self._unsynced.clear()
-        os.close(self._file)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._file.close()
+        self._file = self._disk.open(self._path)
         self._end = self._allocated = len(contents)
         self._sequence = 2
 
     def close(self) -> None:
         """Make everything durable and close the file. The journal cannot be used afterwards."""
-        if self._file >= 0:
+        if self._is_open:
             try:
                 self.settle()
                 self.sync()
             finally:
-                os.close(self._file)
-                self._file = -1
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as a crash would: what was not synced is not written."""
+        self._is_open = False
+        self._file.close()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _new_preamble(self) -> bytes:
         """What a file begins with: whose it is, a nonce for its batches, and a CRC-32 of both."""
-        self._nonce = os.urandom(_NONCE_BYTES)
+        self._nonce = self._nonces(_NONCE_BYTES)
         start = self._header + self._nonce
         return start + zlib.crc32(start).to_bytes(4, "big")
 
@@ -280,12 +301,12 @@ class Journal:
 
     def _allocate(self, size: int) -> None:
         if self._end + size > self._allocated:
-            wanted = max(size, _ALLOCATE_BYTES)
-            os.posix_fallocate(self._file, self._end, wanted)
+            wanted = max(size, self._allocate_bytes)
+            self._file.allocate(self._end, wanted)
             self._allocated = self._end + wanted
 
     def _recover(self) -> None:
-        contents = self._path.read_bytes()
+        contents = self._file.read(0, self._file.size())
         if not contents.startswith(self._header):
             found = contents[: len(self._header)].decode(errors="replace")
             raise JournalForeign(
@@ -308,8 +329,8 @@ class Journal:
         else:
             self._check_nothing_follows(contents)
         # What follows is a seal, zeros or a torn write; cut it off so that it can never be taken for something.
-        os.ftruncate(self._file, self._end)
-        os.fsync(self._file)
+        self._file.truncate(self._end)
+        self._file.sync()
         self._allocated = self._end
 
     def _read_batch(self, contents: bytes, offset: int, sequence: int) -> bytes | None:

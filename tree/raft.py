@@ -24,6 +24,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from tree.disk import REAL_DISK, Disk
 from tree.journal import Entry, Journal, JournalDamaged
 from tree.snapshot import SnapshotDamaged, SnapshotFile
 
@@ -234,6 +235,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         compact_after_entries: int,
         compact_after_bytes: int,
         batch_bytes: int = _BATCH_BYTES,
+        disk: Disk = REAL_DISK,
     ) -> None:
         """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`.
 
@@ -254,7 +256,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._said: tuple[str, int, int] | None = None
         self._said_at_s = 0.0
         self._entry_rounds = 0
-        self._snapshot_file = SnapshotFile(directory / "snapshot", owner)
+        self._snapshot_file = SnapshotFile(directory / "snapshot", owner, disk)
         self._snapshots = _SnapshotPort(self._snapshot_file, journal, driver)
         restored_index = self._restore(directory)
         self._nodes = {member: _MemberNode(member, rank) for rank, member in enumerate(sorted(members))}

@@ -6,15 +6,14 @@ far behind as it is, so a receiver checks it exactly as a restarting member does
 
 import hashlib
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import cbor2
 
 from tree.data import decode_untrusted
-from tree.durable import replace_file, sync_directory
+from tree.disk import REAL_DISK, Disk, DiskFile, replace_file
 from tree.errors import BadData
 from tree.journal import Entry
 
@@ -71,18 +70,19 @@ class Snapshot:
 class SnapshotFile:
     """A member's snapshot on disk: written, read, sent to members that are behind, and received from the leader."""
 
-    def __init__(self, path: Path, owner: str) -> None:
+    def __init__(self, path: Path, owner: str, disk: Disk = REAL_DISK) -> None:
         self._path: Final = path
         self._owner: Final = owner
-        self._sending: dict[str, IO[bytes]] = {}
-        self._receiving: IO[bytes] | None = None
+        self._disk: Final = disk
+        self._sending: dict[str, tuple[DiskFile, int]] = {}
+        self._receiving: DiskFile | None = None
+        self._received_bytes = 0
 
     def load(self) -> Snapshot | None:
         """The snapshot, if there is one; raises `SnapshotDamaged` naming the file."""
-        try:
-            encoded = self._path.read_bytes()
-        except FileNotFoundError:
+        if not self._disk.exists(self._path):
             return None
+        encoded = self._read(self._path)
         try:
             return Snapshot.decode_untrusted(encoded, self._owner)
         except SnapshotDamaged as error:
@@ -93,29 +93,30 @@ class SnapshotFile:
 
     def write(self, previous: Entry, last: Entry, state: Any) -> None:
         """Take the place of the snapshot on disk, durably."""
-        replace_file(self._path, Snapshot(self._owner, previous, last, state).encoded())
+        replace_file(self._path, Snapshot(self._owner, previous, last, state).encoded(), disk=self._disk)
 
     def next_piece(self, member: str) -> tuple[bytes, bool, bool] | None:
         """The next bytes for this member, whether they are the first and whether the last; None without a snapshot.
 
         The last piece is empty. A member goes on receiving the file that it began with if a newer one is written.
         """
-        file = self._sending.get(member)
-        first = file is None
-        if file is None:
-            try:
-                file = self._sending[member] = self._path.open("rb")
-            except FileNotFoundError:
+        first = member not in self._sending
+        if first:
+            if not self._disk.exists(self._path):
                 return None
-        piece = file.read(_PIECE_BYTES)
-        if not piece:
+            self._sending[member] = (self._disk.open(self._path), 0)
+        file, offset = self._sending[member]
+        piece = file.read(offset, _PIECE_BYTES)
+        if piece:
+            self._sending[member] = (file, offset + len(piece))
+        else:
             self.stop_sending(member)
         return piece, first, not piece
 
     def stop_sending(self, member: str) -> None:
         """The member has it all, or is gone; the next piece for it will be the first again."""
-        file = self._sending.pop(member, None)
-        if file is not None:
+        if member in self._sending:
+            file, _ = self._sending.pop(member)
             file.close()
 
     def take_piece_untrusted(self, piece: bytes, first: bool, last: bool, *, newer_than: int) -> bool:
@@ -126,28 +127,28 @@ class SnapshotFile:
         incoming = self._path.with_suffix(".incoming")
         if first:
             self._stop_receiving()
-            self._receiving = incoming.open("wb")
+            self._receiving, self._received_bytes = self._disk.create(incoming), 0
         if self._receiving is None:
             return False
-        self._receiving.write(piece)
-        if self._receiving.tell() > MAX_SNAPSHOT_BYTES:
+        self._receiving.write(piece, self._received_bytes)
+        self._received_bytes += len(piece)
+        if self._received_bytes > MAX_SNAPSHOT_BYTES:
             log.error("the leader's snapshot is larger than %d bytes; not taken", MAX_SNAPSHOT_BYTES)
             self._stop_receiving()
             return False
         if not last:
             return False
-        self._receiving.flush()
-        os.fsync(self._receiving.fileno())
+        self._receiving.sync()
         self._stop_receiving()
         try:
-            received = Snapshot.decode_untrusted(incoming.read_bytes(), self._owner)
+            received = Snapshot.decode_untrusted(self._read(incoming), self._owner)
         except SnapshotDamaged as error:
             log.error("the leader's snapshot was not taken: %s", error)
             return False
         if received.last[1] <= newer_than:
             return False
-        incoming.replace(self._path)
-        sync_directory(self._path.parent)
+        self._disk.rename(incoming, self._path)
+        self._disk.sync_directory(self._path.parent)
         return True
 
     def close(self) -> None:
@@ -155,6 +156,13 @@ class SnapshotFile:
         self._stop_receiving()
         for member in list(self._sending):
             self.stop_sending(member)
+
+    def _read(self, path: Path) -> bytes:
+        file = self._disk.open(path)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
 
     def _stop_receiving(self) -> None:
         if self._receiving is not None:

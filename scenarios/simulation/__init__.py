@@ -2,4 +2,5 @@
 
 linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
 registers          what the clients of a simulation do: put, get, compare-and-swap and append, on a few keys
+disk               a file system in memory that forgets what was not synced, tears writes, and fails on demand
 """

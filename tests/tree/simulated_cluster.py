@@ -7,7 +7,6 @@ way. A crash loses what was not synced. After everything, the safety sentences o
 * what was acknowledged is in the tree of every member, exactly once.
 """
 
-import os
 import random
 from collections import deque
 from pathlib import Path
@@ -63,8 +62,7 @@ class SimulatedMember:
         assert self.raft is not None
         self.raft.close()
         self.raft = None
-        os.close(self.journal._file)
-        self.journal._file = -1
+        self.journal.abandon()
 
     # --- what RaftCore asks of its driver
 

@@ -26,8 +26,7 @@ def contents(journal: Journal) -> tuple[list[Entry], int, str | None]:
 
 def crash(journal: Journal) -> None:
     """End as a killed process does: what was not synced was never written."""
-    os.close(journal._file)
-    journal._file = -1
+    journal.abandon()
 
 
 @pytest.fixture
