@@ -24,6 +24,7 @@ import trio
 
 from tree.certificates import Credentials
 from tree.commands import Answer, Command, Machine, encode_command
+from tree.disk import REAL_DISK, Disk
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
 from tree.procedures import Procedure
@@ -71,14 +72,17 @@ class Replica:
         dice: random.Random | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         now_s: Callable[[], float] = trio.current_time,
+        disk: Disk = REAL_DISK,
     ) -> None:
         """`procedures` must be the same on all members.
 
-        `dice` (timeouts, client id), `clock_ns` (latencies) and `now_s` (timers) are for tests and simulations.
+        `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers) and `disk` (under the journal and the
+        snapshots) are for tests and simulations.
         """
         self._config: Final = config
         self._dice: Final = dice if dice is not None else random.SystemRandom()
         self._clock_ns: Final = clock_ns
+        self._disk: Final = disk
         self._now_s: Final = now_s
         self._machine: Final = Machine(procedures)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
@@ -136,7 +140,7 @@ class Replica:
             credentials = Credentials(
                 config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
             )
-            self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}")
+            self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
             try:
                 self._raft = RaftCore(
                     config.name,
@@ -149,6 +153,7 @@ class Replica:
                     config.timing,
                     compact_after_entries=config.compact_after_entries,
                     compact_after_bytes=config.compact_after_bytes,
+                    disk=self._disk,
                 )
                 greeting = Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION)
                 self._peers = Peers(greeting, config.members, credentials, self, self._dice)
