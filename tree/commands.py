@@ -117,6 +117,9 @@ class Machine:
         self._procedures: Final = MappingProxyType({**BUILT_IN, **procedures})
         self._sessions: Final = Sessions()
         self.store: Final = Store()
+        # Who the members are, as plain data, once that was changed through the log (`tree.membership`); else None.
+        # Written by whoever applies the log, and kept here so that it is part of every snapshot.
+        self.configuration: Any = None
 
     def apply(self, encoded: bytes) -> tuple[tuple[str, int] | None, bytes]:
         """Apply one command from the log: its id (None if the bytes are not a command) and its encoded answer.
@@ -164,7 +167,8 @@ class Machine:
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain data, for a snapshot."""
-        return {"format": 1, "store": self.store.to_data(), "sessions": self._sessions.to_data()}
+        data = {"format": 1, "store": self.store.to_data(), "sessions": self._sessions.to_data()}
+        return data if self.configuration is None else {**data, "configuration": self.configuration}
 
     def restore(self, data: Any) -> None:
         """Become what `to_data` described; raises `BadData` for anything else."""
@@ -173,6 +177,7 @@ class Machine:
                 remembered = Sessions.from_data(sessions)
                 self.store.restore(store)
                 self._sessions.become(remembered)
+                self.configuration = data.get("configuration")
             case _:
                 raise BadData("not the state of a tree in format 1; was it written by a newer version?")
 

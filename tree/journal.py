@@ -12,7 +12,8 @@ and the next batch overwrites it. It is there so that recovery can tell two kind
 * a batch is unreadable and a readable one (or its seal) follows: this was durable once and the disk lost it. Dropping
   it could lose what the instance acknowledged, so the member refuses to start and says what to do.
 
-Records: ENTRY(index, term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries.
+Records: ENTRY(index, term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries;
+COMMIT(index) says that everything up to there is committed, and is written when that must not be forgotten.
 There is no record for truncation: the entry that takes the place of others removes them.
 
 Truncation is lazy. Raft only removes entries that *conflict* with the leader's, but PySyncObj removes and re-adds all
@@ -45,6 +46,7 @@ _TERM: Final = struct.Struct(">Q")
 _KIND_ENTRY: Final = 1
 _KIND_VOTE: Final = 2
 _KIND_CLEAR: Final = 3
+_KIND_COMMIT: Final = 4
 # A member that forgot what it acknowledged is only harmless while the others, who remember, are all there.
 _REMEDY: Final = "move {} away and start this member empty while all the other members are running"
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
@@ -94,6 +96,7 @@ class Journal:
         self._set_aside: list[Entry] = []
         self._cleared = False
         self._committed_index = 0
+        self._recorded_commit = 0
         self.sync_count = 0
         self._allocated = 0
         if not disk.exists(path):
@@ -217,6 +220,21 @@ class Journal:
         """Entries up to here are final: a leader that would replace one of them is refused with `JournalConflict`."""
         self._committed_index = max(self._committed_index, index)
 
+    @property
+    def recorded_commit(self) -> int:
+        """The highest index that `record_commit` was told, also before a restart; 0 if it never was."""
+        return self._recorded_commit
+
+    def record_commit(self, index: int) -> None:
+        """Remember that everything up to this index is committed; durable with the next `sync`, as entries are.
+
+        A restarted member need not know its commit index, because a leader tells it; but one that was told of the
+        commit of a change of the members must not forget it (see `tree.membership`).
+        """
+        if index > self._recorded_commit:
+            self._recorded_commit = index
+            self._unsynced.append(_commit(index))
+
     # --- term and vote --------------------------------------------------------------------------------------------
 
     @property
@@ -261,7 +279,7 @@ class Journal:
         """Drop the entries before this position and give their space back: a new file takes the old one's place."""
         self.settle()
         del self._entries[:position]
-        records = [_vote(self._term, self._voted_for)]
+        records = [_vote(self._term, self._voted_for), _commit(self._recorded_commit)]
         records += [_record(_KIND_ENTRY, _ENTRY.pack(index, term) + command) for command, index, term in self._entries]
         preamble = self._new_preamble()
         self._sequence = 1
@@ -378,6 +396,8 @@ class Journal:
         elif kind == _KIND_VOTE:
             (self._term,) = _TERM.unpack_from(record)
             self._voted_for = record[_TERM.size :].decode() or None
+        elif kind == _KIND_COMMIT:
+            (self._recorded_commit,) = _TERM.unpack(record)
         elif kind == _KIND_CLEAR:
             self._entries = []
         else:
@@ -386,6 +406,10 @@ class Journal:
 
 def _record(kind: int, contents: bytes) -> bytes:
     return _RECORD.pack(len(contents), kind) + contents
+
+
+def _commit(index: int) -> bytes:
+    return _record(_KIND_COMMIT, _TERM.pack(index))
 
 
 def _vote(term: int, voted_for: str | None) -> bytes:
