@@ -6,7 +6,7 @@ is unknown (Raft thesis, section 6.3). What it remembers is bounded: see the con
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from types import MappingProxyType
@@ -25,6 +25,7 @@ __all__ = [
     "Machine",
     "decode_command_untrusted",
     "encode_command",
+    "encode_entry",
 ]
 
 log = logging.getLogger("tree.commands")
@@ -34,6 +35,8 @@ MAX_COMMAND_BYTES: Final = 1_000_000
 MAX_CLIENT_CHARACTERS: Final = 255
 # The highest number that is a 64-bit integer in every language.
 MAX_NUMBER: Final = 2**63 - 1
+
+CommandId = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,31 @@ def encode_command(command: Command) -> bytes:
     return encoded
 
 
+def encode_entry(commands: Sequence[bytes]) -> bytes:
+    """Encoded commands as one entry of the log: a CBOR array of them, put together without decoding any."""
+    count = len(commands)
+    # RFC 8949, section 3: major type 4 and the count in the shortest form that holds it.
+    head = (
+        bytes([0x80 | count])
+        if count < 24
+        else b"\x98" + bytes([count])
+        if count < 256
+        else b"\x99" + count.to_bytes(2, "big")
+    )
+    return head + b"".join(commands)
+
+
+def _decode_entry_untrusted(encoded: bytes) -> list[Any]:
+    """The commands of an entry, not yet looked at; an entry of before there were several is its one command."""
+    try:
+        fields = decode_untrusted(encoded)
+    except BadData as error:
+        raise MalformedCommand(error.message) from error
+    if not isinstance(fields, list):
+        raise MalformedCommand("an entry of the log is a list of commands")
+    return [fields] if fields and isinstance(fields[0], str) else fields
+
+
 def decode_command_untrusted(encoded: bytes) -> Command:
     """Read a command; raises `MalformedCommand` for anything else."""
     if len(encoded) > MAX_COMMAND_BYTES:
@@ -121,7 +149,7 @@ class Machine:
         # Written by whoever applies the log, and kept here so that it is part of every snapshot.
         self.configuration: Any = None
 
-    def apply(self, encoded: bytes) -> tuple[tuple[str, int] | None, bytes]:
+    def apply(self, encoded: bytes) -> tuple[CommandId | None, bytes]:
         """Apply one command from the log: its id (None if the bytes are not a command) and its encoded answer.
 
         Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
@@ -132,6 +160,22 @@ class Machine:
         except MalformedCommand as error:
             log.error("a command in the log is malformed and was skipped: %s", error.message)
             return None, Answer(None, error.code, error.message).encoded()
+        return self._apply(command)
+
+    def apply_entry(self, encoded: bytes) -> list[tuple[CommandId, bytes]]:
+        """Apply the commands of one entry of the log, in order: the id of each and its encoded answer.
+
+        Never raises for anything that a command does, as `apply`; what is not a command is skipped.
+        """
+        answers: list[tuple[CommandId, bytes]] = []
+        try:
+            for fields in _decode_entry_untrusted(encoded):
+                answers.append(self._apply(_checked(fields)))
+        except MalformedCommand as error:
+            log.error("a part of an entry of the log is malformed and was skipped: %s", error.message)
+        return answers
+
+    def _apply(self, command: Command) -> tuple[CommandId, bytes]:
         session = self._sessions.of(command.client)
         answer = session.remembered(command.number)
         if answer is None:
@@ -146,7 +190,7 @@ class Machine:
 
     def _run(self, command: Command, session: Session) -> bytes:
         if session.is_forgotten(command.number):
-            message = "this number is older than every answer still remembered for its client; it was not applied"
+            message = "this number is older than every answer still remembered for its client; it was not applied now"
             return Answer(None, "stale_command", message, {"number": command.number}).encoded()
         procedure = self._procedures.get(command.procedure)
         if procedure is None:

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -24,6 +25,7 @@ import trio
 
 from tree.certificates import Credentials
 from tree.commands import Answer, Command, Machine, encode_command
+from tree.deadlines import Deadlines
 from tree.disk import REAL_DISK, Disk
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
@@ -91,6 +93,7 @@ class Replica:
         self._next_read = 0
         self._asked_at_s = 0.0
         self._submissions: Final = Submissions()
+        self._deadlines: Final = Deadlines()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
         self._reads: Final = ReadRounds(len(config.members))
@@ -171,32 +174,31 @@ class Replica:
         try:
             while True:
                 self._wake = trio.Event()
-                await self._step()
-                with trio.move_on_after(_running(self._raft).idle_for_s()):
+                self._advance()
+                now_s = trio.current_time()
+                self._deadlines.wake_due(now_s)
+                idle_s, deadline_s = _running(self._raft).idle_for_s(), self._deadlines.next_s()
+                with trio.move_on_at(now_s + idle_s if deadline_s is None else min(now_s + idle_s, deadline_s)):
                     await self._wake.wait()
         except Exception as error:
             self._fail(error)
 
-    async def _step(self) -> None:
-        self._advance()
-        journal = _running(self._journal)
-        if journal.dirty:
-            # Two turns of the scheduler put the new entries on the wire: the others' disks work while ours does.
-            await trio.lowlevel.checkpoint()
-            await trio.lowlevel.checkpoint()
-            self._make_durable()
-        if len(self._config.members) == 1 and _running(self._raft).raftCommitIndex < journal.last_index:
-            self._wake.set()
-
     def _advance(self) -> None:
-        """Everything that can be done now, in the order that keeps promises. What it appends is not durable yet."""
-        raft = _running(self._raft)
+        """Everything that can be done now, in the order that keeps promises."""
+        raft, journal, peers = _running(self._raft), _running(self._journal), _running(self._peers)
         self._make_durable()
         self._hand_over()
         raft.tick()
         self._begin_reads()
         if raft.raftLastApplied != self._applied_announced:
             self._announce_applied()
+        # New entries are on the wire before the sync: the others' disks work while ours does (Raft thesis, 10.2.1).
+        peers.flush()
+        if journal.dirty:
+            self._make_durable()
+            peers.flush()
+            if len(self._config.members) == 1:
+                self._wake.set()  # it is its own majority: the next tick commits
 
     def _make_durable(self) -> None:
         """Sync the journal; then everything that promises something about it may leave."""
@@ -228,23 +230,58 @@ class Replica:
             command_id = (self._client, self._next_number)
             self._next_number += 1
         command = encode_command(Command(procedure, args, *command_id))
-        submission: Submission | None = None
-        with trio.move_on_after(timeout_s if self._raft is not None else 0.0):
-            async with self._slots:
-                submission = self._submissions.enter(command_id, COMMAND_KIND + command)
-                self._wake.set()
-                try:
-                    await submission.answered.wait()
-                finally:
-                    self._submissions.leave(submission)
-        if submission is None or not submission.handed_over:
-            reason = "is not running" if self._raft is None else f"reached no leader within {timeout_s} s"
+        deadline_s = trio.current_time() + timeout_s
+        if self._raft is None or not await self._take_slot(deadline_s):
+            reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
-        if submission.answer is None:
+        submission = self._submissions.enter(command_id, command)
+        self._wake.set()
+        try:
+            await self._wait_for_answer(submission, deadline_s)
+        finally:
+            self._submissions.leave(submission)
+            self._slots.release()
+        if not submission.handed_over:
+            raise NoQuorum(
+                f"{self._config.name} stopped or reached no leader within {timeout_s} s; the command was not submitted"
+            )
+        answer = None if submission.answer is None else Answer.from_encoded(submission.answer)
+        # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
+        if answer is None or (answer.code == "stale_command" and command_id[0] == self._client):
             raise OutcomeUnknown(f"no answer to {procedure} within {timeout_s} s; it may be applied later", command_id)
         self._latencies_ns.append(self._clock_ns() - began_ns)
         self._answered_count += 1
-        return _value_of(submission.answer)
+        if answer.code is not None:
+            raise Aborted(answer.code, answer.message, answer.details)
+        return answer.value
+
+    async def _take_slot(self, deadline_s: float) -> bool:
+        try:
+            self._slots.acquire_nowait()
+        except trio.WouldBlock:
+            with trio.move_on_at(deadline_s):
+                await self._slots.acquire()
+                return True
+            return False
+        return True
+
+    async def _wait_for_answer(self, submission: Submission, deadline_s: float) -> None:
+        """Wait for an answer until the time is over: `Event.wait` in a cancel scope would cost three times as much."""
+        if submission.answer is not None:
+            await trio.lowlevel.checkpoint()
+            return
+        wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+        step = self._deadlines.add(submission, wake, deadline_s)
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            submission.waiting.remove(wake)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        submission.waiting.append(wake)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        finally:
+            self._deadlines.remove(submission, wake, step)
 
     def _hand_over(self) -> None:
         """Give Raft, or the leader, the commands that wait for it."""
@@ -254,11 +291,12 @@ class Replica:
         if route is None:
             return
         if raft.is_leader():
-            self._submissions.hand_over(raft.submit)
+            self._submissions.hand_over(lambda entry: raft.submit(COMMAND_KIND + entry))
         else:
             leader = route[0]
             self._submissions.forward(
-                lambda command: self._send(leader, {"type": "apply_command", "command": command}), self._now_s()
+                lambda entry: self._send(leader, {"type": "apply_command", "command": COMMAND_KIND + entry}),
+                self._now_s(),
             )
 
     def _current_route(self) -> Route | None:
@@ -310,6 +348,7 @@ class Replica:
         else:
             self._remote_reads[number] = deliver
             asked = leader is not None and self._send(leader, {"type": "read_index", "round": number})
+            _running(self._peers).flush()
         try:
             with trio.move_on_after(4 * self._config.timing.heartbeat_s if asked else self._config.timing.heartbeat_s):
                 await answered.wait()
@@ -411,8 +450,7 @@ class Replica:
 
     def apply(self, command: bytes) -> None:
         """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
-        command_id, answer = self._machine.apply(command)
-        if command_id is not None:
+        for command_id, answer in self._machine.apply_entry(command):
             self._submissions.answered(command_id, answer)
 
     def capture(self) -> Any:
@@ -471,14 +509,14 @@ class Replica:
                     raft.receive(name, message)
         # At once, not at the driver's next turn: others wait for what this promises and what it commits.
         self._advance()
-        if _running(self._journal).dirty:
-            self._wake.set()
 
     def _take_read(self, name: str, number: int) -> None:
         if _running(self._raft).is_leader():
             self._reads.ask(lambda index: self._answer_read(name, number, index))
 
     def _answer_read(self, name: str, number: int, index: int) -> None:
+        # First the commit index itself: the reader must not wait for an announcement that takes its time.
+        _running(self._raft).announce_commit()
         self._send(name, {"type": "read_index_answer", "round": number, "index": index})
 
     def _send(self, name: str, message: Message) -> bool:
@@ -489,13 +527,6 @@ def _running(part: T | None) -> T:
     if part is None:
         raise RuntimeError("the replica is not running")
     return part
-
-
-def _value_of(encoded: bytes) -> Any:
-    answer = Answer.from_encoded(encoded)
-    if answer.code is not None:
-        raise Aborted(answer.code, answer.message, answer.details)
-    return answer.value
 
 
 @contextmanager

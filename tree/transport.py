@@ -10,6 +10,7 @@ Nothing of Raft is read before that.
 """
 
 import logging
+import os
 import random
 import socket
 from collections import Counter, deque
@@ -112,8 +113,9 @@ class _Connection:
         self.tls: TlsSession | None = None
         self.peer = "?"
         self.outbox: list[bytes] = []
-        self.outbox_bytes = 0
-        self.wake = trio.Event()
+        self.outbox_bytes = 0  # with what is encrypted but not yet sent
+        self._sending = memoryview(b"")  # ciphertext that the kernel would not take at once
+        self.blocked = trio.Event()
         self.scope: Final = trio.CancelScope()
 
     async def read_body(self) -> bytes:
@@ -140,7 +142,42 @@ class _Connection:
     def queue(self, frame: bytes) -> None:
         self.outbox.append(frame)
         self.outbox_bytes += len(frame)
-        self.wake.set()
+
+    def flush(self) -> None:
+        """Give the kernel what is queued, now, in a plain call; what it does not take, `drain` sends.
+
+        A turn of the scheduler and a wait for the socket are most of what a message of a hundred bytes would cost.
+        """
+        if not self.outbox or self._sending:
+            return
+        frames, self.outbox = self.outbox, []
+        tls = self.tls
+        if tls is None:
+            raise RuntimeError("frames are only queued on proven connections")
+        tls.encrypt(b"".join(frames))
+        self._sending = memoryview(tls.outgoing())
+        self._send_some()
+
+    def _send_some(self) -> None:
+        try:
+            sent = os.write(self.stream.socket.fileno(), self._sending)
+        except BlockingIOError:
+            sent = 0
+        self._sending = self._sending[sent:]
+        if self._sending:
+            self.blocked.set()
+        else:
+            self.outbox_bytes = sum(map(len, self.outbox))
+
+    async def drain(self) -> None:
+        """Send what the kernel did not take at once, until cancelled. Raises `OSError`, `TlsFailed`."""
+        while True:
+            await self.blocked.wait()
+            while self._sending:
+                await trio.lowlevel.wait_writable(self.stream.socket)
+                self._send_some()
+            self.blocked = trio.Event()
+            self.flush()
 
 
 class Peers:
@@ -201,6 +238,15 @@ class Peers:
             return False
         connection.queue(frame)
         return True
+
+    def flush(self) -> None:
+        """Put everything queued on the wire, as far as the kernel takes it at once; the rest follows by itself."""
+        for connection in list(self._connections.values()):
+            try:
+                connection.flush()
+            except (OSError, TlsFailed) as error:
+                log.debug("the connection to %s broke while sending: %r", connection.peer, error)
+                connection.scope.cancel()
 
     # --- dialling and being dialled -------------------------------------------------------------------------------
 
@@ -430,13 +476,8 @@ class Peers:
 
     async def _write(self, connection: _Connection) -> None:
         try:
-            while True:
-                await connection.wake.wait()
-                connection.wake = trio.Event()
-                frames, connection.outbox = connection.outbox, []
-                await connection.write(b"".join(frames))
-                connection.outbox_bytes -= sum(map(len, frames))
-        except (trio.BrokenResourceError, TlsFailed):
+            await connection.drain()
+        except (OSError, trio.ClosedResourceError, TlsFailed):
             connection.scope.cancel()
 
 

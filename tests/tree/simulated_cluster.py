@@ -76,12 +76,12 @@ class SimulatedMember:
         return False
 
     def apply(self, command: bytes) -> None:
-        command_id, _ = self.machine.apply(command)
         assert self.raft is not None
         index = self.raft.raftLastApplied + 1
         self.cluster.check_applied(index, command)
-        if command_id is not None and command_id[0] == self.name:
-            self.cluster.acknowledged.add(command_id)
+        for command_id, _ in self.machine.apply_entry(command):
+            if command_id[0] == self.name:
+                self.cluster.acknowledged.add(command_id)
 
     def capture(self) -> Any:
         return self.machine.to_data()

@@ -2,9 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 
+import pytest
+
+from tree.commands import Command, encode_command
+from tree.data import decode
+from tree.deadlines import Deadlines
 from tree.reads import MAX_WAITING_READS, ReadRounds
-from tree.submissions import FORWARD_AGAIN_S, Submissions
+from tree.submissions import FORWARD_AGAIN_S, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions
 
 H1_LEADS = ("h1", 4, 1)
 
@@ -64,14 +71,7 @@ def test_waiting_reads_are_bounded() -> None:
 
 
 def given_commands(submissions: Submissions) -> list[bytes]:
-    commands: list[bytes] = []
-
-    def give(command: bytes) -> bool:
-        commands.append(command)
-        return True
-
-    submissions.hand_over(give)
-    return commands
+    return [submission.command for submission in submissions.hand_over(lambda _: True)]
 
 
 async def test_a_command_is_handed_over_once_per_route() -> None:
@@ -87,7 +87,6 @@ async def test_a_command_is_handed_over_once_per_route() -> None:
     submissions.take_route(("h1", 5, 2))
     assert given_commands(submissions) == [b"command"], "a new connection"
     submissions.answered(("c", 1), b"answer")
-    assert submission.answered.is_set()
     assert submission.answer == b"answer"
 
 
@@ -132,7 +131,55 @@ async def test_answers_are_found_in_a_state_that_arrived_whole() -> None:
     known, unknown = submissions.enter(("c", 1), b"x"), submissions.enter(("c", 2), b"y")
     submissions.look_up(lambda _, number: b"answer" if number == 1 else None)
     assert known.answer == b"answer"
-    assert not unknown.answered.is_set()
+    assert unknown.answer is None
+
+
+def test_what_waits_at_the_same_moment_travels_together_within_bounds() -> None:
+    submissions, entries = Submissions(), list[bytes]()
+    commands = {
+        number: encode_command(Command("tree.noop", None, "c", number)) for number in range(MAX_ENTRY_COMMANDS + 1)
+    }
+    big = encode_command(Command("tree.noop", "x" * MAX_ENTRY_BYTES, "c", 10_000))
+    for number, command in {**commands, 10_000: big}.items():
+        submissions.enter(("c", number), command)
+
+    def give(entry: bytes) -> bool:
+        entries.append(entry)
+        return len(entries) < 3
+
+    submissions.hand_over(give)
+    assert [len(decode(entry)) for entry in entries] == [MAX_ENTRY_COMMANDS, 1, 1]
+    assert given_commands(submissions) == [big], "the one that was not taken"
+
+
+def test_everybody_who_waits_is_woken_once() -> None:
+    submissions, woken = Submissions(), list[str]()
+    submission = submissions.enter(("c", 1), b"command")
+    submission.waiting += [lambda: woken.append("first"), lambda: woken.append("second")]
+    submissions.answered(("c", 1), b"answer")
+    submissions.give_up()
+    assert woken == ["first", "second"]
+
+
+def test_a_deadline_wakes_whoever_still_waits_and_nobody_else() -> None:
+    submissions, deadlines, woken = Submissions(), Deadlines(), list[int]()
+    wakes: dict[int, Callable[[], None]] = {}
+    for number in (1, 2, 3):
+        submission = submissions.enter(("c", number), b"command")
+        wakes[number] = partial(woken.append, number)
+        submission.waiting.append(wakes[number])
+        step = deadlines.add(submission, wakes[number], at_s=10.0 * number)
+        if number == 2:
+            deadlines.remove(submission, wakes[number], step)
+    assert deadlines.next_s() == pytest.approx(10.0, abs=0.03)
+    deadlines.wake_due(9.9)
+    assert woken == []
+    deadlines.wake_due(deadlines.next_s() or 0.0)
+    assert woken == [1]
+    submissions.answered(("c", 3), b"answer")
+    deadlines.wake_due(100.0)
+    assert woken == [1, 3], "an answer and a deadline wake once"
+    assert deadlines.next_s() is None
 
 
 def test_another_version_of_pysyncobj_is_refused() -> None:
