@@ -75,16 +75,18 @@ class Replica:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         now_s: Callable[[], float] = trio.current_time,
         disk: Disk = REAL_DISK,
+        make_raft: Callable[..., RaftCore] = RaftCore,
     ) -> None:
         """`procedures` must be the same on all members.
 
-        `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers) and `disk` (under the journal and the
-        snapshots) are for tests and simulations.
+        `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
+        snapshots) and `make_raft` (with other limits, or weakened) are for tests and simulations.
         """
         self._config: Final = config
         self._dice: Final = dice if dice is not None else random.SystemRandom()
         self._clock_ns: Final = clock_ns
         self._disk: Final = disk
+        self._make_raft: Final = make_raft
         self._now_s: Final = now_s
         self._machine: Final = Machine(procedures)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
@@ -137,27 +139,13 @@ class Replica:
     @contextmanager
     def _opened(self) -> Iterator[None]:
         config = self._config
-        owner = f"{config.kind}/{config.instance}"
         config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _exclusive(config.directory):
             credentials = Credentials(
                 config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
             )
-            self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
             try:
-                self._raft = RaftCore(
-                    config.name,
-                    [member.name for member in config.members],
-                    self._journal,
-                    config.directory,
-                    owner,
-                    self,
-                    self._dice,
-                    config.timing,
-                    compact_after_entries=config.compact_after_entries,
-                    compact_after_bytes=config.compact_after_bytes,
-                    disk=self._disk,
-                )
+                self._open_log()
                 greeting = Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION)
                 self._peers = Peers(greeting, config.members, credentials, self, self._dice)
                 yield
@@ -167,7 +155,27 @@ class Replica:
                     raft.close()
                 self._submissions.give_up()
                 self._announce_applied()
-                self._journal.close()
+                if self._journal is not None:
+                    self._journal.close()
+
+    def _open_log(self) -> None:
+        """Recover the journal and the state; raises `JournalDamaged`, `JournalForeign`, `SnapshotDamaged`."""
+        config = self._config
+        owner = f"{config.kind}/{config.instance}"
+        self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
+        self._raft = self._make_raft(
+            config.name,
+            [member.name for member in config.members],
+            self._journal,
+            config.directory,
+            owner,
+            self,
+            self._dice,
+            config.timing,
+            compact_after_entries=config.compact_after_entries,
+            compact_after_bytes=config.compact_after_bytes,
+            disk=self._disk,
+        )
 
     async def _drive(self) -> None:
         """The loop of the module's docstring."""
@@ -340,21 +348,27 @@ class Replica:
             indices.append(index)
             answered.set()
 
-        number = self._next_read = self._next_read + 1
-        leader = raft.leader_name()
-        if raft.is_leader():
-            asked = self._reads.ask(deliver)
-            self._wake.set()
-        else:
-            self._remote_reads[number] = deliver
-            asked = leader is not None and self._send(leader, {"type": "read_index", "round": number})
-            _running(self._peers).flush()
+        number, asked = self._ask_for_index(deliver)
         try:
             with trio.move_on_after(4 * self._config.timing.heartbeat_s if asked else self._config.timing.heartbeat_s):
                 await answered.wait()
         finally:
             self._remote_reads.pop(number, None)
         return indices[0] if indices else None
+
+    def _ask_for_index(self, deliver: Callable[[int], None]) -> tuple[int, bool]:
+        """Join the leader's next round; the number under which its answer is awaited, and whether it was asked."""
+        raft = _running(self._raft)
+        number = self._next_read = self._next_read + 1
+        if raft.is_leader():
+            asked = self._reads.ask(deliver)
+            self._wake.set()
+            return number, asked
+        leader = raft.leader_name()
+        self._remote_reads[number] = deliver
+        asked = leader is not None and self._send(leader, {"type": "read_index", "round": number})
+        _running(self._peers).flush()
+        return number, asked
 
     def _begin_reads(self) -> None:
         raft = _running(self._raft)
