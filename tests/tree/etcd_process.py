@@ -1,0 +1,155 @@
+"""A real etcd cluster on loopback, in a directory of the test's, ended by the id of each process."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+import trio
+
+from tests.tree.instances import free_ports
+from tree.etcd import EtcdConfig
+
+__all__ = ["EtcdCluster", "EtcdMember", "needs_etcd", "running_etcd"]
+
+READY_S: Final = 20.0
+
+
+def needs_etcd() -> None:
+    """Skip the test where etcd is not installed; `.ci/run` installs it."""
+    if shutil.which("etcd") is None:
+        pytest.skip("needs the etcd program: apt-get install etcd-server")
+
+
+class EtcdMember:
+    """One etcd process that can be killed, frozen and started again on its own data."""
+
+    def __init__(self, name: str, directory: Path, client_port: int, peer_port: int, options: tuple[str, ...]) -> None:
+        self.name = name
+        self.url = f"http://127.0.0.1:{client_port}"
+        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self._directory = directory
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, initial_cluster: str) -> None:
+        command = (
+            "etcd",
+            f"--name={self.name}",
+            f"--data-dir={self._directory / self.name}",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls={self.peer_url}",
+            f"--initial-advertise-peer-urls={self.peer_url}",
+            f"--initial-cluster={initial_cluster}",
+            "--log-level=error",
+            *self._options,
+        )
+        with (self._directory / f"{self.name}.log").open("ab") as log:
+            # A group of its own: Ctrl-C in a terminal must reach the test, which then ends it.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """End at once, as by power loss of the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def freeze(self) -> None:
+        """Stand still without closing anything."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Go on after `freeze`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        assert self._process.pid > 1000
+        os.kill(self._process.pid, number)
+
+
+class EtcdCluster:
+    """Members by rank, and questions about the cluster."""
+
+    def __init__(self, directory: Path, size: int, options: tuple[str, ...]) -> None:
+        ports = free_ports(2 * size)
+        self.members = [
+            EtcdMember(f"e{rank}", directory, ports[2 * rank], ports[2 * rank + 1], options) for rank in range(size)
+        ]
+        self.initial_cluster = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(member.url for member in self.members)
+
+    def config(self, name: str, **changes: Any) -> EtcdConfig:
+        """How a process called `name` uses this cluster; quick timings, as loopback allows."""
+        fields: dict[str, Any] = {
+            "kind": "homeserver",
+            "instance": "alpha",
+            "name": name,
+            "endpoints": self.urls,
+            "request_timeout_s": 1.0,
+            "pulse_s": 0.2,
+        }
+        return EtcdConfig(**fields | changes)
+
+    def start(self, member: EtcdMember) -> None:
+        member.start(self.initial_cluster)
+
+    async def post(self, path: str, body: dict[str, Any], member: EtcdMember | None = None) -> dict[str, Any]:
+        """Ask a member directly."""
+        async with httpx.AsyncClient(trust_env=False, timeout=READY_S) as client:
+            response = await client.post((member or self.members[0]).url + path, json=body)
+            answer: dict[str, Any] = response.raise_for_status().json()
+            return answer
+
+    async def until_ready(self) -> None:
+        """Every running member knows a leader."""
+        async with httpx.AsyncClient(trust_env=False, timeout=1.0) as client:
+            for member in self.members:
+                await self._until_led(client, member)
+
+    @staticmethod
+    async def _until_led(client: httpx.AsyncClient, member: EtcdMember) -> None:
+        while True:
+            try:
+                answer = await client.post(f"{member.url}/v3/maintenance/status", json={})
+                if answer.is_success and int(answer.json().get("leader", 0)):
+                    return
+            except httpx.HTTPError:
+                pass
+            await trio.sleep(0.02)
+
+    async def leader(self) -> EtcdMember:
+        """The member that leads now."""
+        while True:
+            for member in self.members:
+                status = await self.post("/v3/maintenance/status", {}, member)
+                if status["leader"] == status["header"]["member_id"]:
+                    return member
+            await trio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running_etcd(directory: Path, size: int = 1, *options: str) -> AsyncIterator[EtcdCluster]:
+    """A cluster that serves; ended, frozen members too, when the block ends."""
+    needs_etcd()
+    cluster = EtcdCluster(directory, size, options)
+    try:
+        for member in cluster.members:
+            cluster.start(member)
+        with trio.fail_after(READY_S):
+            await cluster.until_ready()
+        yield cluster
+    finally:
+        for member in cluster.members:
+            member.kill()

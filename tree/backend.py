@@ -1,0 +1,72 @@
+"""What a program may expect of whatever keeps its tree: the same operations on our own Raft and on etcd.
+
+`tree.replica.Replica` and `tree.etcd.EtcdReplica` are backends. The meaning of every operation is stated here; what
+differs between the two is only where the tree is kept and what `status` can tell about that.
+"""
+
+from typing import Any, Protocol
+
+import trio
+
+from tree.status import ReplicaStatus
+from tree.store import Store
+from tree.submissions import CommandId
+from tree.transport import Refusal
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """One process's part in keeping the tree of an instance. Run `serve`, then submit and read."""
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = ...) -> None:
+        """Run until cancelled; started when commands are accepted. Can be called once.
+
+        What it raises ends the process: it is a sentence for the operator, and not worth a retry without a change.
+        """
+
+    async def submit(
+        self, procedure: str, args: Any = None, *, timeout_s: float = ..., command_id: CommandId | None = None
+    ) -> Any:
+        """Run a procedure on the replicated tree, exactly once, and return its value.
+
+        `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
+        `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted` (the tree is as it
+        was), `NoQuorum` (not submitted and never applied), `OutcomeUnknown` (applied already, later, or never); and
+        `BadData` or `MalformedCommand` if the arguments cannot be replicated.
+        """
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The local tree: immediate reads that may be behind, and after `read_barrier` are not. Do not write."""
+        ...
+
+    async def read_barrier(self, timeout_s: float = ...) -> None:
+        """Wait until local reads see everything that was acknowledged anywhere before this call (linearizable).
+
+        Raises `NoQuorum` if that could not be had in time.
+        """
+
+    @property
+    def applied_index(self) -> int:
+        """A number that rises with every change of the local tree."""
+        ...
+
+    async def wait_applied(self, index: int) -> int:
+        """Wait until everything up to this index is in the local tree; the index applied then."""
+        ...
+
+    async def changed(self, since: int | None = None) -> int:
+        """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
+        ...
+
+    @property
+    def status(self) -> ReplicaStatus:
+        """What is known now about leader, members and progress."""
+        ...
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """The last would-be members that were refused, oldest first."""
+        ...

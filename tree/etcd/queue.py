@@ -1,0 +1,66 @@
+"""Commands that wait to be carried out and answered, in the order in which they came."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import trio
+
+from tree.commands import Command
+from tree.submissions import CommandId
+
+__all__ = ["CommandQueue", "Waiting"]
+
+
+class Waiting:
+    """A command whose answer somebody waits for; several callers may wait for the same one."""
+
+    __slots__ = ("answer", "answered", "command", "sent", "waiters")
+
+    def __init__(self, command: Command) -> None:
+        self.command: Final = command
+        self.answered: Final = trio.Event()
+        self.answer: bytes | None = None
+        # Whether it has ever been part of a request: from then on it may be carried out, whatever we hear.
+        self.sent = False
+        self.waiters = 0
+
+
+class CommandQueue:
+    """All commands of this process that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[CommandId, Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """The commands in the order in which they came, those without an answer only."""
+        return (waiting for waiting in list(self._waiting.values()) if waiting.answer is None)
+
+    def enter(self, command: Command) -> Waiting:
+        """Begin to wait for this command; `leave` when done."""
+        command_id = (command.client, command.number)
+        waiting = self._waiting.get(command_id)
+        if waiting is None:
+            waiting = self._waiting[command_id] = Waiting(command)
+        waiting.waiters += 1
+        return waiting
+
+    def leave(self, waiting: Waiting) -> None:
+        """One caller waits no more; without any, the command is not carried out any more by this process."""
+        waiting.waiters -= 1
+        if waiting.waiters == 0:
+            del self._waiting[waiting.command.client, waiting.command.number]
+
+    def answer(self, client: str, number: int, answer: bytes) -> None:
+        """The command was carried out; somebody may be waiting for it here."""
+        waiting = self._waiting.get((client, number))
+        if waiting is not None and waiting.answer is None:
+            waiting.answer = answer
+            waiting.answered.set()
+
+    def give_up(self) -> None:
+        """Wake everybody: there will be no more answers."""
+        for waiting in self._waiting.values():
+            waiting.answered.set()
