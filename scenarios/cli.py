@@ -39,6 +39,7 @@ _EPILOG = """\
 \b
 Examples:
   baton run cases                          the transfer cases on a fresh cluster, with a report
+  baton bench tree --quick                 the replicated tree against etcd, in a minute
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
@@ -46,7 +47,7 @@ Examples:
 \b
 Exit status:
     0  all is well, or a cluster was stopped as asked
-    1  a run's result is bad: hops differ from the formula, an invariant is broken
+    1  a run's result is bad: hops differ from the formula, an invariant is broken, a demand is missed
     2  wrong usage or configuration
     3  the cluster or its environment failed
   130  interrupted
@@ -96,6 +97,15 @@ def cli() -> None:
 )
 def run() -> None:
     """Run a scenario on a fresh local cluster and report what was measured."""
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={"tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine")},
+    short_help="Measure on this machine.",
+)
+def bench() -> None:
+    """Measure on this machine, against demands and against others that do the same work."""
 
 
 # ---- a cluster to play with ----

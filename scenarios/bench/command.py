@@ -1,0 +1,76 @@
+"""`baton bench tree`: read the flags, run, show."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from rich.console import Console
+
+from scenarios.bench.rows import ROWS
+from scenarios.bench.run import Plan, run_bench
+from scenarios.bench.table import render
+from scenarios.options import output_file
+
+__all__ = ["command"]
+
+# What the table needs; a narrower terminal folds lines.
+_MIN_WIDTH = 150
+_FULL = {"rounds": 5, "seconds": 2.0, "faults": 8}
+_QUICK = {"rounds": 1, "seconds": 0.5, "faults": 2}
+
+
+@click.command(name="tree", short_help="The replicated tree against etcd, on this machine.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=output_file,
+    help="Also write it as JSON.",
+)
+@click.option("--quick", is_flag=True, help="One short round: under a minute, and noisy.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only rows whose name begins like this; see --list. Can be repeated."
+)
+@click.option("--list", "list_rows", is_flag=True, help="List the rows, and end.")
+@click.option("--without-etcd", is_flag=True, help="Measure only batonpass.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="How often each workload is measured. [default: 5]")
+@click.option("--seconds", type=click.FloatRange(0.1, 60.0), help="How long each time. [default: 2]")
+@click.option("--faults", type=click.IntRange(1, 100), help="How often the leader fails, per kind. [default: 8]")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    default=Path("/var/tmp"),  # noqa: S108 - only a fresh, private directory is made in it
+    help="On the disk to be measured; a new directory is made there. [default: /var/tmp]",
+)
+def command(**flags: Any) -> int:
+    """Measure the replicated tree, and etcd beside it in the same run.
+
+    Three members of each run on loopback, with fdatasync and mutual TLS. Absolute figures say more about the machine
+    than about the programs; the ratios are what counts. The exit status is 1 when a demand is missed.
+    """
+    if flags["list_rows"]:
+        for row in ROWS:
+            click.echo(f"{row.name:32}{row.title}")
+        return 0
+    console = Console(stderr=True)
+    report = trio.run(run_bench, _plan(flags), flags["directory"], lambda line: console.print(line, style="dim"))
+    screen = Console()
+    if screen.width < _MIN_WIDTH:
+        screen = Console(width=_MIN_WIDTH)
+    screen.print(render(report))
+    if flags["json_file"] is not None:
+        flags["json_file"].write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    sys.stdout.flush()
+    return 0 if report.passed else 1
+
+
+def _plan(flags: dict[str, Any]) -> Plan:
+    rows = tuple(row for row in ROWS if not flags["only"] or row.name.startswith(flags["only"]))
+    if not rows:
+        raise click.UsageError(f"no row begins with {' or '.join(flags['only'])}; --list shows them all")
+    chosen = _QUICK if flags["quick"] else _FULL
+    chosen = {name: chosen[name] if flags[name] is None else flags[name] for name in chosen}
+    return Plan(rows, int(chosen["rounds"]), float(chosen["seconds"]), int(chosen["faults"]), not flags["without_etcd"])

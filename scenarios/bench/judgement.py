@@ -1,0 +1,55 @@
+"""From samples to figures, ratios and verdicts. Pure arithmetic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scenarios.bench.rows import Demand, Figure, Reference
+from scenarios.report.statistics import percentile
+
+__all__ = ["Spread", "Verdict", "judge", "judge_all", "spread_of"]
+
+
+class Verdict(StrEnum):
+    """What became of a demand."""
+
+    MET = "met"
+    MISSED = "missed"
+    NOT_JUDGED = "not judged"
+    """What it compares with was not measured, or the machine was not quiet."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest of the rounds."""
+
+    median: float
+    min: float
+    max: float
+    rounds: int
+
+
+def spread_of(values: Sequence[float]) -> Spread | None:
+    """The spread of the rounds' figures; None if there are none. Raises ValueError on NaN."""
+    if not values:
+        return None
+    return Spread(percentile(values, 50), min(values), max(values), len(values))
+
+
+def judge(demand: Demand, figure: Figure, ours: float | None, etcd: float | None, *, quiet: bool) -> Verdict:
+    """Whether a demand is met by these two medians."""
+    reference = etcd if demand.reference is Reference.ETCD else 1.0
+    if ours is None or reference is None or (demand.quiet_only and not quiet):
+        return Verdict.NOT_JUDGED
+    limit = demand.limit * reference
+    met = ours <= limit if figure.lower_is_better else ours >= limit
+    return Verdict.MET if met else Verdict.MISSED
+
+
+def judge_all(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """The verdict on a row: missed if one is missed, met if all that were judged are; None without demands."""
+    if not verdicts:
+        return None
+    if Verdict.MISSED in verdicts:
+        return Verdict.MISSED
+    return Verdict.MET if Verdict.MET in verdicts else Verdict.NOT_JUDGED

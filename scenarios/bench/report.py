@@ -1,0 +1,136 @@
+"""The report of a run: what `--json` writes, and what the table shows. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
+from scenarios.bench.machine import MachineFacts
+from scenarios.bench.rows import Demand, Figure, Reference, RowSpec
+from scenarios.bench.subject import Fault
+from scenarios.bench.workloads import Sample
+
+__all__ = ["BenchReport", "DemandResult", "Figures", "RowResult", "row_result"]
+
+SCHEMA_VERSION = 1
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Figures(_Frozen):
+    """What was measured of one subject in one row: the rounds' figures, and, for workloads, more about them.
+
+    `rounds` are in the unit of the row, in the order in which they were measured.
+    """
+
+    median: float
+    min: float
+    max: float
+    rounds: tuple[float, ...]
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    per_second: float | None = None
+    leader_cpu_us_per_command: float | None = None
+    follower_cpu_us_per_command: float | None = None
+
+
+class DemandResult(_Frozen):
+    """A demand, in words, and what became of it."""
+
+    text: str
+    verdict: Verdict
+
+
+class RowResult(_Frozen):
+    """One row of the table. `ratio` is ours divided by etcd's, medians of the same run."""
+
+    name: str
+    title: str
+    unit: str
+    lower_is_better: bool
+    batonpass: Figures | None
+    etcd: Figures | None
+    ratio: float | None
+    khepri_measured_elsewhere: float | None
+    demands: tuple[DemandResult, ...]
+    verdict: Verdict | None
+
+
+class BenchReport(_Frozen):
+    """A whole run."""
+
+    schema_version: int = SCHEMA_VERSION
+    machine: MachineFacts
+    rounds: int
+    seconds_per_sample: float
+    quiet: bool
+    rows: tuple[RowResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no demand was missed."""
+        return all(row.verdict is not Verdict.MISSED for row in self.rows)
+
+
+def row_result(spec: RowSpec, measured: Mapping[str, Sequence[Sample | float]], *, quiet: bool) -> RowResult:
+    """A row from what was measured of each subject: samples of workloads, or milliseconds of outages."""
+    ours, etcd = (_figures(spec.figure, measured.get(name, ())) for name in ("batonpass", "etcd"))
+    medians = (None if ours is None else ours.median, None if etcd is None else etcd.median)
+    demands = tuple(
+        DemandResult(text=_text(demand, spec.figure), verdict=judge(demand, spec.figure, *medians, quiet=quiet))
+        for demand in spec.demands
+    )
+    return RowResult(
+        name=spec.name,
+        title=spec.title,
+        unit="ms" if spec.figure is Figure.P50_MS or isinstance(spec.source, Fault) else "/s",
+        lower_is_better=spec.figure.lower_is_better,
+        batonpass=ours,
+        etcd=etcd,
+        ratio=ours.median / etcd.median if ours and etcd else None,
+        khepri_measured_elsewhere=spec.khepri,
+        demands=demands,
+        verdict=judge_all([demand.verdict for demand in demands]),
+    )
+
+
+def _figures(figure: Figure, measured: Sequence[Sample | float]) -> Figures | None:
+    rounds = [one if isinstance(one, float) else _figure_of(figure, one) for one in measured]
+    spread = spread_of(rounds)
+    if spread is None:
+        return None
+    samples = [one for one in measured if isinstance(one, Sample)]
+    return Figures(
+        median=spread.median,
+        min=spread.min,
+        max=spread.max,
+        rounds=tuple(rounds),
+        p50_ms=_median([sample.p50_ms for sample in samples]),
+        p99_ms=_median([sample.p99_ms for sample in samples]),
+        per_second=_median([sample.per_second for sample in samples]),
+        leader_cpu_us_per_command=_median([sample.leader_cpu_us for sample in samples]),
+        follower_cpu_us_per_command=_median([sample.follower_cpu_us for sample in samples]),
+    )
+
+
+def _figure_of(figure: Figure, sample: Sample) -> float:
+    if figure is Figure.PER_SECOND:
+        return sample.per_second
+    if sample.p50_ms is None:
+        raise ValueError("a row shows the latency of a workload whose operations are not timed one by one")
+    return sample.p50_ms
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    spread = spread_of([value for value in values if value is not None])
+    return None if spread is None else spread.median
+
+
+def _text(demand: Demand, figure: Figure) -> str:
+    sign = "<=" if figure.lower_is_better else ">="
+    if demand.reference is Reference.ETCD:
+        return f"{sign} {demand.limit:g}x etcd"
+    unit = " ms" if figure.lower_is_better else ""
+    return f"{sign} {demand.limit:,.0f}{unit}{' if quiet' if demand.quiet_only else ''}"

@@ -1,0 +1,126 @@
+"""One run: both subjects side by side, their samples interleaved, so that what disturbs one disturbs the other too."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+from scenarios.bench.batonpass import Batonpass
+from scenarios.bench.etcd import Etcd, require_programs
+from scenarios.bench.machine import is_quiet, look_at
+from scenarios.bench.report import BenchReport, row_result
+from scenarios.bench.rows import RowSpec
+from scenarios.bench.subject import Fault, LeaderMoved, Subject
+from scenarios.bench.workloads import Sample, Workload
+from scenarios.errors import EnvironmentFailed
+from scenarios.ports import Ports
+
+__all__ = ["Measured", "Plan", "measure_all", "run_bench"]
+
+_TRIES: Final = 3
+_NOT_A_DISK: Final = frozenset({"tmpfs", "ramfs", "overlay"})
+
+Tell = Callable[[str], None]
+Measured = dict[str, dict[str, list[Sample | float]]]
+"""Per row and subject, what was measured, in order."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how often."""
+
+    rows: tuple[RowSpec, ...]
+    rounds: int
+    seconds: float
+    faults: int
+    with_etcd: bool = True
+
+
+async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
+    """Measure in a new directory below `directory`, which is removed afterwards.
+
+    Raises:
+        EnvironmentFailed: programs are missing, or a cluster did not do what it must; the sentence says which.
+    """
+    if plan.with_etcd:
+        require_programs()
+    with _scratch(directory, tell) as scratch:
+        programs = {"etcd": ["etcd", "--version"], "h2load": ["h2load", "--version"]} if plan.with_etcd else {}
+        facts = look_at(scratch, programs)
+        if facts.file_system in _NOT_A_DISK:
+            tell(f"careful: {directory} is on {facts.file_system}, where syncing may cost nothing; choose with --dir")
+        async with _subjects(scratch, plan, tell) as subjects:
+            measured = await measure_all(plan, subjects, tell)
+    quiet = is_quiet(facts)
+    return BenchReport(
+        machine=facts,
+        rounds=plan.rounds,
+        seconds_per_sample=plan.seconds,
+        quiet=quiet,
+        rows=tuple(row_result(spec, measured[spec.name], quiet=quiet) for spec in plan.rows),
+    )
+
+
+@contextmanager
+def _scratch(directory: Path, tell: Tell) -> Iterator[Path]:
+    """A directory that is removed afterwards, unless something failed that its logs may explain."""
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="baton-bench-", dir=directory))
+    except OSError as error:
+        raise EnvironmentFailed(f"cannot make a directory in {directory}: {error.strerror}") from error
+    try:
+        yield scratch
+    except Exception:
+        tell(f"logs and journals are kept in {scratch}")
+        raise
+    except BaseException:
+        shutil.rmtree(scratch)
+        raise
+    shutil.rmtree(scratch)
+
+
+@asynccontextmanager
+async def _subjects(directory: Path, plan: Plan, tell: Tell) -> AsyncIterator[list[Subject]]:
+    async with AsyncExitStack() as stack:
+        ports = stack.enter_context(Ports(SystemRandom()))
+        tell("starting three members of batonpass")
+        subjects: list[Subject] = [await stack.enter_async_context(Batonpass.open(directory / "batonpass", ports))]
+        if plan.with_etcd:
+            tell("starting three members of etcd")
+            subjects.append(await stack.enter_async_context(Etcd.open(directory / "etcd", ports)))
+        yield subjects
+
+
+async def measure_all(plan: Plan, subjects: list[Subject], tell: Tell) -> Measured:
+    """All rounds. Who begins changes with each sample, so that nobody always has the warmer processor."""
+    measured: Measured = {row.name: {subject.name: [] for subject in subjects} for row in plan.rows}
+    for number in range(plan.rounds):
+        for row in plan.rows:
+            if isinstance(row.source, Workload):
+                tell(f"round {number + 1} of {plan.rounds}: {row.title}")
+                for subject in _turn(subjects, number):
+                    measured[row.name][subject.name].append(await _sample(subject, row.source, plan.seconds))
+    for number in range(plan.faults):
+        for row in plan.rows:
+            if isinstance(row.source, Fault):
+                tell(f"fault {number + 1} of {plan.faults}: {row.title}")
+                for subject in _turn(subjects, number):
+                    measured[row.name][subject.name].append(await subject.outage_ms(row.source))
+    return measured
+
+
+def _turn(subjects: list[Subject], number: int) -> Iterable[Subject]:
+    return subjects if number % 2 == 0 else reversed(subjects)
+
+
+async def _sample(subject: Subject, workload: Workload, seconds: float) -> Sample:
+    for _ in range(_TRIES - 1):
+        try:
+            return await subject.measure(workload, seconds)
+        except LeaderMoved:
+            continue
+    return await subject.measure(workload, seconds)

@@ -1,0 +1,51 @@
+"""What can be measured: three members of something replicated, ours or etcd's."""
+
+from enum import StrEnum
+from typing import Protocol
+
+from scenarios.bench.workloads import Sample, Workload
+from scenarios.errors import EnvironmentFailed
+
+__all__ = ["Fault", "LeaderMoved", "MeasurementFailed", "Subject"]
+
+MEMBER_COUNT = 3
+
+
+class Fault(StrEnum):
+    """What happens to the leader."""
+
+    KILL = "SIGKILL"
+    """Its process ends at once: its connections break, which the others can see."""
+    STOP = "SIGSTOP"
+    """It hangs, with all connections open, as under a frozen disk: only its silence tells. Resumed afterwards."""
+
+
+class MeasurementFailed(EnvironmentFailed):
+    """A measurement would be wrong: operations failed, or a cluster did not come up. The sentence says which."""
+
+
+class LeaderMoved(MeasurementFailed):
+    """Another member led at the end of a measurement than at its beginning; measure again."""
+
+
+class Subject(Protocol):
+    """Three members on loopback."""
+
+    @property
+    def name(self) -> str:
+        """For people: `batonpass` or `etcd`."""
+
+    async def measure(self, workload: Workload, seconds: float) -> Sample:
+        """Run a workload for about so long.
+
+        Raises:
+            LeaderMoved: repeat it.
+            MeasurementFailed: an operation failed.
+        """
+
+    async def outage_ms(self, fault: Fault) -> float:
+        """Harm the leader, and return how long it took until a write was accepted; afterwards all three run again.
+
+        Raises:
+            MeasurementFailed: no write was accepted for a long time, or the cluster did not heal.
+        """

@@ -1,0 +1,89 @@
+"""The table that `baton bench tree` prints."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.bench.judgement import Verdict
+from scenarios.bench.report import BenchReport, Figures, RowResult
+
+__all__ = ["render"]
+
+_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
+
+
+def render(report: BenchReport) -> RenderableType:
+    """The whole report."""
+    return Group(_table(report), _costs(report), *_notes(report))
+
+
+def _table(report: BenchReport) -> Table:
+    title = "3 members on loopback, fdatasync, mutual TLS: median [min-max] of the rounds"
+    table = Table(title=Text(title), box=None)
+    for heading in ("work", "batonpass", "etcd", "ratio", "Khepri (elsewhere)", "demand", ""):
+        table.add_column(
+            heading, no_wrap=heading != "demand", justify="left" if heading in {"work", "demand", ""} else "right"
+        )
+    for row in report.rows:
+        table.add_row(
+            row.title,
+            _spread(row, row.batonpass),
+            _spread(row, row.etcd),
+            "" if row.ratio is None else f"{row.ratio:.2f}x",
+            "" if row.khepri_measured_elsewhere is None else _number(row.khepri_measured_elsewhere, row.unit),
+            "; ".join(demand.text for demand in row.demands),
+            "" if row.verdict is None else Text(row.verdict, style=_STYLES[row.verdict]),
+        )
+    return table
+
+
+def _costs(report: BenchReport) -> Table:
+    table = Table(title="processor time per command, µs, and latency p50 / p99, ms", box=None)
+    for heading in ("work", "ours: leader", "follower", "p50 / p99", "etcd: leader", "follower", "p50 / p99"):
+        table.add_column(heading, no_wrap=heading != "demand", justify="left" if heading == "work" else "right")
+    for row in report.rows:
+        if row.batonpass is not None and row.batonpass.leader_cpu_us_per_command is not None:
+            table.add_row(row.title, *_cost(row.batonpass), *_cost(row.etcd))
+    return table
+
+
+def _cost(figures: Figures | None) -> tuple[str, str, str]:
+    if figures is None or figures.leader_cpu_us_per_command is None or figures.follower_cpu_us_per_command is None:
+        return "", "", ""
+    latency = "" if figures.p50_ms is None else f"{figures.p50_ms:.2f} / {figures.p99_ms:.2f}"
+    return f"{figures.leader_cpu_us_per_command:.1f}", f"{figures.follower_cpu_us_per_command:.1f}", latency
+
+
+def _notes(report: BenchReport) -> list[Text]:
+    machine = report.machine
+    quiet = "" if report.quiet else ", so not quiet"
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    lines = [
+        f"{machine.cores} cores ({machine.processor}), load average {machine.load_average_1m:.2f}{quiet}; "
+        f"fdatasync p50 {machine.fdatasync_p50_ms:.2f} ms, p99 {machine.fdatasync_p99_ms:.2f} ms "
+        f"on {machine.file_system}",
+        f"{report.rounds} rounds, {report.seconds_per_sample:g} s a sample; {versions}",
+        "our clients run inside a member, as Khepri's; etcd's are h2load, which repeats one key",
+    ]
+    missed = [row.title for row in report.rows if row.verdict is Verdict.MISSED]
+    if missed:
+        lines.append(f"MISSED: {'; '.join(missed)}")
+    else:
+        lines.append("PASSED: every demand that could be judged is met")
+    return [Text(line) for line in lines]
+
+
+def _spread(row: RowResult, figures: Figures | None) -> Text:
+    if figures is None:
+        return Text()
+    low, high = _bare(figures.min, row.unit), _bare(figures.max, row.unit)
+    # Text, because a string in brackets is markup to rich.
+    return Text(f"{_number(figures.median, row.unit)} [{low}-{high}]")
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{_bare(value, unit)} ms" if unit == "ms" else _bare(value, unit)
+
+
+def _bare(value: float, unit: str) -> str:
+    return f"{value:.2f}" if unit == "ms" and value < 10 else f"{value:,.0f}"
