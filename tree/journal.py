@@ -1,20 +1,14 @@
 """The journal: Raft's log, term and vote, on disk before they are spoken.
 
-The file is a preamble (whose it is, a nonce) followed by *batches*. A batch is what one `sync` made durable: a header
-(magic, sequence number, length, CRC-32 of the body, CRC-32 of the header with the nonce) and records back to back. The
-file is allocated ahead, so that a sync need not change its size; what follows the last batch is zero.
+It is a file of batches (`tree.batches`), each what one `sync` made durable: records back to back. Records: ENTRY(index,
+term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries; COMMIT(index) says that
+everything up to there is committed, and is written when that must not be forgotten. There is no record for truncation:
+the entry that takes the place of others removes them.
 
-After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
-and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
-
-* the last batch is unreadable and nothing readable follows: the write was torn by a crash before the sync returned,
-  so nobody was told about it. It is dropped.
-* a batch is unreadable and a readable one (or its seal) follows: this was durable once and the disk lost it. Dropping
-  it could lose what the instance acknowledged, so the member refuses to start and says what to do.
-
-Records: ENTRY(index, term, command) replaces everything from its index on; VOTE(term, name); CLEAR drops all entries;
-COMMIT(index) says that everything up to there is committed, and is written when that must not be forgotten.
-There is no record for truncation: the entry that takes the place of others removes them.
+The log is compacted by throwing files away, not by rewriting them. When a snapshot is begun, `begin_part` begins a new
+file with the vote and the last entries, and what was written until then becomes the old part, `journal.old`. When the
+snapshot is durable, `end_part` removes the old part. In between, recovery reads both, in order: whatever the
+new one repeats, it replaces.
 
 Truncation is lazy. Raft only removes entries that *conflict* with the leader's, but PySyncObj removes and re-adds all
 entries of a message it already has, and a crash in between would lose them (they may have been acknowledged). So
@@ -24,22 +18,18 @@ message, takes back the rest unless a different entry really took their place.
 
 import os
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, overload
 
-from tree.disk import REAL_DISK, Disk, DiskFile, replace_file
+from tree.batches import ALLOCATE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
+from tree.disk import REAL_DISK, Disk
 
-__all__ = ["ALLOCATE_BYTES", "Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
+__all__ = ["Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
 
 # (command, index, term), in the order that PySyncObj uses
 Entry = tuple[bytes, int, int]
 
-_FILE_MAGIC: Final = b"batonpass journal 1\n"
-_BATCH_MAGIC: Final = b"\xf5BPJ"
-_BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
-_NONCE_BYTES: Final = 8
 _RECORD: Final = struct.Struct(">IB")  # bytes after this header, kind
 _ENTRY: Final = struct.Struct(">QQ")  # index, term
 _TERM: Final = struct.Struct(">Q")
@@ -47,17 +37,6 @@ _KIND_ENTRY: Final = 1
 _KIND_VOTE: Final = 2
 _KIND_CLEAR: Final = 3
 _KIND_COMMIT: Final = 4
-# A member that forgot what it acknowledged is only harmless while the others, who remember, are all there.
-_REMEDY: Final = "move {} away and start this member empty while all the other members are running"
-ALLOCATE_BYTES: Final = 4 * 1024 * 1024
-
-
-class JournalDamaged(Exception):
-    """The journal lost something that was durable; starting with it could lose what was acknowledged."""
-
-
-class JournalForeign(Exception):
-    """The journal belongs to another member, or is not a journal."""
 
 
 class JournalConflict(Exception):
@@ -85,10 +64,11 @@ class Journal:
         `allocate_bytes` at a time.
         """
         self._path: Final = path
+        self._old_path: Final = path.with_name(path.name + ".old")
+        self._owner: Final = owner
         self._disk: Final = disk
         self._nonces: Final = nonces
         self._allocate_bytes: Final = allocate_bytes
-        self._header: Final = _FILE_MAGIC + owner.encode() + b"\n"
         self._entries: list[Entry] = []
         self._term = 0
         self._voted_for: str | None = None
@@ -97,17 +77,10 @@ class Journal:
         self._cleared = False
         self._committed_index = 0
         self._recorded_commit = 0
+        self._part_begins_at = 0  # what the old part, if there is one, has alone is before this index
         self.sync_count = 0
-        self._allocated = 0
-        if not disk.exists(path):
-            replace_file(path, self._new_preamble(), disk=disk)
-        self._file: DiskFile = disk.open(path)
         self._is_open = True
-        try:
-            self._recover()
-        except BaseException:
-            self.abandon()
-            raise
+        self._file = self._recover()
 
     # --- the log --------------------------------------------------------------------------------------------------
 
@@ -138,8 +111,8 @@ class Journal:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of the file are in use; what compaction gives back."""
-        return self._end + sum(map(len, self._unsynced))
+        """How many bytes the part of the log since `begin_part` takes on disk: what a new one would make old."""
+        return self._file.size_bytes + sum(map(len, self._unsynced))
 
     def append(self, entry: Entry) -> None:
         """Add an entry after the last one; an equal one that was set aside comes back without touching the disk.
@@ -164,17 +137,17 @@ class Journal:
         self._append_new(entry)
 
     def _append_new(self, entry: Entry) -> None:
-        command, index, term = entry
+        _, index, term = entry
         if index <= self._committed_index:
             raise JournalConflict(
                 f"entry {index} of term {term} contradicts what was committed here (up to {self._committed_index}); "
                 f"one of the members lost its disk or was restored from an old copy. Compare the members' trees; then "
-                f"{_REMEDY.format(self._path.parent)}"
+                f"{REMEDY.format(self._path.parent)}"
             )
         if self._entries and index != self.last_index + 1:
             raise JournalConflict(f"entry {index} does not follow entry {self.last_index} in {self._path}")
         self._entries.append(entry)
-        self._unsynced.append(_record(_KIND_ENTRY, _ENTRY.pack(index, term) + command))
+        self._unsynced.append(_entry(entry))
 
     def delete_from(self, position: int) -> None:
         """Set the entries from this position on aside; see `settle`."""
@@ -205,11 +178,11 @@ class Journal:
         if self.first_index > previous[1]:
             raise JournalDamaged(
                 f"{self._path} begins at entry {self.first_index}, but the snapshot beside it ends at {last[1]}: one"
-                f" of the two is from another time. Restore both from one copy, or {_REMEDY.format(self._path.parent)}"
+                f" of the two is from another time. Restore both from one copy, or {REMEDY.format(self._path.parent)}"
             )
         if self.term_at(previous[1]) == previous[2] and self.term_at(last[1]) == last[2]:
-            if previous[1] > self.first_index:
-                self.delete_before(previous[1] - self.first_index)
+            self.end_part(previous[1])
+            self.trim(previous[1], len(self))
             return
         self.clear()
         self.append(previous)
@@ -264,32 +237,43 @@ class Journal:
         """Make everything so far durable, in one write and one `fdatasync`; False if there was nothing to do."""
         if not self._unsynced:
             return False
-        batch = self._batch(b"".join(self._unsynced))
-        self._allocate(len(batch) + _BATCH.size)
-        self._file.write(batch, self._end)
-        self._file.sync_data()
-        self._end += len(batch)
-        self._sequence += 1
+        self._file.append(b"".join(self._unsynced))
         self._unsynced.clear()
         self.sync_count += 1
-        self._file.write(self._batch(b""), self._end)  # the seal
         return True
 
-    def delete_before(self, position: int) -> None:
-        """Drop the entries before this position and give their space back: a new file takes the old one's place."""
+    # --- compaction -----------------------------------------------------------------------------------------------
+
+    def begin_part(self, index: int) -> None:
+        """Begin a new file with the vote and the entries from `index` on, which a snapshot just begun does not hold.
+
+        The file until now stays as the old part until `end_part` says that the snapshot is durable. While there
+        is an old part already, nothing happens: the file goes on, and gives its space back with the next snapshot.
+        """
         self.settle()
-        del self._entries[:position]
-        records = [_vote(self._term, self._voted_for), _commit(self._recorded_commit)]
-        records += [_record(_KIND_ENTRY, _ENTRY.pack(index, term) + command) for command, index, term in self._entries]
-        preamble = self._new_preamble()
-        self._sequence = 1
-        contents = preamble + self._batch(b"".join(records))
-        replace_file(self._path, contents, disk=self._disk)
-        self._unsynced.clear()
+        self.sync()
+        if self._disk.exists(self._old_path):
+            return
+        # Each step durable before the next, so that no crash leaves the new part without the old one.
+        self._disk.link(self._path, self._old_path)
+        self._disk.sync_directory(self._path.parent)
+        file = self._new_part(self._entries[index - self.first_index :], alone=False)
         self._file.close()
-        self._file = self._disk.open(self._path)
-        self._end = self._allocated = len(contents)
-        self._sequence = 2
+        self._file = file
+        self._part_begins_at = index
+
+    def end_part(self, index: int) -> None:
+        """A durable snapshot has everything before `index`: the old part, if it holds nothing else, goes."""
+        if index >= self._part_begins_at:
+            # Not made durable: if a crash brings it back, it is read, and found to be superfluous.
+            self._disk.unlink(self._old_path)
+
+    def trim(self, before: int, at_most: int) -> None:
+        """Drop up to so many of the entries before that index from memory; little work, to be called often."""
+        count = min(at_most, before - self.first_index, len(self._entries))
+        if count > 0:
+            self.settle()
+            del self._entries[:count]
 
     def close(self) -> None:
         """Make everything durable and close the file. The journal cannot be used afterwards."""
@@ -307,75 +291,45 @@ class Journal:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _new_preamble(self) -> bytes:
-        """What a file begins with: whose it is, a nonce for its batches, and a CRC-32 of both."""
-        self._nonce = self._nonces(_NONCE_BYTES)
-        start = self._header + self._nonce
-        return start + zlib.crc32(start).to_bytes(4, "big")
+    def _new_part(self, entries: list[Entry], *, alone: bool) -> BatchFile:
+        """A file with the vote, the recorded commit and these entries, in the place of the present one.
 
-    def _batch(self, body: bytes) -> bytes:
-        start = _BATCH.pack(_BATCH_MAGIC, self._sequence, len(body), zlib.crc32(body), 0)[:-4]
-        return start + zlib.crc32(self._nonce + start).to_bytes(4, "big") + body
+        It is `alone` if it has all there is: then nothing that an older part says counts.
+        """
+        records = [_record(_KIND_CLEAR, b"")] if alone else []
+        records += [_vote(self._term, self._voted_for), _commit(self._recorded_commit)]
+        body = b"".join([*records, *map(_entry, entries)])
+        return BatchFile.create(
+            self._disk, self._path, self._owner, body, nonces=self._nonces, allocate_bytes=self._allocate_bytes
+        )
 
-    def _allocate(self, size: int) -> None:
-        if self._end + size > self._allocated:
-            wanted = max(size, self._allocate_bytes)
-            self._file.allocate(self._end, wanted)
-            self._allocated = self._end + wanted
+    def _recover(self) -> BatchFile:
+        """Read what is there, or begin a new journal; with an old part, the two are made one file again."""
+        has_old_part = self._disk.exists(self._old_path)
+        if not self._disk.exists(self._path):
+            if has_old_part:
+                raise JournalDamaged(
+                    f"{self._path} is gone, but {self._old_path.name} beside it is there. Restore both from one copy, "
+                    f"or {REMEDY.format(self._path.parent)}"
+                )
+            return self._new_part([], alone=True)
+        if not has_old_part:
+            return self._read(self._path)
+        self._read(self._old_path).close()
+        self._read(self._path).close()
+        file = self._new_part(self._entries, alone=True)
+        self._disk.unlink(self._old_path)
+        return file
 
-    def _recover(self) -> None:
-        contents = self._file.read(0, self._file.size())
-        if not contents.startswith(self._header):
-            found = contents[: len(self._header)].decode(errors="replace")
-            raise JournalForeign(
-                f"{self._path} is not the journal of {self._header.decode()!r} but begins with {found!r}; "
-                "check the configured directory"
-            )
-        nonce_end = len(self._header) + _NONCE_BYTES
-        self._end = nonce_end + 4
-        if zlib.crc32(contents[:nonce_end]).to_bytes(4, "big") != contents[nonce_end : self._end]:
-            raise JournalDamaged(
-                f"{self._path} is damaged at its beginning. Check the disk; then {_REMEDY.format(self._path.parent)}"
-            )
-        self._nonce, self._sequence = contents[nonce_end - _NONCE_BYTES : nonce_end], 1
-        while (body := self._read_batch(contents, self._end, self._sequence)) is not None:
-            if not body:
-                break  # the seal: everything before it is whole
-            self._replay(body)
-            self._end += _BATCH.size + len(body)
-            self._sequence += 1
-        else:
-            self._check_nothing_follows(contents)
-        # What follows is a seal, zeros or a torn write; cut it off so that it can never be taken for something.
-        self._file.truncate(self._end)
-        self._file.sync()
-        self._allocated = self._end
-
-    def _read_batch(self, contents: bytes, offset: int, sequence: int) -> bytes | None:
-        """The body of the whole batch at this place, or None."""
-        start = contents[offset : offset + _BATCH.size]
-        if len(start) < _BATCH.size:
-            return None
-        magic, found, size, body_crc, start_crc = _BATCH.unpack(start)
-        if magic != _BATCH_MAGIC or found != sequence or zlib.crc32(self._nonce + start[:-4]) != start_crc:
-            return None
-        body = contents[offset + _BATCH.size : offset + _BATCH.size + size]
-        return body if len(body) == size and zlib.crc32(body) == body_crc else None
-
-    def _check_nothing_follows(self, contents: bytes) -> None:
-        offset = contents.find(_BATCH_MAGIC, self._end)
-        while offset >= 0:
-            start = contents[offset : offset + _BATCH.size]
-            if len(start) == _BATCH.size:
-                _, sequence, _, _, start_crc = _BATCH.unpack(start)
-                # The nonce keeps a command that contains the bytes of a batch from looking like one.
-                if sequence > self._sequence and zlib.crc32(self._nonce + start[:-4]) == start_crc:
-                    raise JournalDamaged(
-                        f"{self._path} is damaged at byte {self._end}: batch {self._sequence} was durable and cannot be"
-                        f" read, but batch {sequence} after it can. Check the disk; then "
-                        f"{_REMEDY.format(self._path.parent)}"
-                    )
-            offset = contents.find(_BATCH_MAGIC, offset + 1)
+    def _read(self, path: Path) -> BatchFile:
+        file = BatchFile(self._disk, path, self._owner, allocate_bytes=self._allocate_bytes)
+        try:
+            for body in file.recover():
+                self._replay(body)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def _replay(self, body: bytes) -> None:
         offset = 0
@@ -410,6 +364,11 @@ def _record(kind: int, contents: bytes) -> bytes:
 
 def _commit(index: int) -> bytes:
     return _record(_KIND_COMMIT, _TERM.pack(index))
+
+
+def _entry(entry: Entry) -> bytes:
+    command, index, term = entry
+    return _record(_KIND_ENTRY, _ENTRY.pack(index, term) + command)
 
 
 def _vote(term: int, voted_for: str | None) -> bytes:

@@ -1,13 +1,14 @@
 """A disk in memory that behaves as badly as a disk may: it forgets, tears, fails, and stops in the middle.
 
-What a crash leaves follows POSIX, not any kind file system: of the contents of a file only what was synced is certain,
-and of the rest any part may be there; of the names in a directory only those synced with it are certain, and of the
-later changes the first few may be there (a journaling file system keeps their order). So `crash` has one outcome for
-the cautious and many for the dice:
+What a crash leaves follows POSIX, not any kind file system: of the contents of a file only what was synced is
+certain, and of the rest any part may be there; of the names in a directory only those synced with it are certain, and
+each of the others may be as it was at any moment since. So `crash` has one outcome for the cautious and many for the
+dice:
 
 * `crash(None)` is the power cut model: everything not synced is gone.
 * `crash(dice)` keeps, of each file, nothing, everything, a beginning torn at some byte, or any subset of the 512-byte
-  sectors written since the last sync; and of each directory some of the latest changes.
+  sectors written since the last sync; and each name as it was at some moment since the last sync of its directory, all
+  at the same moment (a journaling file system keeps the order) or each at its own.
 
 Faults are armed by the number of the operation, as counted by `operations` (only those that change something count):
 `crash_at` performs that operation's volatile half and raises `PowerCut`, and so does everything after it until
@@ -125,8 +126,15 @@ class _Names:
 
     def crash(self, dice: random.Random | None) -> None:
         if dice is not None and self.since:
-            self.durable = dice.choice([self.durable, *self.since])
+            moments = [self.durable, *self.since]
+            self.durable = dice.choice(moments) if dice.random() < 0.5 else _mixed(moments, dice)
         self.seen, self.since = dict(self.durable), []
+
+
+def _mixed(moments: list[dict[str, _Contents]], dice: random.Random) -> dict[str, _Contents]:
+    """Each name as it was at a moment of its own."""
+    chosen = {name: dice.choice(moments).get(name) for name in dict.fromkeys(name for m in moments for name in m)}
+    return {name: contents for name, contents in chosen.items() if contents is not None}
 
 
 class SimulatedDisk:

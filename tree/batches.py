@@ -1,0 +1,181 @@
+"""A file of batches: what one sync made durable is read back whole, and damage is never taken for a crash.
+
+The file is a preamble (whose it is, a nonce, a CRC-32 of both) followed by *batches*. A batch is what one `append` made
+durable: a header (magic, sequence number, length, CRC-32 of the body, CRC-32 of the header with the nonce) and its
+body. The file is allocated ahead, so that a sync need not change its size, and so that a full disk is noticed where
+space is reserved; what follows the last batch is zero.
+
+After each sync a *seal* is written behind the batch: an empty batch with the next sequence number. It is not synced,
+and the next batch overwrites it. It is there so that recovery can tell two kinds of damage apart:
+
+* the last batch is unreadable and nothing readable follows: the write was torn by a crash before the sync returned,
+  so nobody was told about it. It is dropped.
+* a batch is unreadable and a readable one (or its seal) follows: this was durable once and the disk lost it. Dropping
+  it could lose what the instance acknowledged, so the member refuses to start and says what to do.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tree.disk import Disk, DiskFile, replace_file
+
+__all__ = ["ALLOCATE_BYTES", "REMEDY", "BatchFile", "JournalDamaged", "JournalForeign"]
+
+_FILE_MAGIC: Final = b"batonpass journal 1\n"
+_BATCH_MAGIC: Final = b"\xf5BPJ"
+_BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CRC, CRC of all before
+_NONCE_BYTES: Final = 8
+_CRC_BYTES: Final = 4
+ALLOCATE_BYTES: Final = 4 * 1024 * 1024
+# A member that forgot what it acknowledged is only harmless while the others, who remember, are all there.
+REMEDY: Final = "move {} away and start this member empty while all the other members are running"
+
+
+class JournalDamaged(Exception):
+    """The journal lost something that was durable; starting with it could lose what was acknowledged."""
+
+
+class JournalForeign(Exception):
+    """The journal belongs to another member, or is not a journal."""
+
+
+class BatchFile:
+    """One open file of batches. Every method raises `DiskFailed`, after which it must not be used any more."""
+
+    def __init__(self, disk: Disk, path: Path, owner: str, *, allocate_bytes: int = ALLOCATE_BYTES) -> None:
+        """Open the file of `owner`, which must exist. To be followed by `recover`."""
+        self._path: Final = path
+        self._header: Final = _header(owner)
+        self._allocate_bytes: Final = allocate_bytes
+        self._file: Final[DiskFile] = disk.open(path)
+        self._nonce = b""
+        self._sequence = 1
+        self._end = self._allocated = 0
+
+    @staticmethod
+    def create(
+        disk: Disk,
+        path: Path,
+        owner: str,
+        body: bytes,
+        *,
+        nonces: Callable[[int], bytes],
+        allocate_bytes: int = ALLOCATE_BYTES,
+    ) -> "BatchFile":
+        """Put a file with one batch at `path`, durably, replacing what is there atomically, and open it.
+
+        `nonces(size)` gives bytes that no earlier file had, so that what an earlier file left on the disk, or a
+        command that contains the bytes of a batch, is never taken for a batch of this one.
+        """
+        nonce = nonces(_NONCE_BYTES)
+        start = _header(owner) + nonce
+        whole = start + zlib.crc32(start).to_bytes(_CRC_BYTES, "big") + _batch(nonce, 1, body)
+        replace_file(path, whole + _batch(nonce, 2, b""), disk=disk)
+        created = BatchFile(disk, path, owner, allocate_bytes=allocate_bytes)
+        created._nonce, created._sequence, created._end, created._allocated = nonce, 2, len(whole), len(whole)
+        return created
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are in use."""
+        return self._end
+
+    def append(self, body: bytes) -> None:
+        """Make a batch durable, in one write and one `fdatasync`."""
+        batch = _batch(self._nonce, self._sequence, body)
+        self._allocate(len(batch) + _BATCH.size)
+        self._file.write(batch, self._end)
+        self._file.sync_data()
+        self._end += len(batch)
+        self._sequence += 1
+        self._seal()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def _seal(self) -> None:
+        self._file.write(_batch(self._nonce, self._sequence, b""), self._end)
+
+    def _allocate(self, size: int) -> None:
+        if self._end + size > self._allocated:
+            wanted = max(size, self._allocate_bytes)
+            self._file.allocate(self._end, wanted)
+            self._allocated = self._end + wanted
+
+    def recover(self) -> list[bytes]:
+        """The bodies of all batches, after cutting off what follows them; raises `JournalDamaged`, `JournalForeign`."""
+        contents = self._file.read(0, self._file.size())
+        self._check_preamble(contents)
+        bodies = []
+        while (body := self._read_batch(contents)) is not None:
+            if not body:
+                break  # the seal: everything before it is whole
+            bodies.append(body)
+            self._end += _BATCH.size + len(body)
+            self._sequence += 1
+        else:
+            self._check_nothing_follows(contents)
+        # What follows is a seal, zeros or a torn write; cut it off so that it can never be taken for something. From
+        # now on the last batch counts as durable, so it is sealed.
+        self._file.truncate(self._end)
+        self._seal()
+        self._file.sync()
+        self._allocated = self._end
+        return bodies
+
+    def _check_preamble(self, contents: bytes) -> None:
+        if not contents.startswith(self._header):
+            found = contents[: len(self._header)].decode(errors="replace")
+            raise JournalForeign(
+                f"{self._path} is not the journal of {self._header.decode()!r} but begins with {found!r}; "
+                "check the configured directory"
+            )
+        nonce_end = len(self._header) + _NONCE_BYTES
+        self._end = nonce_end + _CRC_BYTES
+        if zlib.crc32(contents[:nonce_end]).to_bytes(_CRC_BYTES, "big") != contents[nonce_end : self._end]:
+            raise JournalDamaged(
+                f"{self._path} is damaged at its beginning. Check the disk; then {REMEDY.format(self._path.parent)}"
+            )
+        self._nonce = contents[nonce_end - _NONCE_BYTES : nonce_end]
+
+    def _read_batch(self, contents: bytes) -> bytes | None:
+        """The body of the whole batch that should come next, or None."""
+        start = contents[self._end : self._end + _BATCH.size]
+        if len(start) < _BATCH.size:
+            return None
+        magic, found, size, body_crc, start_crc = _BATCH.unpack(start)
+        if magic != _BATCH_MAGIC or found != self._sequence or self._crc(start) != start_crc:
+            return None
+        body = contents[self._end + _BATCH.size : self._end + _BATCH.size + size]
+        return body if len(body) == size and zlib.crc32(body) == body_crc else None
+
+    def _check_nothing_follows(self, contents: bytes) -> None:
+        offset = contents.find(_BATCH_MAGIC, self._end)
+        while offset >= 0:
+            start = contents[offset : offset + _BATCH.size]
+            if len(start) == _BATCH.size:
+                _, sequence, _, _, start_crc = _BATCH.unpack(start)
+                if sequence > self._sequence and self._crc(start) == start_crc:
+                    raise JournalDamaged(
+                        f"{self._path} is damaged at byte {self._end}: batch {self._sequence} was durable and cannot be"
+                        f" read, but batch {sequence} after it can. Check the disk; then "
+                        f"{REMEDY.format(self._path.parent)}"
+                    )
+            offset = contents.find(_BATCH_MAGIC, offset + 1)
+
+    def _crc(self, start: bytes) -> int:
+        """The check sum of a header, which ends with it."""
+        return zlib.crc32(self._nonce + start[:-_CRC_BYTES])
+
+
+def _header(owner: str) -> bytes:
+    return _FILE_MAGIC + owner.encode() + b"\n"
+
+
+def _batch(nonce: bytes, sequence: int, body: bytes) -> bytes:
+    start = _BATCH.pack(_BATCH_MAGIC, sequence, len(body), zlib.crc32(body), 0)[:-_CRC_BYTES]
+    return start + zlib.crc32(nonce + start).to_bytes(_CRC_BYTES, "big") + body
