@@ -49,7 +49,7 @@ class Rows(Protocol):
     def delete(self, path: tuple[str, ...]) -> Any:
         """Remove `path` and everything below it."""
 
-    def count(self, path: tuple[str, ...]) -> int:
+    def count_children(self, path: tuple[str, ...]) -> int:
         """How many children `path` has; 0 when it does not exist."""
 
 
@@ -487,7 +487,7 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         # One name, one key: a signature by a name must never be that of two.
         raise Refused(Reason.KEY_CONFLICT, f"{row.name} is registered as something else", name=row.name)
     if existing is None:
-        if rows.count((table,)) >= limit:
+        if rows.count_children((table,)) >= limit:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)
     else:
         old = DirectoryRow.from_data(existing)

@@ -85,7 +85,7 @@ class Store:
             return found
 
         nothing: list[dict[str, Any]] = []
-        rows = self._replica.store.fold(("transfers",), collect, nothing)
+        rows = self._replica.store.fold_below(("transfers",), collect, nothing)
         # Epochs rise with every decision; what is not decided yet has none, and is the newest.
         rows.sort(key=lambda row: (row["epoch"] == 0, row["epoch"], row["sub"]), reverse=True)
         return [TransferRecord.from_data(row) for row in rows[:limit]]

@@ -5,9 +5,13 @@ run `serve` in a nursery, `submit` procedures by name, and read `store`.
 
 The pure half knows no network, disk or clock:
 
-    path, data, errors     what names a node, what a node may hold, what can be refused
-    conditions             what must hold of a node for an operation to go ahead
+    path, data, errors     what names a node, what plain data is, what can be refused
+    payload, node          what a node may hold, and what readers see of it
+    conditions, shapes     what must hold of a node for an operation to go ahead
+    pattern, matching      which nodes are meant, and how they are found
+    keep_while             nodes that stay only while something holds elsewhere
     store, transaction     the tree, and several operations on it as one
+    changes, watch         what a commit changed, and the events that watchers are told of
     procedures             the built-in commands (`tree.put`, `tree.delete`, ...)
     commands, sessions     commands from the log, applied exactly once
     reads, frames, tls     read-index rounds, the shapes of messages, TLS without I/O
@@ -23,20 +27,60 @@ The shell makes it durable and replicated:
 `docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
 """
 
-from tree.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
+from tree.changes import Change, Commit, Effects, Kind, Reason, Touched, Written
+from tree.conditions import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    IfChildListLength,
+    IfChildListVersion,
+    IfDataLike,
+    IfDataMatches,
+    IfHasData,
+    IfHasPayload,
+    IfNameMatches,
+    IfNodeExists,
+    IfPathMatches,
+    IfPayloadVersion,
+    Name,
+    NotOf,
+)
 from tree.disk import DiskFailed
-from tree.errors import Abort, BadData, BadPath, MalformedCommand, MismatchingNode, NodeNotFound, TreeError
+from tree.errors import (
+    Abort,
+    BadData,
+    BadPath,
+    BadPattern,
+    Compacted,
+    KeepWhileConditionsNotMet,
+    MalformedCommand,
+    MismatchingNode,
+    NodeNotFound,
+    PossiblyManyNodes,
+    ReadOnlyTransaction,
+    TooMuch,
+    TreeError,
+    WatcherCut,
+)
+from tree.node import NodeView
 from tree.path import ROOT, Path, format_path, parse_path
-from tree.procedures import Procedure
+from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
+from tree.payload import NO_PAYLOAD, StoredProcedure
+from tree.procedures import Procedure, ReadOnly, read_only
 from tree.raft import Timing
 from tree.replica import DirectoryInUse, Replica
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
-from tree.store import NodeView, Store, Written
+from tree.store import Store
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
-from tree.transaction import Transaction
+from tree.transaction import ReadTransaction, Transaction
 from tree.transport import Member, Refusal, RefusedByInstance
+from tree.watch import Event, History, Watcher, WatcherState
 
 __all__ = [
+    "ANY_DEPTH",
+    "ANY_NAME",
+    "NO_PAYLOAD",
     "ROOT",
     "Abort",
     "Aborted",
@@ -44,34 +88,67 @@ __all__ = [
     "AnyOf",
     "BadData",
     "BadPath",
+    "BadPattern",
+    "Change",
+    "Commit",
+    "Compacted",
+    "Compare",
     "Condition",
     "DirectoryInUse",
     "DiskFailed",
+    "Effects",
+    "Event",
+    "History",
+    "IfChildListLength",
+    "IfChildListVersion",
+    "IfDataLike",
     "IfDataMatches",
+    "IfHasData",
+    "IfHasPayload",
+    "IfNameMatches",
     "IfNodeExists",
+    "IfPathMatches",
     "IfPayloadVersion",
+    "KeepWhileConditionsNotMet",
+    "Kind",
     "Latency",
     "MalformedCommand",
     "Member",
     "MemberStatus",
     "MismatchingNode",
+    "Name",
     "NoQuorum",
     "NodeNotFound",
     "NodeView",
     "NotOf",
     "OutcomeUnknown",
     "Path",
+    "Pattern",
+    "PossiblyManyNodes",
     "Procedure",
+    "ReadOnly",
+    "ReadOnlyTransaction",
+    "ReadTransaction",
+    "Reason",
     "Refusal",
     "RefusedByInstance",
     "Replica",
     "ReplicaConfig",
     "ReplicaStatus",
+    "Step",
     "Store",
+    "StoredProcedure",
     "Timing",
+    "TooMuch",
+    "Touched",
     "Transaction",
     "TreeError",
+    "Watcher",
+    "WatcherCut",
+    "WatcherState",
     "Written",
     "format_path",
     "parse_path",
+    "parse_pattern",
+    "read_only",
 ]

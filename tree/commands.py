@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tree.data import decode, decode_untrusted, encode
 from tree.errors import BadData, MalformedCommand, TreeError
-from tree.procedures import BUILT_IN, Procedure
+from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.sessions import Session, Sessions
 from tree.store import Store
 
@@ -197,7 +197,8 @@ class Machine:
             message = f"there is no procedure {command.procedure!r:.100}"
             return Answer(None, "unknown_procedure", message).encoded()
         try:
-            with self.store.transaction() as transaction:
+            is_read_only = isinstance(procedure, ReadOnly)
+            with self.store.reading() if is_read_only else self.store.transaction() as transaction:
                 # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
                 return Answer(procedure(transaction, command.args)).encoded()
         except TreeError as error:

@@ -1,24 +1,64 @@
-"""The built-in procedures: the operations on single nodes, as replicated commands.
+"""The built-in procedures: every operation of the store, as replicated commands.
 
 A procedure is a function of (transaction, args) that every member runs on the same tree in the same order, so it must
 be a function of its two arguments alone: no clock, no dice, no files, no iteration over sets. Procedures are found by
-name among those the program declared; code never travels.
+name among those the program declared; code never travels. One that only reads may be declared with `read_only`, and
+can then be run on one member after a read barrier, without a place in the log.
 
-Arguments are maps: `path` is a list of names, `data` plain data, and `condition` (optional) a condition as data.
+Arguments are maps:
+
+    path         a pattern as data (a list of names is a path), see `tree.pattern`
+    data         plain data; or `procedure`, the name to store; or neither (only where stated: no payload)
+    condition    a condition as data, on the target (optional)
+    keep_while   a list of [pattern, condition] (optional)
+    full         true: the answer of a write tells every touched node too
+
+A write of one node answers {existed, previous, payload_version}; `tree.delete` how many nodes went away; writes of many
+nodes a list of touched nodes. Touched nodes are rows {path, reason, before, after}.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from tree.changes import Effects, Touched, Written
 from tree.conditions import Condition, condition_from_data_untrusted
-from tree.errors import Abort
-from tree.path import Path, check_path
-from tree.store import Written
+from tree.errors import Abort, TooMuch
+from tree.keep_while import KeepWhile, keep_while_from_data_untrusted
+from tree.node import NodeView
+from tree.path import Path
+from tree.pattern import Pattern, pattern_from_data_untrusted
+from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.transaction import Transaction
 
-__all__ = ["BUILT_IN", "Procedure"]
+__all__ = ["BUILT_IN", "MAX_RESULT_NODES", "Procedure", "ReadOnly", "read_only"]
 
 Procedure = Callable[[Transaction, Any], Any]
+
+# How many nodes one answer may tell of; answers are remembered by every member, so they must stay small.
+MAX_RESULT_NODES: Final = 10_000
+# And how much payload in bytes.
+MAX_RESULT_BYTES: Final = 4 * 1024 * 1024
+MAX_OPERATIONS: Final = 1024
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    """A procedure that promises to read only; it is given a transaction that refuses writes."""
+
+    function: Procedure
+
+    def __call__(self, transaction: Transaction, args: Any) -> Any:
+        """Run it."""
+        return self.function(transaction, args)
+
+
+def read_only(function: Procedure) -> ReadOnly:
+    """Declare that a procedure only reads (a decorator)."""
+    return ReadOnly(function)
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------
 
 
 def _argument(args: Any, name: str) -> Any:
@@ -27,21 +67,76 @@ def _argument(args: Any, name: str) -> Any:
     return args[name]
 
 
-def _path(args: Any) -> Path:
-    return check_path(_argument(args, "path"))
+def _pattern(args: Any, name: str = "path") -> Pattern:
+    return pattern_from_data_untrusted(_argument(args, name))
 
 
-def _condition(args: Any) -> Condition | None:
-    data = args.get("condition")
+def _payload(args: Any) -> Any:
+    if isinstance(args, Mapping) and "data" not in args and "procedure" in args:
+        return StoredProcedure(args["procedure"])
+    return _argument(args, "data")
+
+
+def _payload_or_none(args: Any) -> Any:
+    has_payload = isinstance(args, Mapping) and ("data" in args or "procedure" in args)
+    return _payload(args) if has_payload else NO_PAYLOAD
+
+
+def _condition(args: Any, name: str = "condition") -> Condition | None:
+    data = args.get(name)
     return None if data is None else condition_from_data_untrusted(data)
 
 
-def _as_data(written: Written) -> dict[str, Any]:
-    return {
+def _keep_while(args: Any) -> KeepWhile | None:
+    data = args.get("keep_while")
+    return None if data is None else keep_while_from_data_untrusted(data)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def _bounded(rows: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+    """The rows, if there are not too many and their payloads not too big; raises `TooMuch`, which undoes it all."""
+    answer: list[dict[str, Any]] = []
+    size = 0
+    for row, payload_bytes in rows:
+        answer.append(row)
+        size += payload_bytes
+        if len(answer) > MAX_RESULT_NODES or size > MAX_RESULT_BYTES:
+            raise TooMuch(
+                f"the answer would tell of more than {MAX_RESULT_NODES} nodes or {MAX_RESULT_BYTES} bytes; "
+                "use a narrower pattern",
+                {"nodes": MAX_RESULT_NODES, "bytes": MAX_RESULT_BYTES},
+            )
+    return answer
+
+
+def _size(view: NodeView | None) -> int:
+    return 0 if view is None or view.encoded is None else len(view.encoded)
+
+
+def touched_to_data(touched: Mapping[Path, Touched]) -> list[dict[str, Any]]:
+    """Rows {path, reason, before, after}; raises `TooMuch`."""
+    return _bounded(
+        ({"path": list(path), **node.to_data()}, _size(node.before) + _size(node.after))
+        for path, node in touched.items()
+    )
+
+
+def _written(written: Written, args: Any) -> dict[str, Any]:
+    answer = {
         "existed": written.existed,
         "previous": written.previous,
         "payload_version": written.payload_version,
     }
+    return {**answer, "touched": touched_to_data(written.touched)} if args.get("full") is True else answer
+
+
+def _effects(effects: Effects) -> list[dict[str, Any]]:
+    return touched_to_data(effects.touched)
+
+
+# --- the procedures -----------------------------------------------------------------------------------------------
 
 
 def _noop(_transaction: Transaction, _args: Any) -> None:
@@ -49,40 +144,155 @@ def _noop(_transaction: Transaction, _args: Any) -> None:
 
 
 def _get(transaction: Transaction, args: Any) -> Any:
-    return transaction.get(_path(args))
+    return transaction.get(_pattern(args))
+
+
+def _view(transaction: Transaction, args: Any) -> Any:
+    view = transaction.view(_pattern(args))
+    return None if view is None else view.to_data()
+
+
+def _get_many(transaction: Transaction, args: Any) -> Any:
+    """Rows {path, data, payload_version, ...} in the order of paths."""
+    return _bounded(
+        ({"path": list(path), **view.to_data()}, _size(view)) for path, view in transaction.matches(_pattern(args))
+    )
+
+
+def _exists(transaction: Transaction, args: Any) -> bool:
+    return transaction.exists(_pattern(args))
+
+
+def _has_data(transaction: Transaction, args: Any) -> bool:
+    return transaction.has_data(_pattern(args))
+
+
+def _count(transaction: Transaction, args: Any) -> int:
+    return transaction.count(_pattern(args))
+
+
+def _children(transaction: Transaction, args: Any) -> list[str]:
+    return list(transaction.children(_pattern(args)))
 
 
 def _put(transaction: Transaction, args: Any) -> Any:
-    return _as_data(transaction.put(_path(args), _argument(args, "data"), _condition(args)))
+    pattern, payload = _pattern(args), _payload(args)
+    return _written(transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args)
 
 
 def _create(transaction: Transaction, args: Any) -> Any:
-    return _as_data(transaction.create(_path(args), _argument(args, "data")))
+    return _written(transaction.create(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
 
 
 def _update(transaction: Transaction, args: Any) -> Any:
-    return _as_data(transaction.update(_path(args), _argument(args, "data")))
+    return _written(transaction.update(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
 
 
 def _compare_and_swap(transaction: Transaction, args: Any) -> Any:
-    return _as_data(transaction.compare_and_swap(_path(args), _argument(args, "expected"), _argument(args, "data")))
+    pattern, expected, payload = _pattern(args), _argument(args, "expected"), _payload(args)
+    return _written(transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(args)), args)
+
+
+def _make(transaction: Transaction, args: Any) -> Any:
+    """As `tree.put`, but with neither data nor procedure: the node has no payload and stays all the same."""
+    pattern, payload = _pattern(args), _payload_or_none(args)
+    return _written(transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args)
 
 
 def _clear_payload(transaction: Transaction, args: Any) -> Any:
-    return _as_data(transaction.clear_payload(_path(args)))
+    return _written(transaction.clear_payload(_pattern(args)), args)
 
 
-def _delete(transaction: Transaction, args: Any) -> int:
-    return transaction.delete(_path(args), _condition(args))
+def _delete(transaction: Transaction, args: Any) -> Any:
+    effects = transaction.delete(_pattern(args), _condition(args))
+    return _effects(effects) if args.get("full") is True else effects.removed_count
+
+
+def _put_many(transaction: Transaction, args: Any) -> Any:
+    return _effects(transaction.put_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+
+
+def _update_many(transaction: Transaction, args: Any) -> Any:
+    return _effects(transaction.update_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+
+
+def _clear_many_payloads(transaction: Transaction, args: Any) -> Any:
+    return _effects(transaction.clear_many_payloads(_pattern(args)))
+
+
+def _delete_many(transaction: Transaction, args: Any) -> Any:
+    return _effects(transaction.delete_many(_pattern(args)))
+
+
+_OPERATIONS: Final[Mapping[str, Procedure]] = {
+    "get": _get,
+    "view": _view,
+    "get_many": _get_many,
+    "exists": _exists,
+    "has_data": _has_data,
+    "count": _count,
+    "children": _children,
+    "put": _put,
+    "create": _create,
+    "update": _update,
+    "compare_and_swap": _compare_and_swap,
+    "make": _make,
+    "clear_payload": _clear_payload,
+    "delete": _delete,
+    "put_many": _put_many,
+    "update_many": _update_many,
+    "clear_many_payloads": _clear_many_payloads,
+    "delete_many": _delete_many,
+}
+_READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "count", "children"})
+
+
+def _transaction(transaction: Transaction, args: Any) -> Any:
+    """Several operations as one, as etcd's Txn: {if: [[pattern, condition]...], then: [...], else: [...]}.
+
+    If every condition holds of every node that its pattern matches (of a missing node, if it matches none), the
+    operations under `then` are applied, otherwise those under `else`. Each is a map with `op` (the name of a procedure
+    without `tree.`) and its arguments. Any that is refused undoes all. The answer: {succeeded, results}.
+    """
+    comparisons, chosen = args.get("if", []) if isinstance(args, Mapping) else None, None
+    if not isinstance(comparisons, list) or len(comparisons) > MAX_OPERATIONS:
+        raise Abort("bad_arguments", f"`if` is a list of at most {MAX_OPERATIONS} [pattern, condition]")
+    succeeded = all(_holds(transaction, comparison) for comparison in comparisons)
+    chosen = args.get("then" if succeeded else "else", [])
+    if not isinstance(chosen, list) or len(chosen) > MAX_OPERATIONS:
+        raise Abort("bad_arguments", f"`then` and `else` are lists of at most {MAX_OPERATIONS} operations")
+    return {"succeeded": succeeded, "results": [_operate(transaction, operation) for operation in chosen]}
+
+
+def _holds(transaction: Transaction, comparison: Any) -> bool:
+    match comparison:
+        case [pattern_data, condition_data]:
+            pattern = pattern_from_data_untrusted(pattern_data)
+            condition = condition_from_data_untrusted(condition_data)
+        case _:
+            raise Abort("bad_arguments", f"a comparison is [pattern, condition], not {comparison!r:.100}")
+    found = False
+    for path, view in transaction.matches(pattern):
+        found = True
+        if not condition.holds(view, path[-1] if path else ""):
+            return False
+    last = pattern[-1] if pattern else ""
+    return found or condition.holds(None, last if isinstance(last, str) else "")
+
+
+def _operate(transaction: Transaction, operation: Any) -> Any:
+    name = _argument(operation, "op")
+    procedure = _OPERATIONS.get(name) if isinstance(name, str) else None
+    if procedure is None:
+        raise Abort("bad_arguments", f"{name!r:.40} is no operation; there are {', '.join(sorted(_OPERATIONS))}")
+    return procedure(transaction, operation)
 
 
 BUILT_IN: Final[Mapping[str, Procedure]] = {
-    "tree.noop": _noop,
-    "tree.get": _get,
-    "tree.put": _put,
-    "tree.create": _create,
-    "tree.update": _update,
-    "tree.compare_and_swap": _compare_and_swap,
-    "tree.clear_payload": _clear_payload,
-    "tree.delete": _delete,
+    "tree.noop": ReadOnly(_noop),
+    "tree.transaction": _transaction,
+    **{
+        f"tree.{name}": ReadOnly(procedure) if name in _READING else procedure
+        for name, procedure in _OPERATIONS.items()
+    },
 }

@@ -1,18 +1,22 @@
-"""One transaction on a store: the view of the tree that a procedure reads and writes through."""
+"""Transactions on a store: the view of the tree that a procedure reads and writes through."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tree.conditions import Condition
-from tree.errors import Abort
+from tree.errors import Abort, ReadOnlyTransaction
 from tree.path import Path
+from tree.pattern import Pattern
 
 if TYPE_CHECKING:
-    from tree.store import NodeView, Store, Written
+    from tree.changes import Effects, Written
+    from tree.keep_while import KeepWhile, Pairs
+    from tree.node import NodeView
+    from tree.store import Store
 
-__all__ = ["Transaction", "TransactionEnded"]
+__all__ = ["ReadTransaction", "Transaction", "TransactionEnded"]
 
 T = TypeVar("T")
 
@@ -27,61 +31,111 @@ class Transaction:
     def __init__(self, store: Store) -> None:
         self._store: Store | None = store
 
-    def get(self, path: Path) -> Any:
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def get(self, path: Pattern) -> Any:
         """See `Store.get`."""
         return self._open().get(path)
 
-    def get_or(self, path: Path, default: Any) -> Any:
+    def get_or(self, path: Pattern, default: Any) -> Any:
         """See `Store.get_or`."""
         return self._open().get_or(path, default)
 
-    def view(self, path: Path) -> NodeView | None:
+    def view(self, path: Pattern) -> NodeView | None:
         """See `Store.view`."""
         return self._open().view(path)
 
-    def exists(self, path: Path) -> bool:
-        """See `Store.exists`."""
-        return self._open().exists(path)
-
-    def children(self, path: Path) -> tuple[str, ...]:
+    def children(self, path: Pattern) -> tuple[str, ...]:
         """See `Store.children`."""
         return self._open().children(path)
 
-    def count(self, path: Path) -> int:
-        """See `Store.count`."""
-        return self._open().count(path)
+    def count_children(self, path: Pattern) -> int:
+        """See `Store.count_children`."""
+        return self._open().count_children(path)
 
-    def count_below(self, path: Path) -> int:
+    def count_below(self, path: Pattern) -> int:
         """See `Store.count_below`."""
         return self._open().count_below(path)
 
-    def fold(self, path: Path, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
+    def keep_while(self, path: Path) -> Pairs:
+        """See `Store.keep_while`."""
+        return self._open().keep_while(path)
+
+    def exists(self, pattern: Pattern) -> bool:
+        """See `Store.exists`."""
+        return self._open().exists(pattern)
+
+    def has_data(self, pattern: Pattern) -> bool:
+        """See `Store.has_data`."""
+        return self._open().has_data(pattern)
+
+    def count(self, pattern: Pattern) -> int:
+        """See `Store.count`."""
+        return self._open().count(pattern)
+
+    def get_many(self, pattern: Pattern) -> dict[Path, Any]:
+        """See `Store.get_many`."""
+        return self._open().get_many(pattern)
+
+    def matches(self, pattern: Pattern, after: Path | None = None) -> Iterator[tuple[Path, NodeView]]:
+        """See `Store.matches`."""
+        return self._open().matches(pattern, after)
+
+    def fold(self, pattern: Pattern, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
         """See `Store.fold`."""
-        return self._open().fold(path, function, initial)
+        return self._open().fold(pattern, function, initial)
 
-    def put(self, path: Path, data: Any, condition: Condition | None = None) -> Written:
+    def fold_below(self, path: Path, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
+        """See `Store.fold_below`."""
+        return self._open().fold_below(path, function, initial)
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def put(
+        self, path: Pattern, data: Any, condition: Condition | None = None, *, keep_while: KeepWhile | None = None
+    ) -> Written:
         """See `Store.put`."""
-        return self._open().put(path, data, condition)
+        return self._writable().put(path, data, condition, keep_while=keep_while)
 
-    def create(self, path: Path, data: Any) -> Written:
+    def create(self, path: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Written:
         """See `Store.create`."""
-        return self._open().create(path, data)
+        return self._writable().create(path, data, keep_while=keep_while)
 
-    def update(self, path: Path, data: Any) -> Written:
+    def update(self, path: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Written:
         """See `Store.update`."""
-        return self._open().update(path, data)
+        return self._writable().update(path, data, keep_while=keep_while)
 
-    def compare_and_swap(self, path: Path, expected: Any, data: Any) -> Written:
+    def compare_and_swap(
+        self, path: Pattern, expected: Any, data: Any, *, keep_while: KeepWhile | None = None
+    ) -> Written:
         """See `Store.compare_and_swap`."""
-        return self._open().compare_and_swap(path, expected, data)
+        return self._writable().compare_and_swap(path, expected, data, keep_while=keep_while)
 
-    def clear_payload(self, path: Path) -> Written:
+    def clear_payload(self, path: Pattern) -> Written:
         """See `Store.clear_payload`."""
-        return self._open().clear_payload(path)
+        return self._writable().clear_payload(path)
 
-    def delete(self, path: Path, condition: Condition | None = None) -> int:
+    def delete(self, path: Pattern, condition: Condition | None = None) -> Effects:
         """See `Store.delete`."""
-        return self._open().delete(path, condition)
+        return self._writable().delete(path, condition)
+
+    def put_many(self, pattern: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Effects:
+        """See `Store.put_many`."""
+        return self._writable().put_many(pattern, data, keep_while=keep_while)
+
+    def update_many(self, pattern: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Effects:
+        """See `Store.update_many`."""
+        return self._writable().update_many(pattern, data, keep_while=keep_while)
+
+    def clear_many_payloads(self, pattern: Pattern) -> Effects:
+        """See `Store.clear_many_payloads`."""
+        return self._writable().clear_many_payloads(pattern)
+
+    def delete_many(self, pattern: Pattern) -> Effects:
+        """See `Store.delete_many`."""
+        return self._writable().delete_many(pattern)
+
+    # --- its end --------------------------------------------------------------------------------------------------
 
     def abort(self, code: str, message: str = "", details: Any = None) -> NoReturn:
         """Give up: nothing of this transaction applies, and the caller gets this error."""
@@ -95,3 +149,14 @@ class Transaction:
         if self._store is None:
             raise TransactionEnded("this transaction is over; start another one")
         return self._store
+
+    def _writable(self) -> Store:
+        return self._open()
+
+
+class ReadTransaction(Transaction):
+    """A transaction that may only read; every write raises `ReadOnlyTransaction`."""
+
+    def _writable(self) -> Store:
+        self._open()
+        raise ReadOnlyTransaction("this transaction may only read; submit a procedure that is not read-only to write")

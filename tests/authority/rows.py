@@ -25,7 +25,7 @@ class DictRows:
         for known in [known for known in self.data if known[: len(path)] == path]:
             del self.data[known]
 
-    def count(self, path: Path) -> int:
+    def count_children(self, path: Path) -> int:
         return len({known[len(path)] for known in self.data if known[: len(path)] == path and len(known) > len(path)})
 
     # --- reading what procedures wrote -----------------------------------------------------------------------------

@@ -388,7 +388,7 @@ def small_table(monkeypatch: pytest.MonkeyPatch) -> int:
 def test_the_table_of_transfers_is_bounded_and_the_oldest_go_first(log: Log, small_table: int) -> None:
     there_and_back(log, 20)
     assert sorted(log.rows.transfers()) == sorted(f"alpha-other-{n}" for n in range(16, 21))
-    assert log.rows.count(("transfer_order",)) == small_table
+    assert log.rows.count_children(("transfer_order",)) == small_table
 
 
 def test_what_was_never_begun_is_forgotten_too(log: Log, small_table: int) -> None:

@@ -51,7 +51,7 @@ async def test_the_others_go_on_when_the_leader_stops_and_it_catches_up_when_it_
             assert await replica.submit("count_once", f"without leader, {replica.status.name}") == 1
         returned = await instance.start(leader)
         await returned.read_barrier()
-        assert returned.store.count(("counted",)) == 3
+        assert returned.store.count_children(("counted",)) == 3
 
 
 async def test_everything_acknowledged_survives_a_restart_of_all(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_everything_acknowledged_survives_a_restart_of_all(tmp_path: Path)
             await instance.start(name)
         for replica in instance.replicas():
             await replica.read_barrier(timeout_s=10)
-            assert replica.store.count(("counted",)) == 20
+            assert replica.store.count_children(("counted",)) == 20
 
 
 async def test_a_member_that_missed_a_compaction_gets_a_snapshot(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_a_member_that_missed_a_compaction_gets_a_snapshot(tmp_path: Path)
             await replica.submit("count_once", str(number))
         returned = await instance.start(follower)
         await returned.read_barrier(timeout_s=10)
-        assert returned.store.count(("counted",)) == 100
+        assert returned.store.count_children(("counted",)) == 100
         assert (tmp_path / follower / "snapshot").exists()
         await instance.stop(follower)
         again = await instance.start(follower)

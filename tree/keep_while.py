@@ -1,0 +1,180 @@
+"""keep_while: nodes that stay only while something holds elsewhere in the tree.
+
+A node (the *watcher*) is given pairs of a pattern and a condition. Each pair holds if every node that the pattern
+matches meets the condition, and, if it matches none, if the condition holds of a missing node (of which only its
+absence is known). The pairs are looked at again whenever a node that they could be about has changed, and the watcher
+is deleted with its subtree as soon as one fails.
+
+The index here answers "whom does a change at this path concern": by the path itself for watched paths, and by the
+names that a watched pattern begins with for the others, so a write pays only for those that watch its neighbourhood.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tree.conditions import Condition, condition_from_data_untrusted
+from tree.errors import BadData, KeepWhileConditionsNotMet, TreeError
+from tree.matching import PathFilter, find_matches
+from tree.node import Node, view_of
+from tree.path import ROOT, Path
+from tree.pattern import Pattern, Resolved, pattern_from_data_untrusted, pattern_to_data, resolve
+
+__all__ = [
+    "MAX_PAIRS",
+    "KeepWhile",
+    "KeepWhileIndex",
+    "Pairs",
+    "keep_while_from_data_untrusted",
+    "keep_while_to_data",
+    "resolve_pairs",
+    "unmet",
+]
+
+# How much one node's staying may depend on.
+MAX_PAIRS: Final = 64
+
+# What callers give: pairs, or a map; patterns that begin with THIS or PARENT are relative to the node.
+KeepWhile = Mapping[Pattern, Condition] | Iterable[tuple[Pattern, Condition]]
+# Absolute, and in the order in which they were given.
+Pairs = tuple[tuple[Resolved, Condition], ...]
+
+
+def resolve_pairs(watcher: Path, keep_while: KeepWhile) -> Pairs:
+    """Absolute pairs for this node; raises `BadPath`, `BadPattern`, or `BadData` when there are too many."""
+    given = keep_while.items() if isinstance(keep_while, Mapping) else keep_while
+    pairs = tuple((resolve(pattern, watcher), condition) for pattern, condition in given)
+    if len(pairs) > MAX_PAIRS:
+        raise BadData(f"{len(pairs)} keep_while conditions are too many; at most {MAX_PAIRS} are allowed")
+    return pairs
+
+
+def keep_while_to_data(pairs: Iterable[tuple[Pattern, Condition]]) -> list[Any]:
+    """As plain data."""
+    return [[pattern_to_data(pattern), condition.to_data()] for pattern, condition in pairs]
+
+
+def keep_while_from_data_untrusted(data: Any) -> tuple[tuple[Pattern, Condition], ...]:
+    """Read a list of [pattern, condition]; raises `BadData`."""
+    if not isinstance(data, list) or len(data) > MAX_PAIRS:
+        raise BadData(f"keep_while is a list of at most {MAX_PAIRS} pairs of a pattern and a condition")
+    pairs = []
+    for pair in data:
+        match pair:
+            case [pattern, condition]:
+                try:
+                    pairs.append((pattern_from_data_untrusted(pattern), condition_from_data_untrusted(condition)))
+                except TreeError as error:
+                    raise BadData(error.message) from error
+            case _:
+                raise BadData(f"not a pair of a pattern and a condition: {pair!r:.100}")
+    return tuple(pairs)
+
+
+def unmet(root: Node, pairs: Pairs) -> dict[str, Any] | None:
+    """The first thing that does not hold, as plain data for people; None if all is well."""
+    for pattern, condition in pairs:
+        found = False
+        for path, node in find_matches(root, pattern):
+            found = True
+            if not condition.holds(node, path[-1] if path else ""):
+                return _reason("condition_not_met", pattern, condition) | {
+                    "path": list(path),
+                    "node_props": view_of(node).to_data(),
+                }
+        if not found and not condition.holds(None, _last_name(pattern)):
+            return _reason("pattern_matches_no_nodes", pattern, condition)
+    return None
+
+
+def _last_name(pattern: Resolved) -> str:
+    last = pattern[-1] if pattern else ""
+    return last if isinstance(last, str) else ""
+
+
+def _reason(kind: str, pattern: Resolved, condition: Condition) -> dict[str, Any]:
+    return {"reason": kind, "pattern": pattern_to_data(pattern), "condition": condition.to_data()}
+
+
+def refuse_unmet(root: Node, watcher: Path, pairs: Pairs, *, is_new: bool) -> None:
+    """Raises `KeepWhileConditionsNotMet` unless all pairs hold.
+
+    Of a new node, what it watches on itself and below is not looked at: nothing could be there yet.
+    """
+    if is_new:
+        pairs = tuple(pair for pair in pairs if PathFilter(pair[0]).prefix[: len(watcher)] != watcher)
+    reason = unmet(root, pairs)
+    if reason is not None:
+        raise KeepWhileConditionsNotMet(
+            f"the node {'/'.join(watcher)} would be kept while something holds that does not hold now",
+            {"node_name": watcher[-1], "node_path": list(watcher), "reason": reason},
+        )
+
+
+class KeepWhileIndex:
+    """Who is kept while what, and whom a change concerns."""
+
+    def __init__(self) -> None:
+        self.pairs: Final[dict[Path, Pairs]] = {}
+        self._by_path: Final[dict[Path, dict[Path, None]]] = {}
+        self._by_prefix: Final[dict[Path, dict[Path, tuple[PathFilter, ...]]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def replace(self, watcher: Path, pairs: Pairs) -> Pairs:
+        """Replace what this node is kept while (nothing: no conditions); what it was before."""
+        before = self.pairs.pop(watcher, ())
+        for pattern, _ in before:
+            self._forget(watcher, PathFilter(pattern), pattern)
+        if pairs:
+            self.pairs[watcher] = pairs
+        for pattern, _ in pairs:
+            self._remember(watcher, PathFilter(pattern), pattern)
+        return before
+
+    def concerned(self, changed: Iterable[Path]) -> set[Path]:
+        """The watchers that a change at any of these paths could make fail."""
+        concerned: set[Path] = set()
+        for path in changed:
+            concerned.update(self._by_path.get(path, ()))
+            if self._by_prefix:
+                for length in range(len(path) + 1):
+                    for watcher, filters in self._by_prefix.get(path[:length], {}).items():
+                        if watcher not in concerned and any(watched.concerns(path) for watched in filters):
+                            concerned.add(watcher)
+        return concerned
+
+    def _remember(self, watcher: Path, watched: PathFilter, pattern: Resolved) -> None:
+        if len(watched.prefix) == len(pattern):
+            self._each_level(watcher, pattern, watched.prefix)
+            return
+        self._each_level(watcher, pattern, watched.prefix)
+        filters = self._by_prefix.setdefault(watched.prefix, {})
+        filters[watcher] = (*filters.get(watcher, ()), watched)
+
+    def _each_level(self, watcher: Path, pattern: Resolved, prefix: Path) -> None:
+        for path in _watched_paths(pattern, prefix):
+            self._by_path.setdefault(path, {})[watcher] = None
+
+    def _forget(self, watcher: Path, watched: PathFilter, pattern: Resolved) -> None:
+        for path in _watched_paths(pattern, watched.prefix):
+            watchers = self._by_path.get(path)
+            if watchers is not None:
+                watchers.pop(watcher, None)
+                if not watchers:
+                    del self._by_path[path]
+        filters = self._by_prefix.get(watched.prefix)
+        if filters is not None:
+            filters.pop(watcher, None)
+            if not filters:
+                del self._by_prefix[watched.prefix]
+
+
+def _watched_paths(pattern: Resolved, prefix: Path) -> list[Path]:
+    """The exact paths whose change matters: the last one, and parents on which a condition stands."""
+    paths = [
+        prefix[: level + 1]
+        for level, component in enumerate(pattern[: len(prefix)])
+        if isinstance(component, Condition) or level + 1 == len(pattern)
+    ]
+    return paths if pattern else [ROOT]

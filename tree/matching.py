@@ -1,0 +1,150 @@
+"""Matching: which nodes a pattern means.
+
+A pattern is run over the tree as a nondeterministic automaton whose states are positions in the pattern, kept as the
+bits of an integer: a node reached by several ways (`**/**`) is visited and reported once, and the work for one node is
+at most one condition per component. Where a name is known, its child is looked up and the others are not touched.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tree.conditions import Condition, Judged, only_name
+from tree.errors import BadPattern
+from tree.node import Node, NodeView
+from tree.path import ROOT, Path
+from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
+
+__all__ = ["EventPattern", "PathFilter", "find_matches"]
+
+_SOME_NODE: Final = NodeView(None, 1, 1, 0)
+
+
+def find_matches(root: Node, pattern: Resolved, after: Path | None = None) -> Iterator[tuple[Path, Node]]:
+    """The nodes that match, parents first, siblings by name: in the order of their paths.
+
+    With `after`, only those that come after that path, found without visiting what comes before.
+    """
+    if not pattern and after is None:
+        yield ROOT, root
+    end = 1 << len(pattern)
+    pins = [component if isinstance(component, str) else only_name(component) for component in pattern]
+    stack = [(ROOT, root, 1)] if pattern else []
+    while stack:
+        path, node, states = stack.pop()
+        if states & end and (after is None or path > after):
+            yield path, node
+        if not node.children or not states & (end - 1):
+            continue
+        found = []
+        for name in _candidates(pins, states, node):
+            child = node.children[name]
+            reached = _advance(pattern, states, child, name)
+            child_path = (*path, name)
+            if reached and (after is None or child_path > after or after[: len(child_path)] == child_path):
+                found.append((child_path, child, reached))
+        found.sort(key=_path_of, reverse=True)
+        stack.extend(found)
+
+
+def _path_of(item: tuple[Path, Node, int]) -> Path:
+    return item[0]
+
+
+def _candidates(pins: list[str | None], states: int, node: Node) -> Iterator[str]:
+    """The children that may lead on: one or a few by name, or all."""
+    wanted: set[str] = set()
+    for position, pin in enumerate(pins):
+        if states >> position & 1:
+            if pin is None:
+                yield from node.children
+                return
+            wanted.add(pin)
+    yield from (name for name in wanted if name in node.children)
+
+
+def _advance(pattern: Resolved, states: int, node: Judged, name: str) -> int:
+    """The states after the step to this child."""
+    reached = 0
+    for position, component in enumerate(pattern):
+        if states >> position & 1:
+            if isinstance(component, str):
+                if component == name:
+                    reached |= 2 << position
+            else:
+                if component.holds(node, name):
+                    reached |= 2 << position
+                if component.recursive:
+                    reached |= 1 << position
+    return reached
+
+
+class PathFilter:
+    """Which paths a pattern could be about, by names alone: for deciding whether a change concerns somebody.
+
+    Conditions on more than names count as met, so this may say yes where `find_matches` says no, never the reverse.
+    """
+
+    def __init__(self, pattern: Resolved) -> None:
+        self._pattern: Final = tuple(map(_names_of, pattern))
+        names = []
+        for component in self._pattern:
+            if not isinstance(component, str):
+                break
+            names.append(component)
+        # All paths concerned begin so, or are themselves beginnings of this.
+        self.prefix: Final[Path] = tuple(names)
+
+    def concerns(self, path: Path) -> bool:
+        """Whether a node at this path could match, or lie on the way to one that matches."""
+        states = 1
+        for name in path:
+            states = _advance(self._pattern, states, _SOME_NODE, name)
+            if not states:
+                return False
+        return True
+
+
+def _names_of(component: str | Condition) -> str | Condition:
+    """What the component says about names."""
+    if isinstance(component, str) or component.names_only:
+        return component
+    name = only_name(component)
+    if name is not None:
+        return name
+    return ANY_DEPTH if component.recursive else ANY_NAME
+
+
+class EventPattern:
+    """A pattern that events are matched against: long after the event, without the tree.
+
+    So its parents are told by names alone; conditions on the contents may stand on the last component, and are
+    evaluated on the node after the change (before it, if it went away).
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        """Raises `BadPattern` when a parent is told by more than names, `BadPath` as `resolve` does."""
+        self._resolved: Final = resolve(pattern)
+        for component in self._resolved[:-1]:
+            if not isinstance(component, str) and not component.names_only:
+                raise BadPattern(
+                    "in a pattern for events, conditions on a node's contents may stand on the last component only"
+                )
+        self.prefix: Final = PathFilter(self._resolved).prefix
+        self._end: Final = 1 << len(self._resolved)
+        self._exact: Final = len(self.prefix) == len(self._resolved) and not any(
+            isinstance(component, Condition) for component in self._resolved
+        )
+
+    def matches(self, path: Path, node: Judged) -> bool:
+        """Whether an event at this path, that left (or took away) this node, is meant."""
+        if self._exact:
+            return path == self.prefix
+        if not path:
+            return not self._resolved
+        states = 1
+        for name in path[:-1]:
+            # What the last component says of a parent does not matter: nothing comes after it.
+            states = _advance(self._resolved, states, _SOME_NODE, name) & (self._end - 1)
+            if not states:
+                return False
+        return bool(_advance(self._resolved, states, node, path[-1]) & self._end)
