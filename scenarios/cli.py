@@ -351,6 +351,7 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
     from scenarios.errors import EnvironmentFailed
     from scenarios.topology import BadSpec
     from tree.certificates import InstanceSecretTooShort, KeyFileExposed
+    from tree.disk import DiskFailed, disk_failed
     from tree.journal import JournalConflict, JournalDamaged, JournalForeign
     from tree.replica import DirectoryInUse
     from tree.snapshot import SnapshotDamaged
@@ -360,10 +361,12 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
             return str(error), BAD_USAGE
         case EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse():
             return str(error), CLUSTER_FAILED
-        case JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged():
+        case DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged():
             return str(error), CLUSTER_FAILED
         case OSError(errno=errno.EADDRINUSE):
             return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
+            return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
         case ExceptionGroup():
             # A server is a tree of tasks, so what ends it arrives in groups.
             problems = [_foreseeable(inner) for inner in error.exceptions]

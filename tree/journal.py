@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, overload
 
 from tree.batches import ALLOCATE_BYTES, REMEDY, BatchFile, JournalDamaged, JournalForeign
-from tree.disk import REAL_DISK, Disk
+from tree.disk import REAL_DISK, Disk, DiskFailed
 
 __all__ = ["Entry", "Journal", "JournalConflict", "JournalDamaged", "JournalForeign"]
 
@@ -79,6 +79,7 @@ class Journal:
         self._recorded_commit = 0
         self._part_begins_at = 0  # what the old part, if there is one, has alone is before this index
         self.sync_count = 0
+        self._failure: DiskFailed | None = None
         self._is_open = True
         self._file = self._recover()
 
@@ -234,10 +235,20 @@ class Journal:
         return bool(self._unsynced)
 
     def sync(self) -> bool:
-        """Make everything so far durable, in one write and one `fdatasync`; False if there was nothing to do."""
+        """Make everything so far durable, in one write and one `fdatasync`; False if there was nothing to do.
+
+        A failure is remembered and raised again by every later call, without touching the disk: a second `fdatasync`
+        would succeed and mean nothing (see `tree.disk`).
+        """
+        if self._failure is not None:
+            raise self._failure
         if not self._unsynced:
             return False
-        self._file.append(b"".join(self._unsynced))
+        try:
+            self._file.append(b"".join(self._unsynced))
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
         self._unsynced.clear()
         self.sync_count += 1
         return True
@@ -276,11 +287,12 @@ class Journal:
             del self._entries[:count]
 
     def close(self) -> None:
-        """Make everything durable and close the file. The journal cannot be used afterwards."""
+        """Make everything durable and close the file; after a failure just close it. It cannot be used afterwards."""
         if self._is_open:
             try:
                 self.settle()
-                self.sync()
+                if self._failure is None:
+                    self.sync()
             finally:
                 self.abandon()
 

@@ -26,7 +26,7 @@ import trio
 from tree.certificates import Credentials
 from tree.commands import Answer, Command, Machine, encode_command
 from tree.deadlines import Deadlines
-from tree.disk import REAL_DISK, Disk
+from tree.disk import REAL_DISK, Disk, disk_failed
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
 from tree.procedures import Procedure
@@ -118,9 +118,9 @@ class Replica:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the member until cancelled; started when it listens. Can be called once.
 
-        Raises `RefusedByInstance`, `DirectoryInUse`, `JournalDamaged`, `JournalForeign`, `SnapshotDamaged`,
-        `RaftBroken`, `JournalConflict`, or `OSError` when the address or the disk cannot be used: each is a sentence
-        for the operator, and none is worth a retry without a change.
+        Raises `RefusedByInstance`, `DirectoryInUse`, `DiskFailed`, `JournalDamaged`, `JournalForeign`,
+        `SnapshotDamaged`, `RaftBroken`, `JournalConflict`, or `OSError` when the address cannot be used: each is a
+        sentence for the operator, and none is worth a retry without a change.
         """
         if self._served:
             raise RuntimeError("serve() can be called once; make another Replica to start again")
@@ -139,7 +139,6 @@ class Replica:
     @contextmanager
     def _opened(self) -> Iterator[None]:
         config = self._config
-        config.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _exclusive(config.directory):
             credentials = Credentials(
                 config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
@@ -545,8 +544,12 @@ def _running(part: T | None) -> T:
 
 @contextmanager
 def _exclusive(directory: Path) -> Iterator[None]:
-    """Hold the directory: two members writing one journal would destroy it."""
-    file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Make the directory if needed and hold it: two members writing one journal would destroy it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise disk_failed(error, directory / "lock", "creating") from error
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

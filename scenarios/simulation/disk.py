@@ -11,10 +11,10 @@ dice:
   at the same moment (a journaling file system keeps the order) or each at its own.
 
 Faults are armed by the number of the operation, as counted by `operations` (only those that change something count):
-`crash_at` performs that operation's volatile half and raises `PowerCut`, and so does everything after it until
-`crash` was called; `fail_at` refuses that operation with an `errno`. A sync refused with `EIO` does what real kernels
-do: what it should have written is forgotten at the next crash, although later syncs succeed. `capacity_bytes` makes the
-disk fill up, and `read_only` refuses every change.
+`crash_at` performs that operation's volatile half and raises `PowerCut`, and so does everything after it until `crash`
+was called; `fail_at` refuses that operation with an `errno`, `fail_next` the next one of its kind. A sync refused with
+`EIO` does what real kernels do: what it should have written is forgotten at the next crash, although later syncs
+succeed. `capacity_bytes` makes the disk fill up, and `read_only` refuses every change.
 """
 
 import errno
@@ -148,6 +148,7 @@ class SimulatedDisk:
         self.lives = 0
         self._crash_at: int | None = None
         self._failures: dict[int, int] = {}
+        self._next_failures: dict[str, int] = {}
         self._directories: dict[Path, _Names] = {}
 
     # --- faults -----------------------------------------------------------------------------------------------------
@@ -159,6 +160,10 @@ class SimulatedDisk:
     def fail_at(self, operation: int, reason: int) -> None:
         """Refuse the operation with this number with the `errno` `reason`."""
         self._failures[operation] = reason
+
+    def fail_next(self, doing: str, reason: int) -> None:
+        """Refuse the next operation of one kind (named as in `DiskFailed`, such as `"syncing"`) with `reason`."""
+        self._next_failures[doing] = reason
 
     def crash(self, dice: random.Random | None) -> None:
         """Lose what is not durable (all of it, or what the dice say) and come up again; open files are dead."""
@@ -173,6 +178,7 @@ class SimulatedDisk:
                     contents.crash(dice)
         self.crashed, self._crash_at = False, None
         self._failures.clear()
+        self._next_failures.clear()
         self.lives += 1
 
     def scribble(self, path: Path, offset: int, data: bytes) -> None:
@@ -255,7 +261,7 @@ class SimulatedDisk:
         """Count an operation; whether the power goes off in it. Raises what the operation is refused with."""
         self.check_power(self.lives)
         self.operations += 1
-        reason = self._failures.pop(self.operations, None)
+        reason = self._failures.pop(self.operations, None) or self._next_failures.pop(doing, None)
         if self.read_only and doing != "syncing":
             reason = errno.EROFS
         if reason is not None:

@@ -265,3 +265,19 @@ def test_a_second_part_waits_until_the_first_has_ended() -> None:
     journal.end_part(8)
     assert not disk.exists(PATH.with_name("journal.old"))
     assert len(opened(disk)) == 7
+
+
+def test_after_a_failed_sync_the_disk_is_not_touched_again() -> None:
+    disk = SimulatedDisk()
+    journal = opened(disk)
+    journal.append((b"one", 1, 1))
+    disk.fail_next("syncing", errno.EIO)
+    with pytest.raises(DiskFailed, match="Input/output error"):
+        journal.sync()
+    operations = disk.operations
+    with pytest.raises(DiskFailed, match="Input/output error"):
+        journal.sync()
+    journal.close()
+    assert disk.operations == operations
+    disk.crash(None)
+    assert opened(disk)[:] == []
