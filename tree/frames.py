@@ -224,8 +224,11 @@ def _shape(**fields: Callable[[Any], bool]) -> _Shape:
 
 
 _SHAPES: Final[dict[str, tuple[_Shape, ...]]] = {
-    "request_vote": (_shape(term=_is_index, last_log_index=_is_index, last_log_term=_is_index),),
+    "request_vote": (_shape(term=_is_index, last_log_index=_is_index, last_log_term=_is_index, transfer=_is_bool),),
     "response_vote": (_shape(term=_is_index),),
+    "pre_vote": (_shape(term=_is_index, last_log_index=_is_index, last_log_term=_is_index),),
+    "pre_vote_answer": (_shape(term=_is_index, granted=_is_bool, current=_is_index),),
+    "timeout_now": (_shape(term=_is_index),),
     "append_entries": (
         _shape(term=_is_index, commit_index=_is_index, entries=_is_list, prevLogIdx=_is_index, prevLogTerm=_is_index),
         _shape(term=_is_index, commit_index=_is_index, serialized=_is_chunk),

@@ -18,8 +18,8 @@ Deliver = Callable[[int], None]
 class ReadRounds:
     """The leader's side. Forgets everything when it stops leading; those who wait ask again."""
 
-    def __init__(self, member_count: int) -> None:
-        self._confirmations_needed: Final = member_count // 2  # besides the leader itself
+    def __init__(self) -> None:
+        self._voters: tuple[str, ...] = ()  # besides the leader, those whose confirmations count in this round
         self._waiting: list[Deliver] = []
         self._served: list[Deliver] = []
         self._round = 0
@@ -33,16 +33,22 @@ class ReadRounds:
         self._waiting.append(deliver)
         return True
 
-    def begin(self, commit_index: int) -> int | None:
+    def begin(self, commit_index: int, other_voters: tuple[str, ...]) -> int | None:
         """Begin a round for those who wait, if none is under way: the number to be confirmed by the others, or None.
 
         `commit_index` must cover everything any earlier leader committed: one entry of this term must be committed.
+        Of `other_voters` and the leader together, more than half must confirm; when they change, the round begins anew.
         """
-        if not self._waiting or self._confirmed_by is not None:
+        if self._confirmed_by is not None:
+            if self._voters == other_voters:
+                return None
+            self._waiting = self._served + self._waiting
+        if not self._waiting:
             return None
         self._served, self._waiting = self._waiting, []
         self._round += 1
         self._index = commit_index
+        self._voters = other_voters
         self._confirmed_by = set()
         self._finish_if_confirmed()
         return self.under_way()
@@ -53,7 +59,7 @@ class ReadRounds:
 
     def confirm(self, name: str, round_number: int) -> None:
         """A member confirmed, in this term, that it follows; other rounds than the one under way do not count."""
-        if self._confirmed_by is not None and round_number == self._round:
+        if self._confirmed_by is not None and round_number == self._round and name in self._voters:
             self._confirmed_by.add(name)
             self._finish_if_confirmed()
 
@@ -62,7 +68,8 @@ class ReadRounds:
         self._waiting, self._served, self._confirmed_by = [], [], None
 
     def _finish_if_confirmed(self) -> None:
-        if self._confirmed_by is not None and len(self._confirmed_by) >= self._confirmations_needed:
+        needed = (len(self._voters) + 1) // 2  # besides the leader itself
+        if self._confirmed_by is not None and len(self._confirmed_by) >= needed:
             served, self._served, self._confirmed_by = self._served, [], None
             for deliver in served:
                 deliver(self._index)

@@ -98,7 +98,7 @@ class Replica:
         self._deadlines: Final = Deadlines()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
-        self._reads: Final = ReadRounds(len(config.members))
+        self._reads: Final = ReadRounds()
         self._remote_reads: dict[int, Callable[[int], None]] = {}
         self._held: list[tuple[str, bytes]] = []
         self._wake = trio.Event()
@@ -164,7 +164,7 @@ class Replica:
         self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
         self._raft = self._make_raft(
             config.name,
-            [member.name for member in config.members],
+            config.members,
             self._journal,
             config.directory,
             owner,
@@ -204,7 +204,7 @@ class Replica:
         if journal.dirty:
             self._make_durable()
             peers.flush()
-            if len(self._config.members) == 1:
+            if raft.is_alone():
                 self._wake.set()  # it is its own majority: the next tick commits
 
     def _make_durable(self) -> None:
@@ -375,7 +375,7 @@ class Replica:
             self._reads.forget()
             return
         if raft.has_committed_in_term():
-            number = self._reads.begin(raft.raftCommitIndex)
+            number = self._reads.begin(raft.raftCommitIndex, raft.other_voters())
             if number is None and self._now_s() - self._asked_at_s > self._config.timing.heartbeat_s:
                 number = self._reads.under_way()  # what was asked, or answered, went down with a connection
             if number is not None:
@@ -383,10 +383,10 @@ class Replica:
                 self._ask_for_confirmation(number)
 
     def _ask_for_confirmation(self, number: int) -> None:
-        message = {"type": "confirm", "term": _running(self._raft).raftCurrentTerm, "round": number}
-        for member in self._config.members:
-            if member.name != self._config.name:
-                self._send(member.name, message)
+        raft = _running(self._raft)
+        message = {"type": "confirm", "term": raft.raftCurrentTerm, "round": number}
+        for name in raft.other_voters():
+            self._send(name, message)
 
     async def wait_applied(self, index: int) -> int:
         """Wait until everything up to this index of the log is in the local tree; the index applied then."""
@@ -456,6 +456,14 @@ class Replica:
             self._held.append((name, frame))
             return peers.is_connected(name)
         return peers.send(name, frame)
+
+    def configure(self, configuration: Any) -> None:
+        """Keep who the members are with the state; see `tree.raft.Driver`."""
+        self._machine.configuration = configuration
+
+    def configuration(self) -> Any:
+        """See `tree.raft.Driver`."""
+        return self._machine.configuration
 
     def is_congested(self, name: str) -> bool:
         """See `tree.raft.Driver`."""

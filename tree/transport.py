@@ -32,6 +32,7 @@ from tree.frames import (
     decode_verdict_untrusted,
     encode_frame,
 )
+from tree.membership import Member
 from tree.tls import TlsFailed, TlsSession
 
 __all__ = ["PROTOCOL_VERSION", "Member", "PeerHandler", "Peers", "Refusal", "RefusedByInstance"]
@@ -58,15 +59,6 @@ class RefusedByInstance(Exception):
         super().__init__(f"{sentence} ({code})")
         self.code: Final = code
         self.sentence: Final = sentence
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of an instance and where it listens."""
-
-    name: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pytest
 from tree.commands import Command, Machine, encode_command
 from tree.frames import decode_message_untrusted, encode_message
 from tree.journal import Journal
+from tree.membership import Member
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
 from tree.transaction import Transaction
 
@@ -46,7 +47,7 @@ class SimulatedMember:
         self.journal = Journal(directory / "journal", f"homeserver/sim/{self.name}")
         self.raft = RaftCore(
             self.name,
-            self.cluster.names,
+            self.cluster.initial_members(self.name),
             self.journal,
             directory,
             "homeserver/sim",
@@ -88,6 +89,12 @@ class SimulatedMember:
 
     def install(self, state: Any) -> None:
         self.machine.restore(state)
+
+    def configure(self, configuration: Any) -> None:
+        self.machine.configuration = configuration
+
+    def configuration(self) -> Any:
+        return self.machine.configuration
 
     # --- what the cluster lets happen
 
@@ -132,6 +139,10 @@ class SimulatedCluster:
         self.submitted = 0
         self.connections: dict[frozenset[str], dict[str, deque[bytes]]] = {}
         self.members = {name: SimulatedMember(self, name) for name in self.names}
+
+    def initial_members(self, name: str) -> list[Member]:
+        """The members that this one is told the instance began with."""
+        return [Member(name, "sim", 1 + rank) for rank, name in enumerate(self.names)]
 
     # --- the network
 

@@ -23,7 +23,10 @@ from tree.frames import (
 APPEND = {"type": "append_entries", "term": 3, "commit_index": 4, "prevLogIdx": 5, "prevLogTerm": 2}
 
 MESSAGES: list[dict[str, Any]] = [
-    {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 1},
+    {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 1, "transfer": False},
+    {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 1},
+    {"type": "pre_vote_answer", "term": 1, "granted": True, "current": 0},
+    {"type": "timeout_now", "term": 1},
     {"type": "response_vote", "term": 1},
     {**APPEND, "entries": []},
     {**APPEND, "entries": [(b"\x00a", 6, 2), (b"\x00b", 7, 3)]},

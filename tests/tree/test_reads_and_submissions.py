@@ -14,19 +14,20 @@ from tree.reads import MAX_WAITING_READS, ReadRounds
 from tree.submissions import FORWARD_AGAIN_S, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions
 
 H1_LEADS = ("h1", 4, 1)
+OTHERS = ("h1", "h2")
 
 
 def test_a_member_alone_confirms_itself() -> None:
-    reads, indices = ReadRounds(1), list[int]()
+    reads, indices = ReadRounds(), list[int]()
     reads.ask(indices.append)
-    assert reads.begin(commit_index=7) is None, "there is nobody to ask"
+    assert reads.begin(7, ()) is None, "there is nobody to ask"
     assert indices == [7]
 
 
 def test_a_read_waits_for_a_majority_and_gets_the_index_noted_at_the_beginning() -> None:
-    reads, indices = ReadRounds(5), list[int]()
+    reads, indices = ReadRounds(), list[int]()
     reads.ask(indices.append)
-    number = reads.begin(commit_index=7)
+    number = reads.begin(7, ("h1", "h2", "h3", "h4"))
     assert number is not None
     reads.confirm("h1", number)
     reads.confirm("h1", number)
@@ -35,17 +36,31 @@ def test_a_read_waits_for_a_majority_and_gets_the_index_noted_at_the_beginning()
     assert indices == [7]
 
 
+def test_a_round_begins_anew_when_the_voters_change_and_strangers_do_not_count() -> None:
+    reads, indices = ReadRounds(), list[int]()
+    reads.ask(indices.append)
+    first = reads.begin(7, ("h1", "h2"))
+    second = reads.begin(8, ("h1", "h3"))
+    assert first is not None
+    assert second is not None
+    reads.confirm("h1", first)
+    reads.confirm("h2", second)
+    assert indices == []
+    reads.confirm("h3", second)
+    assert indices == [8]
+
+
 def test_reads_that_come_during_a_round_wait_for_the_next_one() -> None:
-    reads, first, second = ReadRounds(3), list[int](), list[int]()
+    reads, first, second = ReadRounds(), list[int](), list[int]()
     reads.ask(first.append)
-    number = reads.begin(7)
+    number = reads.begin(7, OTHERS)
     assert number is not None
     reads.ask(second.append)
-    assert reads.begin(8) is None
+    assert reads.begin(8, OTHERS) is None
     assert reads.under_way() == number
     reads.confirm("h1", number)
     assert (first, second) == ([7], [])
-    following = reads.begin(9)
+    following = reads.begin(9, OTHERS)
     assert following is not None
     reads.confirm("h1", number)
     assert second == [], "a confirmation of an earlier round says nothing about this one"
@@ -54,9 +69,9 @@ def test_reads_that_come_during_a_round_wait_for_the_next_one() -> None:
 
 
 def test_a_leader_that_lost_its_office_confirms_nothing() -> None:
-    reads, indices = ReadRounds(3), list[int]()
+    reads, indices = ReadRounds(), list[int]()
     reads.ask(indices.append)
-    number = reads.begin(7)
+    number = reads.begin(7, OTHERS)
     assert number is not None
     reads.forget()
     reads.confirm("h1", number)
@@ -65,7 +80,7 @@ def test_a_leader_that_lost_its_office_confirms_nothing() -> None:
 
 
 def test_waiting_reads_are_bounded() -> None:
-    reads = ReadRounds(3)
+    reads = ReadRounds()
     assert all(reads.ask(lambda _: None) for _ in range(MAX_WAITING_READS))
     assert not reads.ask(lambda _: None)
 
