@@ -108,6 +108,15 @@ def bench() -> None:
     """Measure on this machine, against demands and against others that do the same work."""
 
 
+@cli.group(
+    cls=_LazyGroup,
+    members={"tree": ("scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals")},
+    short_help="Break things on purpose, and judge what becomes of it.",
+)
+def chaos() -> None:
+    """Let faults happen to real processes on this machine, and judge what becomes of what they acknowledged."""
+
+
 # ---- a cluster to play with ----
 
 

@@ -1,0 +1,249 @@
+"""The members of a run as processes: started, killed, stopped and asked."""
+
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from scenarios.chaos.link import MemberGone, MemberLink, NoAnswer, NotAccepted
+from scenarios.chaos.member import MemberConfig
+from scenarios.chaos.network import Network
+from scenarios.chaos.storage import Storage
+from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+
+__all__ = ["PATIENCE_S", "Instance", "NotInTime"]
+
+_ASK_S: Final = 1.0
+_POLL_S: Final = 0.01
+# Several elections that come to nothing, or a start of everything on a machine that is busy with other things.
+PATIENCE_S: Final = 30.0
+
+
+class NotInTime(Exception):
+    """The instance did not do in time what it must do when nothing disturbs it; the sentence says what."""
+
+
+class Instance:
+    """An instance of members. The run owns its parts: network, storage, and the scope of its processes.
+
+    Args:
+        directory: where configurations, logs and sockets are.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        directory: Path,
+        network: Network,
+        storage: Storage,
+        processes: ChildProcesses,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.names: Final = tuple(names)
+        self.network: Final = network
+        self.storage: Final = storage
+        self._directory: Final = directory
+        self._processes: Final = processes
+        self._nursery: Final = nursery
+        self._secret: Final = secrets.token_bytes(32)
+        self._children: dict[str, Child] = {}
+        self._links: dict[str, MemberLink] = {}
+
+    async def prepare(self) -> None:
+        """Make the places of all members."""
+        for name in self.names:
+            await self.storage.add(name)
+            await self.network.plug_in(name)
+
+    # --- processes ---
+
+    def launch(self, name: str) -> Child:
+        """Start a member's process; whether it can run shows later."""
+        config = MemberConfig(
+            name=name,
+            members=tuple((other, *self.network.address(other)) for other in self.names),
+            directory=str(self.storage.directory(name)),
+            secret_hex=self._secret.hex(),
+            socket=str(self._socket(name)),
+            account=str(self.account(name)),
+        )
+        config_file = self._directory / f"{name}.json"
+        config_file.touch(mode=0o600)
+        config.save(config_file)
+        self._socket(name).unlink(missing_ok=True)
+        argv = (*self.network.prefix(name), sys.executable, "-m", "scenarios.chaos.member", str(config_file))
+        child = self._processes.start(Command(name, argv, self.log_file(name)))
+        self._children[name] = child
+        return child
+
+    async def start(self, *names: str) -> None:
+        """Start members and wait until each answers.
+
+        Raises:
+            NotInTime: one ended, or did not answer.
+        """
+        for name in names:
+            self.launch(name)
+        for name in names:
+            await self._connect(name)
+
+    async def kill(self, *names: str) -> None:
+        """SIGKILL members, all at once, and wait until they are gone."""
+        for name in names:
+            self._children[name].kill()
+        for name in names:
+            await self._children[name].wait()
+            self._drop_link(name)
+
+    async def pause(self, *names: str) -> None:
+        """SIGSTOP members; returns when they stand."""
+        for name in names:  # all at once, before anything waits
+            self._children[name].signal(signal.SIGSTOP)
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                nursery.start_soon(self._children[name].pause)
+
+    def resume(self, *names: str) -> None:
+        """SIGCONT members."""
+        for name in names:
+            self._children[name].resume()
+
+    async def dies_in_sync(self, name: str, number: int) -> bool:
+        """Have a member kill itself in one of its next syncs; whether it came to one within a few seconds."""
+        child = self._children[name]
+        child.stop_requested = True
+        with suppress(MemberGone, NoAnswer):
+            await self.ask(name, "die_in_sync", number_of_sync=number)
+        with trio.move_on_after(5.0):
+            await child.wait()
+            self._drop_link(name)
+            return True
+        await self.kill(name)
+        return False
+
+    async def ends(self, name: str) -> ChildExit | None:
+        """Launch a member that is expected to refuse to run; how it ended, or None if it runs."""
+        child = self.launch(name)
+        child.stop_requested = True
+        with trio.move_on_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+
+                async def runs() -> None:
+                    await self._connect(name)
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(runs)
+                await child.wait()
+                nursery.cancel_scope.cancel()
+        return child.exit
+
+    # --- questions ---
+
+    def link(self, name: str) -> MemberLink | None:
+        """The connection to the member, or None while there is none."""
+        link = self._links.get(name)
+        return None if link is None or link.gone else link
+
+    async def ask(self, name: str, op: str, *, within_s: float = _ASK_S, **arguments: Any) -> Any:
+        """Ask a member; see `MemberLink.ask`."""
+        link = self.link(name)
+        if link is None:
+            raise MemberGone(name)
+        return await link.ask(op, within_s=within_s, **arguments)
+
+    async def leader(self) -> str:
+        """The member that leads and whom a majority follows.
+
+        Raises:
+            NotInTime: there is none.
+        """
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                statuses = await self._statuses()
+                for name, status in statuses.items():
+                    followers = sum(other["leader"] == name for other in statuses.values())
+                    if status["is_leader"] and status["ready"] and 2 * followers > len(self.names):
+                        return name
+                await trio.sleep(_POLL_S)
+        raise NotInTime(f"no leader that a majority follows within {PATIENCE_S:g} s")
+
+    async def together(self) -> int:
+        """Wait until all members run, follow one leader and have applied what it had; the index of that.
+
+        Raises:
+            NotInTime: they do not come together; the sentence says what each of them knows.
+        """
+        index: int | None = None
+        statuses: dict[str, Any] = {}
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                statuses = await self._statuses()
+                leaders = {status["leader"] for status in statuses.values() if status["ready"]}
+                if len(statuses) == len(self.names) and len(leaders) == 1 and None not in leaders:
+                    if index is None:
+                        index = max(status["applied"] for status in statuses.values())
+                    if all(status["applied"] >= index and status["ready"] for status in statuses.values()):
+                        return index
+                await trio.sleep(_POLL_S)
+        raise NotInTime(f"the members were not together again within {PATIENCE_S:g} s: {statuses}")
+
+    async def _statuses(self) -> dict[str, Any]:
+        statuses: dict[str, Any] = {}
+
+        async def ask(name: str) -> None:
+            try:
+                statuses[name] = await self.ask(name, "status")
+            except (MemberGone, NoAnswer, NotAccepted):
+                return
+
+        async with trio.open_nursery() as nursery:
+            for name in self.names:
+                nursery.start_soon(ask, name)
+        return {name: statuses[name] for name in self.names if name in statuses}
+
+    # --- files ---
+
+    def log_file(self, name: str) -> Path:
+        """Where the member's process logs to."""
+        return self._directory / f"{name}.log"
+
+    def account(self, name: str) -> Path:
+        """Where the member leaves the account of its unsynced writes."""
+        return self._directory / f"{name}.unsynced"
+
+    def _socket(self, name: str) -> Path:
+        return self._directory / f"{name}.socket"
+
+    async def _connect(self, name: str) -> None:
+        child = self._children[name]
+        link = MemberLink(name, self._socket(name))
+        connected = trio.Event()
+
+        async def connect() -> None:
+            await self._nursery.start(link.serve)
+            connected.set()
+
+        with trio.move_on_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+
+                async def give_up_when_it_ends() -> None:
+                    await child.wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(give_up_when_it_ends)
+                await connect()
+                nursery.cancel_scope.cancel()
+        if not connected.is_set():
+            how = "did not answer" if child.exit is None else child.exit.sentence
+            raise NotInTime(f"{name} was started and does not run: {how}")
+        self._links[name] = link
+
+    def _drop_link(self, name: str) -> None:
+        link = self._links.pop(name, None)
+        if link is not None:
+            link.hang_up()

@@ -1,0 +1,76 @@
+"""A private corner of the kernel for a run: mounts, links and namespaces that vanish with its processes.
+
+The process that calls `enter_private_namespaces` gets a mount namespace and a network namespace of its own, and so do
+all children that it starts afterwards. Whatever they mount or plug together there is invisible outside, and the kernel
+takes it down when the last of them is gone: also after SIGKILL, when nobody is left who could clean up. (`ip netns`,
+by contrast, keeps what it makes until somebody deletes it.)
+
+The superuser enters them directly. Anybody else needs a user namespace first, where the kernel permits them; in one,
+networks can be made but block devices cannot be mounted, which only a real superuser may.
+"""
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Permissions", "enter_private_namespaces"]
+
+# <linux/sched.h>, <linux/mount.h>
+_CLONE_NEWNS: Final = 0x0002_0000
+_CLONE_NEWUSER: Final = 0x1000_0000
+_CLONE_NEWNET: Final = 0x4000_0000
+_MS_REC: Final = 0x4000
+_MS_PRIVATE: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What the kernel permits to this process now: None, or the reason why it does not."""
+
+    no_network: str | None = None
+    no_images: str | None = None
+
+
+def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
+    """Move this process, which must have one thread, into namespaces of its own, if either is wanted; never raises.
+
+    Call it before anything else starts: what was opened earlier stays where it was. The new network namespace is
+    empty; even its loopback device is down.
+    """
+    if not network and not images:
+        return Permissions()
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        unshare: Callable[[int], int] = libc.unshare
+    except (AttributeError, OSError):
+        reason = "this system is not Linux"
+        return Permissions(reason, reason)
+    superuser = os.geteuid() == 0
+    user, group = os.geteuid(), os.getegid()
+    namespaces = _CLONE_NEWNS | (_CLONE_NEWNET if network else 0)
+    if unshare(namespaces if superuser else namespaces | _CLONE_NEWUSER) != 0:
+        reason = f"namespaces are not permitted here ({_last_error()})"
+        return Permissions(reason, reason)
+    if not superuser:
+        _become_root_inside(user, group)
+    # Otherwise what is mounted here would be mounted for everybody.
+    if libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None) != 0:
+        reason = f"mounts cannot be made private here ({_last_error()})"
+        return Permissions(reason, reason)
+    return Permissions(None, None if superuser else "only the superuser can mount the image of a disk")
+
+
+def _become_root_inside(user: int, group: int) -> None:
+    """Map this user to the superuser of the new user namespace; see user_namespaces(7)."""
+    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
+
+
+def _last_error() -> str:
+    code = ctypes.get_errno()
+    return f"{errno.errorcode.get(code, code)}: {os.strerror(code)}"

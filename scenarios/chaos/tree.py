@@ -1,0 +1,161 @@
+"""`baton chaos tree`: real member processes of the tree under faults drawn from a seed."""
+
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, TextIO
+
+import click
+import trio
+from rich.console import Console
+
+from scenarios.cases import machine, versions
+from scenarios.chaos.network import NamespacedNetwork
+from scenarios.chaos.plan import KINDS, Kind, Need, draw_plan, parse_kinds
+from scenarios.chaos.privacy import enter_private_namespaces
+from scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
+from scenarios.chaos.run import Grounds, run_faults
+from scenarios.chaos.storage import ImageDisks
+from scenarios.errors import EnvironmentFailed
+from scenarios.options import output_file
+from scenarios.ports import Ports
+
+__all__ = ["command"]
+
+_INTERRUPTED: Final = 130
+# A socket's name has 108 bytes in all (unix(7)).
+_MAX_DIRECTORY_BYTES: Final = 80
+_OUTPUT: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
+    try:
+        return tuple(KINDS) if text is None else parse_kinds(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+
+
+@click.command(
+    name="tree", epilog="\b\nKinds of faults:\n" + "\n".join(f"  {k:17} {f.sentence}" for k, f in KINDS.items())
+)
+@click.option("--faults", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many.")
+@click.option("--members", type=click.Choice(["3", "5"]), default="3", show_default=True, help="Of the instance.")
+@click.option("--seed", type=int, help="Of the faults and of what clients do. [default: a new one, printed]")
+@click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Only these; `kill-*` is possible. [default: all]")
+@click.option("--json", "json_file", type=_OUTPUT, callback=output_file, help="Write the report as JSON.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep journals, logs and histories here.",
+)
+def command(
+    faults: int, members: str, seed: int | None, kinds: tuple[Kind, ...], json_file: Path | None, directory: Path | None
+) -> int:
+    """Run members of the tree in processes of their own, under load, and let one fault after the other happen to them.
+
+    After each fault it is healed, the members have to come together, and what clients were told is judged: no
+    acknowledged write lost, nothing applied twice, every history linearizable, all members' trees equal.
+
+    Partitions need network namespaces and power cuts need loop devices, which the superuser has; what the kernel does
+    not permit is skipped, and the report says so. Exit status 1 if anything was violated.
+    """
+    seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    skipped = _skipped(kinds)
+    possible = tuple(kind for kind in kinds if kind not in skipped)
+    console, progress = _console(sys.stdout), _console(sys.stderr)
+    for kind, reason in skipped.items():
+        progress.print(f"skipping {kind}: {reason}", style="yellow")
+    if not possible:
+        raise EnvironmentFailed("none of the chosen kinds of faults is possible here")
+    report = ChaosReport(seed, int(members), faults, skipped, versions=versions(), machine=machine(), kinds=kinds)
+    progress.print(f"seed {seed}; {faults} faults on {members} members", style="dim")
+    with _Place(directory) as place:
+        trio.run(_interruptible, possible, place, report, progress)
+        if report.violations or directory is not None:
+            report.directory = place.keep()
+    console.print(chaos_table(report))
+    if json_file is not None:
+        write_chaos_json(json_file, report)
+        console.print(f"JSON report: {json_file}")
+    if report.violations:
+        return 1
+    return _INTERRUPTED if report.interrupted else 0
+
+
+def _needs(kinds: tuple[Kind, ...]) -> frozenset[Need]:
+    return frozenset().union(*(KINDS[kind].needs for kind in kinds))
+
+
+def _skipped(kinds: tuple[Kind, ...]) -> dict[Kind, str]:
+    """Enter the namespaces that these kinds need; those that cannot happen here, and why."""
+    reasons = {Need.NETWORK: NamespacedNetwork.missing_tools(), Need.IMAGES: ImageDisks.missing_tools()}
+    wanted = {need for need in _needs(kinds) if reasons[need] is None}
+    permissions = enter_private_namespaces(network=Need.NETWORK in wanted, images=Need.IMAGES in wanted)
+    reasons[Need.NETWORK] = reasons[Need.NETWORK] or permissions.no_network
+    reasons[Need.IMAGES] = reasons[Need.IMAGES] or permissions.no_images
+    skipped: dict[Kind, str] = {}
+    for kind in kinds:
+        for need in sorted(KINDS[kind].needs):
+            reason = reasons[need]
+            if reason is not None:
+                skipped[kind] = f"needs {need}: {reason}"
+    return skipped
+
+
+def _console(stream: TextIO) -> Console:
+    console = Console(file=stream, highlight=False)
+    return console if console.width >= MIN_WIDTH else Console(file=stream, highlight=False, width=MIN_WIDTH)
+
+
+async def _interruptible(possible: tuple[Kind, ...], place: "_Place", report: ChaosReport, screen: Console) -> None:
+    """Run the plan until it is done or a signal asks to end; what was done by then is in the report."""
+
+    def show(result: FaultResult) -> None:
+        screen.print(result.sentence, soft_wrap=True)
+        for problem in result.problems:
+            screen.print(f"     {problem}", style="bold red", soft_wrap=True)
+
+    needs = _needs(possible)
+    grounds = Grounds(place.path, network=Need.NETWORK in needs, images=Need.IMAGES in needs)
+    plan = draw_plan(report.seed, report.planned, possible)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, Ports(random.SystemRandom()) as ports:
+        async with trio.open_nursery() as nursery:
+
+            async def end_at_signal() -> None:
+                async for _ in signals:
+                    report.interrupted = True
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(end_at_signal)
+            await run_faults(plan, grounds, report, show, ports)
+            nursery.cancel_scope.cancel()
+
+
+class _Place:
+    """The directory of a run: a temporary one that goes away unless it is kept, or one that the user named."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self.path: Final = Path(tempfile.mkdtemp(prefix="baton-chaos-")) if directory is None else directory.absolute()
+        self._kept = directory is not None
+        if directory is not None:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise EnvironmentFailed(f"{directory} is not empty; name a new directory")
+        if len(bytes(self.path)) > _MAX_DIRECTORY_BYTES:
+            raise EnvironmentFailed(f"the path {self.path} is too long for the sockets in it; use a shorter one")
+
+    def keep(self) -> Path:
+        """Do not remove it; where it is."""
+        self._kept = True
+        return self.path
+
+    def __enter__(self) -> "_Place":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if not self._kept:
+            shutil.rmtree(self.path, ignore_errors=True)
