@@ -65,6 +65,8 @@ class Answer:
 
     def encoded(self) -> bytes:
         """As bytes; raises `BadData` when the value or the details are not plain data."""
+        if self.value is None and self.code is None:
+            return _NOTHING
         fields = [self.value] if self.code is None else [self.code, self.message, self.details]
         return encode(fields, canonical=False)
 
@@ -86,7 +88,8 @@ def encode_command(command: Command) -> bytes:
     encoded = encode(fields, canonical=False)
     if len(encoded) > MAX_COMMAND_BYTES:
         raise MalformedCommand(f"the command has {len(encoded)} bytes; at most {MAX_COMMAND_BYTES} can be replicated")
-    _checked(fields)
+    if not _is_command(fields):
+        raise MalformedCommand("a command is [procedure, args, client, number]")
     return encoded
 
 
@@ -125,14 +128,27 @@ def decode_command_untrusted(encoded: bytes) -> Command:
         raise MalformedCommand(error.message) from error
 
 
+def _is_command(fields: Any) -> bool:
+    """Whether this is [procedure, args, client, number]. On the path of every command, hence without patterns."""
+    if type(fields) is not list or len(fields) != 4:
+        return False
+    procedure, _, client, number = fields
+    return (
+        type(procedure) is str
+        and type(client) is str
+        and 0 < len(client) <= MAX_CLIENT_CHARACTERS
+        and type(number) is int
+        and 0 <= number <= MAX_NUMBER
+    )
+
+
 def _checked(fields: Any) -> Command:
-    match fields:
-        case [str(procedure), args, str(client), int(number)] if (
-            client and len(client) <= MAX_CLIENT_CHARACTERS and type(number) is int and 0 <= number <= MAX_NUMBER
-        ):
-            return Command(procedure, args, client, number)
-        case _:
-            raise MalformedCommand("a command is [procedure, args, client, number]")
+    if not _is_command(fields):
+        raise MalformedCommand("a command is [procedure, args, client, number]")
+    return Command(*fields)
+
+
+_NOTHING: Final = encode([None])
 
 
 class Machine:
@@ -150,62 +166,64 @@ class Machine:
         self.configuration: Any = None
 
     def apply(self, encoded: bytes) -> tuple[CommandId | None, bytes]:
-        """Apply one command from the log: its id (None if the bytes are not a command) and its encoded answer.
-
-        Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
-        it again after every restart, and so would all the others.
-        """
+        """Apply one command: its id (None if the bytes are not a command) and its encoded answer. See `apply_entry`."""
         try:
             command = decode_command_untrusted(encoded)
         except MalformedCommand as error:
             log.error("a command in the log is malformed and was skipped: %s", error.message)
             return None, Answer(None, error.code, error.message).encoded()
-        return self._apply(command)
+        return self._apply(command.procedure, command.args, command.client, command.number)
 
     def apply_entry(self, encoded: bytes) -> list[tuple[CommandId, bytes]]:
         """Apply the commands of one entry of the log, in order: the id of each and its encoded answer.
 
-        Never raises for anything that a command does, as `apply`; what is not a command is skipped.
+        Never raises for anything that a command or a procedure does: a member that stopped at a command would stop at
+        it again after every restart, and so would all the others. What is not a command is skipped.
         """
-        answers: list[tuple[CommandId, bytes]] = []
         try:
-            for fields in _decode_entry_untrusted(encoded):
-                answers.append(self._apply(_checked(fields)))
+            entry = _decode_entry_untrusted(encoded)
         except MalformedCommand as error:
-            log.error("a part of an entry of the log is malformed and was skipped: %s", error.message)
+            log.error("an entry of the log is malformed and was skipped: %s", error.message)
+            return []
+        answers: list[tuple[CommandId, bytes]] = []
+        for fields in entry:
+            if _is_command(fields):
+                answers.append(self._apply(*fields))
+            else:
+                log.error("a command in the log is malformed and was skipped: %.100r", fields)
         return answers
 
-    def _apply(self, command: Command) -> tuple[CommandId, bytes]:
-        session = self._sessions.of(command.client)
-        answer = session.remembered(command.number)
+    def _apply(self, procedure: str, args: Any, client: str, number: int) -> tuple[CommandId, bytes]:
+        session = self._sessions.of(client)
+        answer = session.remembered(number)
         if answer is None:
-            answer = self._run(command, session)
-            session.remember(command.number, answer)
-        return (command.client, command.number), answer
+            answer = self._run(procedure, args, client, number, session)
+            session.remember(number, answer)
+        return (client, number), answer
 
     def answer_to(self, client: str, number: int) -> bytes | None:
         """The remembered answer, encoded, or None. Does not count as use of the session."""
         session = self._sessions.peek(client)
         return None if session is None else session.remembered(number)
 
-    def _run(self, command: Command, session: Session) -> bytes:
-        if session.is_forgotten(command.number):
+    def _run(self, name: str, args: Any, client: str, number: int, session: Session) -> bytes:
+        if session.is_forgotten(number):
             message = "this number is older than every answer still remembered for its client; it was not applied now"
-            return Answer(None, "stale_command", message, {"number": command.number}).encoded()
-        procedure = self._procedures.get(command.procedure)
+            return Answer(None, "stale_command", message, {"number": number}).encoded()
+        procedure = self._procedures.get(name)
         if procedure is None:
-            message = f"there is no procedure {command.procedure!r:.100}"
+            message = f"there is no procedure {name!r:.100}"
             return Answer(None, "unknown_procedure", message).encoded()
         try:
             is_read_only = isinstance(procedure, ReadOnly)
             with self.store.reading() if is_read_only else self.store.transaction() as transaction:
                 # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
-                return Answer(procedure(transaction, command.args)).encoded()
+                return Answer(procedure(transaction, args)).encoded()
         except TreeError as error:
             return _refusal(error)
         except Exception as error:  # the poison command: see `apply`
-            log.exception("procedure %s crashed on command %s/%d", command.procedure, command.client, command.number)
-            message = f"{command.procedure} raised {type(error).__name__}; nothing was changed"
+            log.exception("procedure %s crashed on command %s/%d", name, client, number)
+            message = f"{name} raised {type(error).__name__}; nothing was changed"
             return Answer(None, "procedure_crashed", message).encoded()
 
     # --- the whole state ------------------------------------------------------------------------------------------

@@ -79,11 +79,16 @@ class Sessions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._latest: tuple[str, Session] = ("", Session())  # spares the same client the same bookkeeping
 
     def of(self, client: str) -> Session:
         """The client's session, new if there was none, marked as used now; the longest unused may go."""
+        latest, session = self._latest
+        if latest == client:
+            return session
         session = self._sessions.pop(client, None) or Session()
         self._sessions[client] = session
+        self._latest = (client, session)
         if len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return session
@@ -94,7 +99,7 @@ class Sessions:
 
     def become(self, other: "Sessions") -> None:
         """Take over the contents of another memory."""
-        self._sessions = other._sessions
+        self._sessions, self._latest = other._sessions, other._latest
 
     def to_data(self) -> list[Any]:
         """As plain data, the longest unused first."""
