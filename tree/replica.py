@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import random
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -83,7 +84,8 @@ class Replica:
         snapshots) and `make_raft` (with other limits, or weakened) are for tests and simulations.
         """
         self._config: Final = config
-        self._dice: Final = dice if dice is not None else random.SystemRandom()
+        # Seeded by the system, not the system itself: it is asked at every message of the leader.
+        self._dice: Final = dice if dice is not None else random.Random(secrets.randbits(128))
         self._clock_ns: Final = clock_ns
         self._disk: Final = disk
         self._make_raft: Final = make_raft
@@ -203,16 +205,17 @@ class Replica:
         peers.flush()
         if journal.dirty:
             self._make_durable()
-            peers.flush()
             if raft.is_alone():
                 self._wake.set()  # it is its own majority: the next tick commits
 
     def _make_durable(self) -> None:
-        """Sync the journal; then everything that promises something about it may leave."""
+        """Sync the journal; then everything that promises something about it leaves."""
         _running(self._journal).sync()
-        held, self._held = self._held, []
-        for name, frame in held:
-            _running(self._peers).send(name, frame)
+        if self._held:
+            held, self._held = self._held, []
+            for name, frame in held:
+                _running(self._peers).send(name, frame)
+            _running(self._peers).flush()
 
     def _fail(self, error: Exception) -> None:
         """Stop the member: going on could break a promise."""
@@ -242,7 +245,7 @@ class Replica:
             reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         submission = self._submissions.enter(command_id, command)
-        self._wake.set()
+        self._push()
         try:
             await self._wait_for_answer(submission, deadline_s)
         finally:
@@ -261,6 +264,13 @@ class Replica:
         if answer.code is not None:
             raise Aborted(answer.code, answer.message, answer.details)
         return answer.value
+
+    def _push(self) -> None:
+        """Have the new command handed over: at once if it is alone, else with those that others are about to submit."""
+        if len(self._submissions) == 1 and self._submissions.handed_over_last <= 1:
+            self._guarded(self._advance)
+        else:
+            self._wake.set()
 
     async def _take_slot(self, deadline_s: float) -> bool:
         try:

@@ -95,7 +95,10 @@ class Submission:
 
 
 class Submissions:
-    """All commands of this member's callers that have no answer yet."""
+    """All commands of this member's callers that have no answer yet.
+
+    `handed_over_last` is how many were handed over the last time that there were any: about as many will be the next.
+    """
 
     def __init__(self, max_entry_bytes: int = MAX_ENTRY_BYTES) -> None:
         """An entry has at most `max_entry_bytes`, or one command; less than a message of Raft's takes."""
@@ -104,6 +107,7 @@ class Submissions:
         self._to_hand_over: dict[CommandId, Submission] = {}
         self._route: Route | None = None
         self._repeat_at_s = 0.0
+        self.handed_over_last = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -161,6 +165,8 @@ class Submissions:
                 submission.handed_over = True
                 del self._to_hand_over[submission.command_id]
             given += batch
+        if given:
+            self.handed_over_last = len(given)
         return given
 
     def forward(self, give: Callable[[bytes], bool], now_s: float) -> None:
