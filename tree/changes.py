@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tree.data import decode
+from tree.data import decode, encode, encode_count
 from tree.node import Node, NodeView, view_of, walk
 from tree.path import Path
 from tree.payload import has_data
@@ -107,6 +107,12 @@ class Effects:
         return not self.written and not self.removals
 
 
+# The fixed parts of a write's answer: a map of three, and its keys.
+_EXISTED: Final = b"\xa3" + encode("existed")
+_PREVIOUS: Final = encode("previous")
+_PAYLOAD_VERSION: Final = encode("payload_version")
+
+
 @dataclass(slots=True)
 class Written:
     """What a write did to its one node, before anything that it caused. Versions are 0 where there was no node."""
@@ -126,6 +132,22 @@ class Written:
         """The data before the write; None if there was none."""
         encoded = self.previous_encoded
         return decode(encoded) if encoded is not None and has_data(encoded) else None
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data: {existed, previous, payload_version}."""
+        return {"existed": self.existed, "previous": self.previous, "payload_version": self.payload_version}
+
+    def to_bytes(self) -> bytes:
+        """The bytes of `to_data`, put together around those of the previous data: an eighth of the work."""
+        previous = self.previous_encoded
+        return b"%b%b%b%b%b%b" % (
+            _EXISTED,
+            b"\xf5" if self.existed else b"\xf4",
+            _PREVIOUS,
+            previous if previous is not None and has_data(previous) else b"\xf6",
+            _PAYLOAD_VERSION,
+            encode_count(self.payload_version),
+        )
 
     @property
     def touched(self) -> dict[Path, Touched]:

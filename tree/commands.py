@@ -12,7 +12,8 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.data import decode, decode_untrusted, encode
+from tree.changes import Written
+from tree.data import decode, decode_untrusted, encode, encode_count
 from tree.errors import BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.sessions import Session, Sessions
@@ -95,16 +96,9 @@ def encode_command(command: Command) -> bytes:
 
 def encode_entry(commands: Sequence[bytes]) -> bytes:
     """Encoded commands as one entry of the log: a CBOR array of them, put together without decoding any."""
-    count = len(commands)
-    # RFC 8949, section 3: major type 4 and the count in the shortest form that holds it.
-    head = (
-        bytes([0x80 | count])
-        if count < 24
-        else b"\x98" + bytes([count])
-        if count < 256
-        else b"\x99" + count.to_bytes(2, "big")
-    )
-    return head + b"".join(commands)
+    head = encode_count(len(commands))
+    # Major type 4 in the place of 0, with the same count (RFC 8949, section 3).
+    return bytes((0x80 | head[0],)) + head[1:] + b"".join(commands)
 
 
 def _decode_entry_untrusted(encoded: bytes) -> list[Any]:
@@ -149,6 +143,13 @@ def _checked(fields: Any) -> Command:
 
 
 _NOTHING: Final = encode([None])
+
+
+def _encoded_value(value: Any) -> bytes:
+    """The answer that is this value; raises `BadData`."""
+    if type(value) is Written:
+        return b"\x81" + value.to_bytes()  # a list of one
+    return Answer(value).encoded()
 
 
 class Machine:
@@ -215,10 +216,11 @@ class Machine:
             message = f"there is no procedure {name!r:.100}"
             return Answer(None, "unknown_procedure", message).encoded()
         try:
-            is_read_only = isinstance(procedure, ReadOnly)
-            with self.store.reading() if is_read_only else self.store.transaction() as transaction:
-                # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
-                return Answer(procedure(transaction, args)).encoded()
+            if type(procedure) is ReadOnly:
+                with self.store.reading() as reading:
+                    return Answer(procedure(reading, args)).encoded()
+            # Encoding belongs to the transaction: an answer that cannot be given must not have had an effect.
+            return self.store.transact(procedure, args, _encoded_value)
         except TreeError as error:
             return _refusal(error)
         except Exception as error:  # the poison command: see `apply`

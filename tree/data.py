@@ -13,11 +13,16 @@ import cbor2
 
 from tree.errors import BadData
 
-__all__ = ["MAX_DATA_DEPTH", "decode", "decode_untrusted", "encode"]
+__all__ = ["MAX_DATA_DEPTH", "decode", "decode_untrusted", "encode", "encode_count"]
 
 MAX_DATA_DEPTH: Final = 64
 # Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.
 _KNOWN_TAGS: Final = (*range(6), *range(21, 41), 43000, 55799, *range(100, 105), *range(258, 262), 1004)
+
+
+# What is written can be read again: no tags, no nesting, no keys. Not numbers: beyond 64 bits they have tags.
+_ALWAYS_READABLE: Final = frozenset({str, bytes, bool, type(None)})
+_COUNT_HEADS: Final = {1: b"\x18", 2: b"\x19", 4: b"\x1a", 8: b"\x1b"}
 
 
 def _refuse_tag(*_: Any) -> NoReturn:
@@ -62,5 +67,14 @@ def encode(data: Any, *, canonical: bool = True) -> bytes:
         encoded = cbor2.dumps(data, canonical=canonical)
     except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
         raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
-    decode_untrusted(encoded)
+    if type(data) not in _ALWAYS_READABLE:
+        decode_untrusted(encoded)
     return encoded
+
+
+def encode_count(count: int) -> bytes:
+    """The bytes of a number that is not negative and has at most 64 bits (RFC 8949, section 3: major type 0)."""
+    if count < 24:
+        return bytes((count,))
+    size = 1 if count < 0x100 else 2 if count < 0x10000 else 4 if count < 0x1_0000_0000 else 8
+    return _COUNT_HEADS[size] + count.to_bytes(size, "big")

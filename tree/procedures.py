@@ -62,7 +62,7 @@ def read_only(function: Procedure) -> ReadOnly:
 
 
 def _argument(args: Any, name: str) -> Any:
-    if not isinstance(args, Mapping) or name not in args:
+    if not isinstance(args, dict) or name not in args:
         raise Abort("bad_arguments", f"the argument {name!r} is missing", {"argument": name})
     return args[name]
 
@@ -72,13 +72,13 @@ def _pattern(args: Any, name: str = "path") -> Pattern:
 
 
 def _payload(args: Any) -> Any:
-    if isinstance(args, Mapping) and "data" not in args and "procedure" in args:
+    if isinstance(args, dict) and "data" not in args and "procedure" in args:
         return StoredProcedure(args["procedure"])
     return _argument(args, "data")
 
 
 def _payload_or_none(args: Any) -> Any:
-    has_payload = isinstance(args, Mapping) and ("data" in args or "procedure" in args)
+    has_payload = isinstance(args, dict) and ("data" in args or "procedure" in args)
     return _payload(args) if has_payload else NO_PAYLOAD
 
 
@@ -123,13 +123,11 @@ def touched_to_data(touched: Mapping[Path, Touched]) -> list[dict[str, Any]]:
     )
 
 
-def _written(written: Written, args: Any) -> dict[str, Any]:
-    answer = {
-        "existed": written.existed,
-        "previous": written.previous,
-        "payload_version": written.payload_version,
-    }
-    return {**answer, "touched": touched_to_data(written.touched)} if args.get("full") is True else answer
+def _written(written: Written, args: Any) -> Written | dict[str, Any]:
+    """The answer of a write; `Written` itself, which knows its byte form, when nothing more was asked for."""
+    if args.get("full") is True:
+        return {**written.to_data(), "touched": touched_to_data(written.touched)}
+    return written
 
 
 def _effects(effects: Effects) -> list[dict[str, Any]]:
@@ -254,7 +252,7 @@ def _transaction(transaction: Transaction, args: Any) -> Any:
     operations under `then` are applied, otherwise those under `else`. Each is a map with `op` (the name of a procedure
     without `tree.`) and its arguments. Any that is refused undoes all. The answer: {succeeded, results}.
     """
-    comparisons, chosen = args.get("if", []) if isinstance(args, Mapping) else None, None
+    comparisons, chosen = args.get("if", []) if isinstance(args, dict) else None, None
     if not isinstance(comparisons, list) or len(comparisons) > MAX_OPERATIONS:
         raise Abort("bad_arguments", f"`if` is a list of at most {MAX_OPERATIONS} [pattern, condition]")
     succeeded = all(_holds(transaction, comparison) for comparison in comparisons)
@@ -285,7 +283,8 @@ def _operate(transaction: Transaction, operation: Any) -> Any:
     procedure = _OPERATIONS.get(name) if isinstance(name, str) else None
     if procedure is None:
         raise Abort("bad_arguments", f"{name!r:.40} is no operation; there are {', '.join(sorted(_OPERATIONS))}")
-    return procedure(transaction, operation)
+    answer = procedure(transaction, operation)
+    return answer.to_data() if type(answer) is Written else answer
 
 
 BUILT_IN: Final[Mapping[str, Procedure]] = {

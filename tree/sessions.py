@@ -6,7 +6,7 @@ Of the clients, the one that has not submitted for the longest goes first; of it
 must not be used again after 4096 other clients have come: members make a new one at every start.
 """
 
-from heapq import heappop, heappush
+from collections import OrderedDict
 from typing import Any, Final
 
 from tree.errors import BadData
@@ -24,8 +24,9 @@ class Session:
     """The answers to one client, by number."""
 
     def __init__(self) -> None:
-        self._answers: dict[int, bytes] = {}
-        self._lowest_first: list[int] = []  # a heap of the same numbers
+        self._answers: OrderedDict[int, bytes] = OrderedDict()
+        self._is_sorted = True  # by number, as they come as a rule
+        self._highest = -1
         self._bytes = 0
         self._forgotten_up_to = -1
 
@@ -39,15 +40,22 @@ class Session:
 
     def remember(self, number: int, answer: bytes) -> None:
         """Keep an answer, forgetting those of the lowest numbers when there are too many or too big ones."""
-        if self.is_forgotten(number) or number in self._answers:
+        answers = self._answers
+        if number <= self._forgotten_up_to or number in answers:
             return
-        self._answers[number] = answer
+        if number > self._highest:
+            self._highest = number
+        else:
+            self._is_sorted = False
+        answers[number] = answer
         self._bytes += len(answer)
-        heappush(self._lowest_first, number)
-        while len(self._answers) > MAX_ANSWERS or (self._bytes > MAX_ANSWER_BYTES and len(self._answers) > 1):
+        while len(answers) > MAX_ANSWERS or (self._bytes > MAX_ANSWER_BYTES and len(answers) > 1):
             # Exactly the lowest, not the oldest: a member restored from a snapshot must forget the same one.
-            lowest = heappop(self._lowest_first)
-            self._bytes -= len(self._answers.pop(lowest))
+            if not self._is_sorted:
+                self._answers = answers = OrderedDict(sorted(answers.items()))
+                self._is_sorted = True
+            lowest, forgotten = answers.popitem(last=False)
+            self._bytes -= len(forgotten)
             self._forgotten_up_to = max(self._forgotten_up_to, lowest)
 
     def to_data(self) -> list[Any]:
@@ -66,9 +74,10 @@ class Session:
         for answer in answers:
             match answer:
                 case [int(number), bytes(encoded)]:
+                    session._is_sorted &= number > session._highest
+                    session._highest = max(session._highest, number)
                     session._answers[number] = encoded
                     session._bytes += len(encoded)
-                    heappush(session._lowest_first, number)
                 case _:
                     raise BadData("not an answer in a session")
         return session

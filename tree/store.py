@@ -288,6 +288,26 @@ class Store:
         finally:
             transaction.end()
 
+    def transact(self, procedure: Callable[[Transaction, Any], Any], args: Any, finish: Callable[[Any], T]) -> T:
+        """`finish(procedure(transaction, args))` as one transaction, and its result.
+
+        What `with transaction()` does, without what a generator costs: half of a small transaction's time.
+        """
+        if self._undo is not None:
+            raise RuntimeError("a transaction is open already; transactions do not nest")
+        self._begin()
+        transaction = Transaction(self)
+        try:
+            result = finish(procedure(transaction, args))
+        except BaseException:
+            self._roll_back(0)
+            self._undo = self._before = None
+            raise
+        finally:
+            transaction.end()
+        self._commit()
+        return result
+
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
         """A transaction that may only read: every write in it raises `ReadOnlyTransaction`."""

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, few_values
 from tree import commands, sessions
-from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command
+from tree.changes import Written
+from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_entry
 from tree.data import decode, encode
 from tree.errors import Abort, BadData, MalformedCommand
+from tree.sessions import Session
 from tree.transaction import Transaction
 
 
@@ -214,3 +216,55 @@ def test_details_that_are_not_plain_do_not_stop_the_machine() -> None:
 
     answer = run(Machine({"refuse": refuse}), "refuse")
     assert (answer.code, answer.message) == ("no", "because")
+
+
+@given(few_values, st.integers(0, 2**64 - 1))
+def test_the_answer_of_a_write_has_the_bytes_of_its_data(previous: Any, version: int) -> None:
+    written = Written(("a",), True, encode(previous), 1, encode("now"), version, 1, 0)
+    assert written.to_bytes() == encode(written.to_data(), canonical=False)
+
+
+def test_the_answer_of_a_first_write_says_that_there_was_nothing() -> None:
+    answer = run(machine(), "tree.put", {"path": ["a"], "data": 1})
+    assert answer.value == {"existed": False, "previous": None, "payload_version": 1}
+
+
+@given(st.lists(st.integers(0, 30), max_size=40))
+def test_of_one_client_the_lowest_numbers_are_forgotten_first_in_whatever_order_they_come(numbers: list[int]) -> None:
+    session = Session()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "MAX_ANSWERS", 4)
+        model: set[int] = set()
+        forgotten = -1
+        for number in numbers:
+            session.remember(number, b"%d" % number)
+            if number > forgotten:
+                model.add(number)
+            while len(model) > 4:
+                forgotten = max(forgotten, min(model))
+                model.discard(min(model))
+            assert [number for number in range(31) if session.remembered(number) is not None] == sorted(model)
+            assert session.is_forgotten(forgotten) or forgotten == -1
+            assert Session.from_data(session.to_data()).to_data() == session.to_data()
+
+
+def test_commands_of_one_entry_are_applied_in_order_and_what_is_none_is_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target = machine()
+    good = [encode_command(Command("add", number, "c", number)) for number in (1, 2, 3)]
+    with caplog.at_level(logging.CRITICAL):
+        answers = target.apply_entry(encode_entry([good[0], encode([1, 2]), good[1], good[0], good[2]]))
+        assert target.apply_entry(b"\xff") == target.apply_entry(encode("text")) == []
+    assert [(number, Answer.from_encoded(answer).value) for (_, number), answer in answers] == [
+        (1, 1),
+        (2, 3),
+        (1, 1),
+        (3, 6),
+    ]
+    assert target.apply_entry(good[0]) == answers[:1], "an entry of before there were several is its one command"
+
+
+@given(st.integers(0, 70_000))
+def test_an_entry_is_the_array_of_its_commands(count: int) -> None:
+    assert decode(encode_entry([encode(None)] * count)) == [None] * count
