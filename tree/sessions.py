@@ -92,10 +92,11 @@ class Sessions:
 
     def of(self, client: str) -> Session:
         """The client's session, new if there was none, marked as used now; the longest unused may go."""
-        latest, session = self._latest
-        if latest == client:
-            return session
-        session = self._sessions.pop(client, None) or Session()
+        if self._latest[0] == client:
+            return self._latest[1]
+        session = self._sessions.pop(client, None)
+        if session is None:
+            session = Session()
         self._sessions[client] = session
         self._latest = (client, session)
         if len(self._sessions) > MAX_SESSIONS:
