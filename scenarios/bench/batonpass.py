@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 
 from scenarios.bench.member import SOCKET_NAME, config_to_text
-from scenarios.bench.processor_time import processor_seconds
+from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.subject import MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
 from scenarios.bench.workloads import Place, Sample, Workload
 from scenarios.ports import Ports
@@ -39,6 +39,7 @@ class BenchMember:
             Command(
                 name=f"batonpass {self.config.name}",
                 argv=[sys.executable, "-m", "scenarios.bench", config_to_text(self.config)],
+                # Beside its directory, because what is in that is measured.
                 log_file=self.config.directory.with_suffix(".log"),
             )
         )
@@ -83,8 +84,8 @@ class Batonpass:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path, ports: Ports) -> AsyncIterator["Batonpass"]:
-        """Three members in new directories below `directory`, ready and filled; they are gone afterwards."""
+    async def open(cls, directory: Path, ports: Ports, *, fill: bool = True) -> AsyncIterator["Batonpass"]:
+        """Three members in new directories below `directory`, ready, with all keys written; gone afterwards."""
         crashed: list[ChildExit] = []
         places = tuple(Member(f"b{rank}", "127.0.0.1", ports.choose()) for rank in range(MEMBER_COUNT))
         secret = secrets.token_bytes(32)
@@ -98,7 +99,8 @@ class Batonpass:
             cluster = cls(members)
             try:
                 await cluster.settle()
-                await (await cluster.leader()).order("fill")
+                if fill:
+                    await (await cluster.leader()).order("fill")
                 yield cluster
             except (MeasurementFailed, OSError) as error:
                 if crashed:
@@ -112,6 +114,11 @@ class Batonpass:
             if (await member.order("status"))["leads"]:
                 return member
         return await self.leader()
+
+    async def followers(self) -> list[BenchMember]:
+        """The members that do not lead."""
+        leader = await self.leader()
+        return [member for member in self._members if member is not leader]
 
     async def settle(self) -> None:
         """Wait until all members follow the same leader and have applied the same entries."""

@@ -1,6 +1,6 @@
 """`baton bench tree`: read the flags, run, show."""
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +8,23 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.bench.rows import ROWS
-from scenarios.bench.run import Plan, run_bench
+from scenarios.bench.profiling import MemberProfile, render_profile
+from scenarios.bench.rows import rows_of
+from scenarios.bench.run import Plan, run_bench, run_profiles
 from scenarios.bench.table import render
+from scenarios.bench.workloads import Workload
 from scenarios.options import output_file
 
 __all__ = ["command"]
 
 # What the table needs; a narrower terminal folds lines.
 _MIN_WIDTH = 150
-_FULL = {"rounds": 5, "seconds": 2.0, "faults": 8}
-_QUICK = {"rounds": 1, "seconds": 0.5, "faults": 2}
+_FULL = {"rounds": 5, "seconds": 2.0, "faults": 8, "nodes": 1_000_000}
+_QUICK = {"rounds": 1, "seconds": 0.5, "faults": 2, "nodes": 20_000}
+_FEW_NODES = 1_000
+_SOME_NODES = 100_000
+# Below, the three trees would not differ enough to compare.
+_LEAST_NODES = 10_000
 
 
 @click.command(name="tree", short_help="The replicated tree against etcd, on this machine.")
@@ -39,6 +45,10 @@ _QUICK = {"rounds": 1, "seconds": 0.5, "faults": 2}
 @click.option("--seconds", type=click.FloatRange(0.1, 60.0), help="How long each time. [default: 2]")
 @click.option("--faults", type=click.IntRange(1, 100), help="How often the leader fails, per kind. [default: 8]")
 @click.option(
+    "--nodes", type=click.IntRange(_LEAST_NODES), help="How many nodes, in the rows about nodes. [default: 1,000,000]"
+)
+@click.option("--profile", is_flag=True, help="Instead of measuring, show where the time goes in each workload.")
+@click.option(
     "--dir",
     "directory",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
@@ -51,26 +61,46 @@ def command(**flags: Any) -> int:
     Three members of each run on loopback, with fdatasync and mutual TLS. Absolute figures say more about the machine
     than about the programs; the ratios are what counts. The exit status is 1 when a demand is missed.
     """
+    plan = _plan(flags)
     if flags["list_rows"]:
-        for row in ROWS:
+        for row in plan.rows:
             click.echo(f"{row.name:32}{row.title}")
         return 0
-    console = Console(stderr=True)
-    report = trio.run(run_bench, _plan(flags), flags["directory"], lambda line: console.print(line, style="dim"))
-    screen = Console()
+    progress, screen = Console(stderr=True), Console()
     if screen.width < _MIN_WIDTH:
         screen = Console(width=_MIN_WIDTH)
+
+    def tell(sentence: str) -> None:
+        progress.print(sentence, style="dim", highlight=False)
+
+    if flags["profile"]:
+        show = partial(_show_profile, screen)
+        trio.run(run_profiles, plan, flags["directory"], tell, show)
+        return 0
+    report = trio.run(run_bench, plan, flags["directory"], tell)
     screen.print(render(report))
     if flags["json_file"] is not None:
         flags["json_file"].write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    sys.stdout.flush()
     return 0 if report.passed else 1
 
 
+def _show_profile(screen: Console, workload: Workload, members: list[MemberProfile]) -> None:
+    screen.print(render_profile(workload, members))
+
+
 def _plan(flags: dict[str, Any]) -> Plan:
-    rows = tuple(row for row in ROWS if not flags["only"] or row.name.startswith(flags["only"]))
-    if not rows:
-        raise click.UsageError(f"no row begins with {' or '.join(flags['only'])}; --list shows them all")
     chosen = _QUICK if flags["quick"] else _FULL
     chosen = {name: chosen[name] if flags[name] is None else flags[name] for name in chosen}
-    return Plan(rows, int(chosen["rounds"]), float(chosen["seconds"]), int(chosen["faults"]), not flags["without_etcd"])
+    nodes = int(chosen["nodes"])
+    node_counts = (_FEW_NODES, min(_SOME_NODES, nodes // 2), nodes)
+    rows = tuple(row for row in rows_of(node_counts) if not flags["only"] or row.name.startswith(flags["only"]))
+    if not rows:
+        raise click.UsageError(f"no row begins with {' or '.join(flags['only'])}; --list shows them all")
+    return Plan(
+        rows,
+        rounds=int(chosen["rounds"]),
+        seconds=float(chosen["seconds"]),
+        faults=int(chosen["faults"]),
+        node_counts=node_counts,
+        with_etcd=not flags["without_etcd"],
+    )

@@ -19,7 +19,7 @@ import trio
 from scenarios.bench.etcd_certificates import PeerCertificates, make_peer_certificates
 from scenarios.bench.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
 from scenarios.bench.h2load import H2Load, LoadRun
-from scenarios.bench.processor_time import processor_seconds
+from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.subject import MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
 from scenarios.ports import Ports

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scenarios.bench.rows import Demand, Figure, Reference
+from scenarios.bench.rows import Demand, Reference, Unit
 from scenarios.report.statistics import percentile
 
 __all__ = ["Spread", "Verdict", "judge", "judge_all", "spread_of"]
@@ -36,13 +36,13 @@ def spread_of(values: Sequence[float]) -> Spread | None:
     return Spread(percentile(values, 50), min(values), max(values), len(values))
 
 
-def judge(demand: Demand, figure: Figure, ours: float | None, etcd: float | None, *, quiet: bool) -> Verdict:
+def judge(demand: Demand, unit: Unit, ours: float | None, etcd: float | None, *, quiet: bool) -> Verdict:
     """Whether a demand is met by these two medians."""
     reference = etcd if demand.reference is Reference.ETCD else 1.0
     if ours is None or reference is None or (demand.quiet_only and not quiet):
         return Verdict.NOT_JUDGED
     limit = demand.limit * reference
-    met = ours <= limit if figure.lower_is_better else ours >= limit
+    met = ours <= limit if unit.lower_is_better else ours >= limit
     return Verdict.MET if met else Verdict.MISSED
 
 

@@ -3,20 +3,26 @@
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import trio
 
-from scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, value_text
+from scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, node_path, value_text
 from scenarios.report.statistics import percentile
 from tree import Procedure, Replica, Transaction
 
-__all__ = ["PROCEDURES", "Loop", "fill", "local_reads", "run_load"]
+__all__ = ["PROCEDURES", "Loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
 
 PUT_GROUP: Final = "bench.put_group"
 # Long enough that asking for the time costs nothing, short enough that the member's other tasks do not wait (1 ms).
 _LOCAL_READS_AT_ONCE: Final = 256
+# No operation should take that long, whatever is being measured; if one does, the measurement has failed.
+_PATIENCE_S: Final = 60.0
+_NODES_PER_GROUP: Final = 100
+_LOADING_CLIENTS: Final = 16
+# A prime: successive writes are far apart in the tree, and every node has its turn.
+_STRIDE: Final = 7_919
 
 
 def _put_group(transaction: Transaction, puts: Any) -> int:
@@ -39,18 +45,13 @@ class Loop:
     operations: int
     seconds: float
     operations_in_all: int
-    p50_ns: int | None
-    p99_ns: int | None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+    max_ns: int | None = None
 
     def to_data(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "operations": self.operations,
-            "seconds": self.seconds,
-            "operations_in_all": self.operations_in_all,
-            "p50_ns": self.p50_ns,
-            "p99_ns": self.p99_ns,
-        }
+        return asdict(self)
 
 
 async def run_load(replica: Replica, kind: Kind, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
@@ -70,18 +71,44 @@ async def run_load(replica: Replica, kind: Kind, outstanding: int, *, warm_up_s:
     )
 
 
+async def write_among(replica: Replica, nodes: int, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
+    """Writes to nodes that `load_nodes` made, all over the tree, one command for each."""
+
+    async def write(number: int) -> None:
+        path = node_path(number * _STRIDE % nodes)
+        await replica.submit("tree.put", {"path": path, "data": value_text(number)}, timeout_s=_PATIENCE_S)
+
+    return await _closed_loop(write, outstanding, warm_up_s=warm_up_s, seconds=seconds)
+
+
+async def load_nodes(replica: Replica, first: int, last: int) -> float:
+    """Make the nodes from `first` up to but without `last`, in large groups; how many seconds it took."""
+    groups = iter(range(first, last, _NODES_PER_GROUP))
+
+    async def client() -> None:
+        for start in groups:
+            puts = [(node_path(one), value_text(one)) for one in range(start, min(start + _NODES_PER_GROUP, last))]
+            await replica.submit(PUT_GROUP, puts, timeout_s=_PATIENCE_S)
+
+    began_s = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for _ in range(_LOADING_CLIENTS):
+            nursery.start_soon(client)
+    return time.perf_counter() - began_s
+
+
 async def _write(replica: Replica, number: int) -> None:
-    await replica.submit("tree.put", {"path": key_path(number), "data": value_text(number)}, timeout_s=30.0)
+    await replica.submit("tree.put", {"path": key_path(number), "data": value_text(number)}, timeout_s=_PATIENCE_S)
 
 
 async def _write_group(replica: Replica, number: int) -> None:
     first = number * COMMANDS_PER_GROUP
     puts = [(key_path(one), value_text(one)) for one in range(first, first + COMMANDS_PER_GROUP)]
-    await replica.submit(PUT_GROUP, puts, timeout_s=30.0)
+    await replica.submit(PUT_GROUP, puts, timeout_s=_PATIENCE_S)
 
 
 async def _read(replica: Replica, number: int) -> None:
-    await replica.read_barrier(timeout_s=30.0)
+    await replica.read_barrier(timeout_s=_PATIENCE_S)
     replica.store.get(key_path(number))
 
 
@@ -108,8 +135,8 @@ async def _closed_loop(
             nursery.start_soon(client)
     if not latencies_ns:
         raise RuntimeError(f"not one operation was answered in {seconds} s; measure for longer")
-    p50_ns, p99_ns = (int(percentile(latencies_ns, percent)) for percent in (50, 99))
-    return Loop(len(latencies_ns), seconds, next(numbers), p50_ns, p99_ns)
+    p50_ns, p99_ns, max_ns = (int(percentile(latencies_ns, percent)) for percent in (50, 99, 100))
+    return Loop(len(latencies_ns), seconds, next(numbers), p50_ns, p99_ns, max_ns)
 
 
 async def local_reads(replica: Replica, *, seconds: float) -> Loop:
@@ -123,7 +150,7 @@ async def local_reads(replica: Replica, *, seconds: float) -> Loop:
             get(path)
         operations += _LOCAL_READS_AT_ONCE
         await trio.lowlevel.checkpoint()
-    return Loop(operations, elapsed_s, operations, None, None)
+    return Loop(operations, elapsed_s, operations)
 
 
 async def fill(replica: Replica) -> None:

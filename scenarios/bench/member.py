@@ -5,18 +5,21 @@ a Unix socket in its directory, one at a time per connection, and each is answer
 `{"failed": "..."}`.
 """
 
+import cProfile
 import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from scenarios.bench.loads import PROCEDURES, fill, run_load
+from scenarios.bench.loads import PROCEDURES, fill, load_nodes, run_load, write_among
+from scenarios.bench.profiles import from_cprofile
 from scenarios.bench.workloads import Kind, key_path, value_text
 from tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 
@@ -72,6 +75,34 @@ async def _load(replica: Replica, order: Order) -> Any:
     return loop.to_data()
 
 
+async def _load_nodes(replica: Replica, order: Order) -> Any:
+    return {"seconds": await load_nodes(replica, order["first"], order["last"])}
+
+
+async def _write_among(replica: Replica, order: Order) -> Any:
+    loop = await write_among(
+        replica,
+        order["nodes"],
+        order["outstanding"],
+        warm_up_s=order["warm_up_s"],
+        seconds=order["seconds"],
+    )
+    return loop.to_data()
+
+
+async def _profile(_replica: Replica, order: Order) -> Any:
+    """Watch this process for a while with cProfile; whatever else runs meanwhile gets slower."""
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        await trio.sleep(order["seconds"])
+    finally:
+        profiler.disable()
+    # What pstats.Stats would compute, which has no types.
+    profiler.create_stats()
+    return asdict(from_cprofile(vars(profiler)["stats"]))
+
+
 async def _first_write(replica: Replica, order: Order) -> Any:
     """Begin a write every 20 ms until one of them is accepted; when that was, on the machine's monotonic clock."""
     with trio.fail_after(order["timeout_s"]):
@@ -95,6 +126,9 @@ _ORDERS: Final[dict[str, Callable[[Replica, Order], Awaitable[Any]]]] = {
     "status": _status,
     "fill": _fill,
     "load": _load,
+    "load_nodes": _load_nodes,
+    "write_among": _write_among,
+    "profile": _profile,
     "first_write": _first_write,
 }
 

@@ -6,8 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
 from scenarios.bench.machine import MachineFacts
-from scenarios.bench.rows import Demand, Figure, Reference, RowSpec
-from scenarios.bench.subject import Fault
+from scenarios.bench.rows import Demand, Reference, RowSpec, Unit
 from scenarios.bench.workloads import Sample
 
 __all__ = ["BenchReport", "DemandResult", "Figures", "RowResult", "row_result"]
@@ -48,7 +47,7 @@ class RowResult(_Frozen):
 
     name: str
     title: str
-    unit: str
+    unit: Unit
     lower_is_better: bool
     batonpass: Figures | None
     etcd: Figures | None
@@ -76,17 +75,17 @@ class BenchReport(_Frozen):
 
 def row_result(spec: RowSpec, measured: Mapping[str, Sequence[Sample | float]], *, quiet: bool) -> RowResult:
     """A row from what was measured of each subject: samples of workloads, or milliseconds of outages."""
-    ours, etcd = (_figures(spec.figure, measured.get(name, ())) for name in ("batonpass", "etcd"))
+    ours, etcd = (_figures(spec.unit, measured.get(name, ())) for name in ("batonpass", "etcd"))
     medians = (None if ours is None else ours.median, None if etcd is None else etcd.median)
     demands = tuple(
-        DemandResult(text=_text(demand, spec.figure), verdict=judge(demand, spec.figure, *medians, quiet=quiet))
+        DemandResult(text=_text(demand, spec.unit), verdict=judge(demand, spec.unit, *medians, quiet=quiet))
         for demand in spec.demands
     )
     return RowResult(
         name=spec.name,
         title=spec.title,
-        unit="ms" if spec.figure is Figure.P50_MS or isinstance(spec.source, Fault) else "/s",
-        lower_is_better=spec.figure.lower_is_better,
+        unit=spec.unit,
+        lower_is_better=spec.unit.lower_is_better,
         batonpass=ours,
         etcd=etcd,
         ratio=ours.median / etcd.median if ours and etcd else None,
@@ -96,8 +95,8 @@ def row_result(spec: RowSpec, measured: Mapping[str, Sequence[Sample | float]], 
     )
 
 
-def _figures(figure: Figure, measured: Sequence[Sample | float]) -> Figures | None:
-    rounds = [one if isinstance(one, float) else _figure_of(figure, one) for one in measured]
+def _figures(unit: Unit, measured: Sequence[Sample | float]) -> Figures | None:
+    rounds = [_figure_of(unit, one) if isinstance(one, Sample) else one for one in measured]
     spread = spread_of(rounds)
     if spread is None:
         return None
@@ -115,8 +114,8 @@ def _figures(figure: Figure, measured: Sequence[Sample | float]) -> Figures | No
     )
 
 
-def _figure_of(figure: Figure, sample: Sample) -> float:
-    if figure is Figure.PER_SECOND:
+def _figure_of(unit: Unit, sample: Sample) -> float:
+    if unit is Unit.PER_SECOND:
         return sample.per_second
     if sample.p50_ms is None:
         raise ValueError("a row shows the latency of a workload whose operations are not timed one by one")
@@ -128,9 +127,9 @@ def _median(values: Sequence[float | None]) -> float | None:
     return None if spread is None else spread.median
 
 
-def _text(demand: Demand, figure: Figure) -> str:
-    sign = "<=" if figure.lower_is_better else ">="
+def _text(demand: Demand, unit: Unit) -> str:
+    sign = "<=" if unit.lower_is_better else ">="
     if demand.reference is Reference.ETCD:
         return f"{sign} {demand.limit:g}x etcd"
-    unit = " ms" if figure.lower_is_better else ""
-    return f"{sign} {demand.limit:,.0f}{unit}{' if quiet' if demand.quiet_only else ''}"
+    suffix = "" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    return f"{sign} {demand.limit:,g}{suffix}{' if quiet' if demand.quiet_only else ''}"

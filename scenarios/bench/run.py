@@ -12,19 +12,22 @@ from typing import Final
 from scenarios.bench.batonpass import Batonpass
 from scenarios.bench.etcd import Etcd, require_programs
 from scenarios.bench.machine import is_quiet, look_at
+from scenarios.bench.nodes import measure_nodes
+from scenarios.bench.profiling import MemberProfile, profile_workload
 from scenarios.bench.report import BenchReport, row_result
-from scenarios.bench.rows import RowSpec
-from scenarios.bench.subject import Fault, LeaderMoved, Subject
+from scenarios.bench.rows import NodesFigure, RowSpec
+from scenarios.bench.subject import Fault, LeaderMoved, Subject, Tell
 from scenarios.bench.workloads import Sample, Workload
 from scenarios.errors import EnvironmentFailed
 from scenarios.ports import Ports
 
-__all__ = ["Measured", "Plan", "measure_all", "run_bench"]
+__all__ = ["Measured", "Plan", "measure_all", "run_bench", "run_profiles"]
 
 _TRIES: Final = 3
+# Each is six loops.
+_MAX_NODES_ROUNDS: Final = 3
 _NOT_A_DISK: Final = frozenset({"tmpfs", "ramfs", "overlay"})
 
-Tell = Callable[[str], None]
 Measured = dict[str, dict[str, list[Sample | float]]]
 """Per row and subject, what was measured, in order."""
 
@@ -37,7 +40,18 @@ class Plan:
     rounds: int
     seconds: float
     faults: int
+    node_counts: tuple[int, int, int]
     with_etcd: bool = True
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether there is a row about very many nodes."""
+        return any(isinstance(row.source, NodesFigure) for row in self.rows)
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether there is a row about anything else."""
+        return any(not isinstance(row.source, NodesFigure) for row in self.rows)
 
 
 async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
@@ -53,8 +67,12 @@ async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
         facts = look_at(scratch, programs)
         if facts.file_system in _NOT_A_DISK:
             tell(f"careful: {directory} is on {facts.file_system}, where syncing may cost nothing; choose with --dir")
-        async with _subjects(scratch, plan, tell) as subjects:
-            measured = await measure_all(plan, subjects, tell)
+        measured: Measured = {row.name: {} for row in plan.rows}
+        if plan.has_subjects:
+            async with _subjects(scratch, plan, tell) as subjects:
+                measured |= await measure_all(plan, subjects, tell)
+        if plan.has_nodes:
+            measured |= await _nodes(scratch, plan, tell)
     quiet = is_quiet(facts)
     return BenchReport(
         machine=facts,
@@ -63,6 +81,22 @@ async def run_bench(plan: Plan, directory: Path, tell: Tell) -> BenchReport:
         quiet=quiet,
         rows=tuple(row_result(spec, measured[spec.name], quiet=quiet) for spec in plan.rows),
     )
+
+
+async def run_profiles(
+    plan: Plan, directory: Path, tell: Tell, show: Callable[[Workload, list[MemberProfile]], None]
+) -> None:
+    """Instead of measuring, look where the time goes under each workload of the plan, and show one after the other.
+
+    Raises:
+        EnvironmentFailed: as `run_bench`.
+    """
+    workloads = [row.source for row in plan.rows if isinstance(row.source, Workload)]
+    with _scratch(directory, tell) as scratch, Ports(SystemRandom()) as ports:
+        async with Batonpass.open(scratch / "batonpass", ports) as cluster:
+            for workload in workloads:
+                tell(f"profiling {workload.name}")
+                show(workload, await profile_workload(cluster, workload, plan.seconds, scratch))
 
 
 @contextmanager
@@ -111,6 +145,21 @@ async def measure_all(plan: Plan, subjects: list[Subject], tell: Tell) -> Measur
                 for subject in _turn(subjects, number):
                     measured[row.name][subject.name].append(await subject.outage_ms(row.source))
     return measured
+
+
+async def _nodes(directory: Path, plan: Plan, tell: Tell) -> Measured:
+    async with AsyncExitStack() as stack:
+        ports = stack.enter_context(Ports(SystemRandom()))
+        clusters = {}
+        for count in plan.node_counts:
+            opened = Batonpass.open(directory / f"nodes-{count}", ports, fill=False)
+            clusters[count] = await stack.enter_async_context(opened)
+        figures = await measure_nodes(clusters, min(plan.rounds, _MAX_NODES_ROUNDS), plan.seconds, tell)
+    return {
+        row.name: {Batonpass.name: list(figures[row.source])}
+        for row in plan.rows
+        if isinstance(row.source, NodesFigure)
+    }
 
 
 def _turn(subjects: list[Subject], number: int) -> Iterable[Subject]:

@@ -1,14 +1,18 @@
 """What can be measured: three members of something replicated, ours or etcd's."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from scenarios.bench.workloads import Sample, Workload
 from scenarios.errors import EnvironmentFailed
 
-__all__ = ["Fault", "LeaderMoved", "MeasurementFailed", "Subject"]
+__all__ = ["MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell"]
 
-MEMBER_COUNT = 3
+MEMBER_COUNT: Final = 3
+
+Tell = Callable[[str], None]
+"""Takes a sentence about the progress, for people."""
 
 
 class Fault(StrEnum):

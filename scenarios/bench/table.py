@@ -6,6 +6,7 @@ from rich.text import Text
 
 from scenarios.bench.judgement import Verdict
 from scenarios.bench.report import BenchReport, Figures, RowResult
+from scenarios.bench.rows import Unit
 
 __all__ = ["render"]
 
@@ -76,14 +77,17 @@ def _notes(report: BenchReport) -> list[Text]:
 def _spread(row: RowResult, figures: Figures | None) -> Text:
     if figures is None:
         return Text()
-    low, high = _bare(figures.min, row.unit), _bare(figures.max, row.unit)
+    median = _number(figures.median, row.unit)
+    if len(figures.rounds) == 1:
+        return Text(median)
     # Text, because a string in brackets is markup to rich.
-    return Text(f"{_number(figures.median, row.unit)} [{low}-{high}]")
+    return Text(f"{median} [{_bare(figures.min, row.unit)}-{_bare(figures.max, row.unit)}]")
 
 
-def _number(value: float, unit: str) -> str:
-    return f"{_bare(value, unit)} ms" if unit == "ms" else _bare(value, unit)
+def _number(value: float, unit: Unit) -> str:
+    suffix = "/s" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    return f"{_bare(value, unit)}{suffix}"
 
 
-def _bare(value: float, unit: str) -> str:
-    return f"{value:.2f}" if unit == "ms" and value < 10 else f"{value:,.0f}"
+def _bare(value: float, unit: Unit) -> str:
+    return f"{value:.2f}" if unit is not Unit.PER_SECOND and value < 10 else f"{value:,.0f}"

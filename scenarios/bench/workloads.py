@@ -17,6 +17,7 @@ __all__ = [
     "Sample",
     "Workload",
     "key_path",
+    "node_path",
     "value_text",
 ]
 
@@ -89,6 +90,11 @@ def key_path(number: int) -> tuple[str, str, str]:
     """The path of a key; numbers run over all `KEY_COUNT` keys and then begin again."""
     key = number % KEY_COUNT
     return ("bench", f"shard{key // _KEYS_PER_SHARD:02d}", f"key{key:05d}")
+
+
+def node_path(number: int) -> tuple[str, str, str]:
+    """The path of a node among very many: a thousand children to each parent."""
+    return ("nodes", f"{number // 1000:06d}", f"{number % 1000:03d}")
 
 
 def value_text(number: int) -> str:

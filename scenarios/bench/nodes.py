@@ -1,0 +1,91 @@
+"""Very many nodes: how fast they load, what they take, and whether a write still costs the same.
+
+Three instances of three members, with few, some and all of the nodes, run side by side, and the same writes to each of
+them are timed in turns, so that what disturbs one disturbs the others too. Snapshots are made when the members think it
+is time, as always; what that costs shows in the writes per second and in the longest write.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from scenarios.bench.batonpass import Batonpass
+from scenarios.bench.process_facts import resident_bytes
+from scenarios.bench.rows import NodesFigure
+from scenarios.bench.subject import Tell
+
+__all__ = ["measure_nodes"]
+
+_LATENCY: Final = (NodesFigure.WRITE_FEW, NodesFigure.WRITE_SOME, NodesFigure.WRITE_ALL)
+_BUSY: Final = (NodesFigure.WRITES_FEW, NodesFigure.WRITES_SOME, NodesFigure.WRITES_ALL)
+_BUSY_CLIENTS: Final = 64
+
+Figures = dict[NodesFigure, list[float]]
+
+
+async def measure_nodes(
+    clusters: Mapping[int, Batonpass], rounds: int, seconds: float, tell: Tell
+) -> Mapping[NodesFigure, list[float]]:
+    """All figures of the rows about nodes, from three empty clusters by how many nodes each is to have, rising.
+
+    `seconds` is how long each loop of writes runs.
+
+    Raises:
+        MeasurementFailed: an operation failed.
+    """
+    figures: Figures = defaultdict(list)
+    for count, cluster in clusters.items():
+        tell(f"nodes: loading {count:,}")
+        figures[NodesFigure.LOAD], figures[NodesFigure.MEMORY] = await _load(cluster, count)
+    for number in range(rounds):
+        tell(f"nodes: writing, round {number + 1} of {rounds}")
+        for figure, (count, cluster) in zip(_LATENCY, clusters.items(), strict=True):
+            figures[figure].append((await _write(cluster, count, 1, seconds))["p50_ns"] / 1e6)
+        loop: dict[str, Any] = {}
+        for figure, (count, cluster) in zip(_BUSY, clusters.items(), strict=True):
+            loop = await _write(cluster, count, _BUSY_CLIENTS, seconds)
+            figures[figure].append(loop["operations"] / loop["seconds"])
+        # Of the last, the largest tree: what is worst there.
+        figures[NodesFigure.LONGEST_WRITE].append(loop["max_ns"] / 1e6)
+    pairs = zip(figures[NodesFigure.WRITE_ALL], figures[NodesFigure.WRITE_FEW], strict=True)
+    figures[NodesFigure.WRITE_GROWTH] = [among_all / among_few for among_all, among_few in pairs]
+    count, cluster = list(clusters.items())[-1]
+    await cluster.settle()
+    figures[NodesFigure.DISK] = [_allocated_bytes((await cluster.leader()).config.directory) / count]
+    tell("nodes: restarting a member")
+    figures[NodesFigure.RESTART] = [await _restart_s(cluster)]
+    return figures
+
+
+async def _load(cluster: Batonpass, count: int) -> tuple[list[float], list[float]]:
+    """Nodes per second, and the bytes of memory that each takes in a member."""
+    host = await cluster.leader()
+    before_bytes = resident_bytes(host.child.pid)
+    load_s = (await host.order("load_nodes", first=0, last=count))["seconds"]
+    return [count / load_s], [(resident_bytes(host.child.pid) - before_bytes) / count]
+
+
+async def _write(cluster: Batonpass, count: int, outstanding: int, seconds: float) -> dict[str, Any]:
+    leader = await cluster.leader()
+    loop: dict[str, Any] = await leader.order(
+        "write_among", nodes=count, outstanding=outstanding, warm_up_s=seconds / 5, seconds=seconds
+    )
+    return loop
+
+
+async def _restart_s(cluster: Batonpass) -> float:
+    """Kill a follower, and start it again; until it has applied what the leader has."""
+    follower = (await cluster.followers())[0]
+    follower.child.kill()
+    await follower.child.wait()
+    began_s = time.monotonic()
+    follower.restart()
+    await cluster.settle()
+    return time.monotonic() - began_s
+
+
+def _allocated_bytes(directory: Path) -> int:
+    """What the files below a directory take on the disk, holes not counted, what is allocated ahead included."""
+    return sum(512 * path.stat().st_blocks for path in directory.rglob("*") if path.is_file())

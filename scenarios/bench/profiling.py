@@ -1,0 +1,104 @@
+"""Where the time goes: the leader and a follower under a workload, watched by py-spy or, without it, by cProfile."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import trio
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.bench.batonpass import Batonpass, BenchMember
+from scenarios.bench.profiles import Profile, from_collapsed
+from scenarios.bench.subject import MeasurementFailed
+from scenarios.bench.workloads import Place, Workload
+from scenarios.processes import ChildProcesses, Command
+
+__all__ = ["MemberProfile", "profile_workload", "render_profile"]
+
+_RATE_HZ: Final = 500
+_TOP: Final = 25
+_WARM_UP_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class MemberProfile:
+    """What one member did during a workload; `commands` were answered in the time that it was watched."""
+
+    role: str
+    profile: Profile
+    commands: float
+
+
+async def profile_workload(
+    cluster: Batonpass, workload: Workload, seconds: float, directory: Path
+) -> list[MemberProfile]:
+    """Run a workload, and watch the leader and one follower from within or from outside.
+
+    Raises:
+        MeasurementFailed: py-spy may not look into other processes, or an operation failed.
+    """
+    leader, follower = await cluster.leader(), (await cluster.followers())[0]
+    host = leader if workload.place is Place.LEADER else follower
+    found: dict[str, Profile] = {}
+    rates: list[float] = []
+
+    async def load() -> None:
+        loop = await host.order(
+            "load",
+            kind=workload.kind,
+            outstanding=workload.outstanding,
+            warm_up_s=_WARM_UP_S,
+            seconds=seconds,
+        )
+        rates.append(loop["operations"] * workload.commands_per_operation / loop["seconds"])
+
+    async def watch(role: str, member: BenchMember) -> None:
+        found[role] = await _watch(member, seconds, directory / f"{role}.stacks")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(load)
+        await trio.sleep(_WARM_UP_S)
+        nursery.start_soon(watch, "leader", leader)
+        nursery.start_soon(watch, "follower", follower)
+    return [MemberProfile(role, found[role], rates[0] * seconds) for role in ("leader", "follower")]
+
+
+async def _watch(member: BenchMember, seconds: float, stacks_file: Path) -> Profile:
+    spy = shutil.which("py-spy")
+    if spy is None:
+        fields = await member.order("profile", seconds=seconds)
+        return Profile(fields["by_function"], fields["by_layer"])
+    argv = [
+        *(spy, "record", "--pid", str(member.child.pid), "--format", "raw", "--nolineno", "--full-filenames"),
+        *("--rate", str(_RATE_HZ), "--duration", str(max(1, round(seconds))), "--output", str(stacks_file)),
+    ]
+    async with ChildProcesses.open(on_crash=lambda _: None) as processes:
+        end = await processes.start(Command("py-spy", argv, stacks_file.with_suffix(".log"))).wait()
+    if end.returncode != 0:
+        raise MeasurementFailed(end.sentence)
+    return from_collapsed(await trio.Path(stacks_file).read_text(), 1 / _RATE_HZ)
+
+
+def render_profile(workload: Workload, profiles: list[MemberProfile]) -> RenderableType:
+    """Layers and functions, in microseconds of self time per command."""
+    parts: list[RenderableType] = [Text(f"\n{workload.name}", style="bold")]
+    for member in profiles:
+        table = Table(box=None, title=Text(f"{member.role}: self time per command"), title_justify="left")
+        table.add_column("µs", justify="right")
+        table.add_column("%", justify="right")
+        table.add_column("where", no_wrap=True)
+        for name, spent_s in member.profile.layers():
+            _add(table, name, spent_s, member)
+        table.add_section()
+        for name, spent_s in member.profile.top(_TOP):
+            _add(table, f"    {name}", spent_s, member)
+        parts.append(table)
+    return Group(*parts)
+
+
+def _add(table: Table, name: str, spent_s: float, member: MemberProfile) -> None:
+    share = spent_s / member.profile.total_s if member.profile.total_s else 0.0
+    table.add_row(f"{spent_s / member.commands * 1e6:.2f}", f"{100 * share:.1f}", Text(name))
