@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import traceback
 
 from scenarios.orphans import die_with_parent
 
@@ -13,11 +14,18 @@ def _main() -> None:
     gc.disable()
     import trio
 
-    from scenarios.bench.member import config_from_text, serve
+    from scenarios.bench.member import parse_arguments, serve
 
     gc.freeze()
     gc.enable()
-    trio.run(serve, config_from_text(sys.argv[1]))
+    try:
+        trio.run(serve, *parse_arguments(sys.argv[1]))
+    except Exception as error:
+        traceback.print_exc()
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        # The last line of a log is what the one who started this quotes.
+        sys.exit(f"{type(error).__name__}: {error}")
 
 
 _main()

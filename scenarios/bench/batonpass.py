@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.bench.member import SOCKET_NAME, config_to_text
+from scenarios.bench.member import arguments_of
 from scenarios.bench.process_facts import processor_seconds
 from scenarios.bench.subject import MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
 from scenarios.bench.workloads import Place, Sample, Workload
@@ -29,8 +29,9 @@ _POLL_S: Final = 0.02
 class BenchMember:
     """One member process and the way to give it orders."""
 
-    def __init__(self, config: ReplicaConfig, processes: ChildProcesses) -> None:
+    def __init__(self, config: ReplicaConfig, orders_port: int, processes: ChildProcesses) -> None:
         self.config: Final = config
+        self._orders_port: Final = orders_port
         self._processes: Final = processes
         self.child: Child = self._start()
 
@@ -38,7 +39,7 @@ class BenchMember:
         return self._processes.start(
             Command(
                 name=f"batonpass {self.config.name}",
-                argv=[sys.executable, "-m", "scenarios.bench", config_to_text(self.config)],
+                argv=[sys.executable, "-m", "scenarios.bench", arguments_of(self.config, self._orders_port)],
                 # Beside its directory, because what is in that is measured.
                 log_file=self.config.directory.with_suffix(".log"),
             )
@@ -55,7 +56,7 @@ class BenchMember:
             MeasurementFailed: the member ended, or what was ordered failed there.
             OSError: it does not listen yet.
         """
-        stream = await trio.open_unix_socket(str(self.config.directory / SOCKET_NAME))
+        stream = await trio.open_tcp_stream("127.0.0.1", self._orders_port)
         async with stream:
             await stream.send_all(json.dumps({"op": op, **fields}).encode() + b"\n")
             answer = b""
@@ -90,12 +91,10 @@ class Batonpass:
         places = tuple(Member(f"b{rank}", "127.0.0.1", ports.choose()) for rank in range(MEMBER_COUNT))
         secret = secrets.token_bytes(32)
         async with ChildProcesses.open(on_crash=crashed.append) as processes:
-            members = [
-                BenchMember(
-                    ReplicaConfig("bench", "bench", place.name, places, directory / place.name, secret), processes
-                )
-                for place in places
-            ]
+            members = []
+            for place in places:
+                config = ReplicaConfig("bench", "bench", place.name, places, directory / place.name, secret)
+                members.append(BenchMember(config, ports.choose(), processes))
             cluster = cls(members)
             try:
                 await cluster.settle()

@@ -9,7 +9,7 @@ import trio
 from rich.console import Console
 
 from scenarios.bench.profiling import MemberProfile, render_profile
-from scenarios.bench.rows import rows_of
+from scenarios.bench.rows import RowSpec, rows_of
 from scenarios.bench.run import Plan, run_bench, run_profiles
 from scenarios.bench.table import render
 from scenarios.bench.workloads import Workload
@@ -37,7 +37,7 @@ _LEAST_NODES = 10_000
 )
 @click.option("--quick", is_flag=True, help="One short round: under a minute, and noisy.")
 @click.option(
-    "--only", multiple=True, metavar="NAME", help="Only rows whose name begins like this; see --list. Can be repeated."
+    "--only", multiple=True, metavar="NAME", help="Only this row, or all that begin like this; can be repeated."
 )
 @click.option("--list", "list_rows", is_flag=True, help="List the rows, and end.")
 @click.option("--without-etcd", is_flag=True, help="Measure only batonpass.")
@@ -93,9 +93,7 @@ def _plan(flags: dict[str, Any]) -> Plan:
     chosen = {name: chosen[name] if flags[name] is None else flags[name] for name in chosen}
     nodes = int(chosen["nodes"])
     node_counts = (_FEW_NODES, min(_SOME_NODES, nodes // 2), nodes)
-    rows = tuple(row for row in rows_of(node_counts) if not flags["only"] or row.name.startswith(flags["only"]))
-    if not rows:
-        raise click.UsageError(f"no row begins with {' or '.join(flags['only'])}; --list shows them all")
+    rows = _chosen_rows(rows_of(node_counts), flags["only"])
     return Plan(
         rows,
         rounds=int(chosen["rounds"]),
@@ -104,3 +102,15 @@ def _plan(flags: dict[str, Any]) -> Plan:
         node_counts=node_counts,
         with_etcd=not flags["without_etcd"],
     )
+
+
+def _chosen_rows(rows: tuple[RowSpec, ...], patterns: tuple[str, ...]) -> tuple[RowSpec, ...]:
+    """The rows with these names, or, where no row has the name, those whose names begin like that; all without any."""
+    names = {row.name for row in rows}
+    chosen = set()
+    for pattern in patterns:
+        found = {pattern} & names or {name for name in names if name.startswith(pattern)}
+        if not found:
+            raise click.UsageError(f"no row is called, or begins with, {pattern!r}; --list shows them all")
+        chosen |= found
+    return tuple(row for row in rows if not patterns or row.name in chosen)

@@ -1,7 +1,7 @@
 """One member of the benchmark's instance, as a process: `python -m scenarios.bench CONFIG`.
 
 It runs a `Replica` exactly as a homeserver does, and the clients inside the same process. Orders come as JSON lines on
-a Unix socket in its directory, one at a time per connection, and each is answered by one line: `{"done": ...}`, or
+a port of loopback, one at a time per connection, and each is answered by one line: `{"done": ...}`, or
 `{"failed": "..."}`.
 """
 
@@ -23,30 +23,30 @@ from scenarios.bench.profiles import from_cprofile
 from scenarios.bench.workloads import Kind, key_path, value_text
 from tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
 
-__all__ = ["SOCKET_NAME", "config_from_text", "config_to_text", "serve"]
+__all__ = ["arguments_of", "parse_arguments", "serve"]
 
-SOCKET_NAME: Final = "orders"
 _MAX_ORDER_BYTES: Final = 65_536
 _PROBE_EVERY_S: Final = 0.02
 
 Order = dict[str, Any]
 
 
-def config_to_text(config: ReplicaConfig) -> str:
+def arguments_of(config: ReplicaConfig, orders_port: int) -> str:
     """The argument of this program."""
     fields = {
         "name": config.name,
         "members": [[member.name, member.host, member.port] for member in config.members],
         "directory": str(config.directory),
         "secret": config.secret.hex(),
+        "orders_port": orders_port,
     }
     return json.dumps(fields)
 
 
-def config_from_text(text: str) -> ReplicaConfig:
-    """Read what `config_to_text` wrote."""
+def parse_arguments(text: str) -> tuple[ReplicaConfig, int]:
+    """Read what `arguments_of` wrote."""
     fields = json.loads(text)
-    return ReplicaConfig(
+    config = ReplicaConfig(
         kind="bench",
         instance="bench",
         name=fields["name"],
@@ -54,6 +54,7 @@ def config_from_text(text: str) -> ReplicaConfig:
         directory=Path(fields["directory"]),
         secret=bytes.fromhex(fields["secret"]),
     )
+    return config, fields["orders_port"]
 
 
 # --- orders -----------------------------------------------------------------------------------------------------------
@@ -154,14 +155,9 @@ async def _answer(replica: Replica, order: Order) -> dict[str, Any]:
     return {"failed": f"{order['op']}: {failures[0]}"}
 
 
-async def serve(config: ReplicaConfig) -> None:
+async def serve(config: ReplicaConfig, orders_port: int) -> None:
     """Run the member until it is told to end by a signal."""
     replica = Replica(config, PROCEDURES)
     async with trio.open_nursery() as nursery:
         await nursery.start(replica.serve)
-        listener = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
-        path = config.directory / SOCKET_NAME
-        path.unlink(missing_ok=True)
-        await listener.bind(str(path))
-        listener.listen()
-        await trio.serve_listeners(partial(_obey, replica), [trio.SocketListener(listener)])
+        await trio.serve_tcp(partial(_obey, replica), orders_port, host="127.0.0.1")
