@@ -25,6 +25,7 @@ from scenarios.processes import ChildExit
 __all__ = ["FAULTS", "Stage"]
 
 _MAX_SYNCS_TO_LIVE: Final = 8
+_TIME_TO_NOTICE_S: Final = 10.0
 
 
 @dataclass
@@ -216,9 +217,11 @@ async def _corrupt_journal(stage: Stage) -> AsyncIterator[str]:
     await stage.instance.kill(victim)
     where = flip_a_bit(stage.instance.storage.directory(victim), stage.dice)
     end = await stage.instance.ends(victim)
-    _judge_refusal(stage, victim, where, end)
     if end is None:
+        stage.problems.append(f"{victim} runs although {where} was flipped")
         await stage.instance.kill(victim)
+    else:
+        _judge_refusal(stage, victim, f"{where} was flipped", end)
     yield f"{victim}: {where}"
     # It returns without a memory of what it acknowledged. That is harmless once the others have gone on without it: a
     # majority of them has everything then. Sooner, its empty vote could elect one that lacks something.
@@ -228,16 +231,11 @@ async def _corrupt_journal(stage: Stage) -> AsyncIterator[str]:
     stage.instance.storage.forget(aside)
 
 
-def _judge_refusal(stage: Stage, victim: str, where: str, end: ChildExit | None) -> None:
-    """A member with a damaged journal has to refuse to run, in a sentence that names the file."""
-    if end is None:
-        stage.problems.append(f"{victim} runs although {where} was flipped")
-        return
+def _judge_refusal(stage: Stage, victim: str, why: str, end: ChildExit) -> None:
+    """A member that cannot go on has to end with the status for that, and a sentence that names its files."""
     said = end.log_tail[-1] if end.log_tail else ""
     if end.returncode != CANNOT_RUN or str(stage.instance.storage.directory(victim)) not in said:
-        stage.problems.append(
-            f"{victim} did not say what is wrong with its journal ({where} was flipped): {end.sentence}"
-        )
+        stage.problems.append(f"{victim} did not say what is wrong ({why}): {end.sentence}")
 
 
 @asynccontextmanager
@@ -266,6 +264,21 @@ async def _without_power(stage: Stage, *victims: str) -> AsyncIterator[str]:
     await stage.instance.start(*victims)
 
 
+@asynccontextmanager
+async def _disk_full(stage: Stage) -> AsyncIterator[str]:
+    victim = await stage.anybody()
+    stage.disks.fill(victim)
+    # What it allocated ahead lasts for a while; it notices when its journal begins a new part.
+    end = await stage.instance.stops_by_itself(victim, _TIME_TO_NOTICE_S)
+    stage.strike()
+    if end is not None:
+        _judge_refusal(stage, victim, "its disk is full", end)
+    yield f"{victim} {'goes on' if end is None else 'stopped'}"
+    stage.disks.make_room(victim)
+    if end is not None:
+        await stage.instance.start(victim)
+
+
 FAULTS: Final[Mapping[Kind, Fault]] = {
     Kind.KILL_LEADER: _kill_leader,
     Kind.KILL_FOLLOWER: _kill_follower,
@@ -282,4 +295,5 @@ FAULTS: Final[Mapping[Kind, Fault]] = {
     Kind.CORRUPT_JOURNAL: _corrupt_journal,
     Kind.POWER_CUT: _power_cut,
     Kind.POWER_CUT_ALL: _power_cut_all,
+    Kind.DISK_FULL: _disk_full,
 }

@@ -126,6 +126,16 @@ class Instance:
         await self.kill(name)
         return False
 
+    async def stops_by_itself(self, name: str, within_s: float) -> ChildExit | None:
+        """Wait for a running member to end without being killed, as it may now; how it did, or None if it goes on."""
+        child = self._children[name]
+        child.stop_requested = True
+        with trio.move_on_after(within_s):
+            await child.wait()
+            self._drop_link(name)
+        child.stop_requested = child.exit is not None
+        return child.exit
+
     async def ends(self, name: str) -> ChildExit | None:
         """Launch a member that is expected to refuse to run; how it ended, or None if it runs."""
         child = self.launch(name)

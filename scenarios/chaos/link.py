@@ -48,7 +48,7 @@ class MemberLink:
         """Connect, as soon as the member listens, and pass replies on until the connection ends."""
         try:
             stream = await self._connect()
-            async with trio.open_nursery() as nursery:
+            async with stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, stream)
                 task_status.started()
                 await self._receive(stream)

@@ -42,6 +42,7 @@ class Kind(StrEnum):
     CORRUPT_JOURNAL = "corrupt-journal"
     POWER_CUT = "power-cut"
     POWER_CUT_ALL = "power-cut-all"
+    DISK_FULL = "disk-full"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ KINDS: Final = {
     Kind.CORRUPT_JOURNAL: KindFacts("a synced byte of a killed member flipped: must refuse to start; replaced"),
     Kind.POWER_CUT: KindFacts("a member loses power: its disk is what had reached the device", _IMAGES),
     Kind.POWER_CUT_ALL: KindFacts("all members lose power at once", _IMAGES, lasts=False),
+    Kind.DISK_FULL: KindFacts("a member's disk is full: must stop with a sentence, or go on; then room again", _IMAGES),
 }
 
 

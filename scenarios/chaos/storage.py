@@ -8,6 +8,8 @@ The model is a little kinder than the worst disk: what was handed to the device 
 Dropping that too, and tearing it, is what `tearing` does on the level of the files.
 """
 
+import errno
+import os
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -21,6 +23,7 @@ __all__ = ["ImageDisks", "PlainDisks", "Storage"]
 
 _TOOLS: Final = ("mount", "umount", "mkfs.ext4", "cp", "truncate")
 _IMAGE_BYTES: Final = 192 * 1024 * 1024
+_BLOCK_BYTES: Final = 4096
 _UNMOUNT_TRIES: Final = 40
 _UNMOUNT_RETRY_S: Final = 0.05
 
@@ -100,10 +103,33 @@ class ImageDisks(Storage):
         self._photograph(name).unlink()
         await self._mount(name)
 
+    def fill(self, name: str) -> None:
+        """Leave no room on the member's disk."""
+        file = os.open(self._filler(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            end, step = 0, _IMAGE_BYTES
+            while step >= _BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(file, end, step)
+                    end += step
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    step //= 2
+        finally:
+            os.close(file)
+
+    def make_room(self, name: str) -> None:
+        """Undo `fill`."""
+        self._filler(name).unlink()
+
     async def close(self) -> None:
         """Unmount all images."""
         for name in sorted(self._mounted):
             await self._unmount(name)
+
+    def _filler(self, name: str) -> Path:
+        return self.disk(name) / "filler"
 
     def _image(self, name: str) -> Path:
         return self._directory / f"{name}.ext4"
