@@ -11,8 +11,12 @@ The pure half knows no network, disk or clock:
     pattern, matching      which nodes are meant, and how they are found
     keep_while             nodes that stay only while something holds elsewhere
     store, transaction     the tree, and several operations on it as one
+    mutable                how it changes, and how a change is undone
     changes, watch         what a commit changed, and the events that watchers are told of
+    triggers, projections  what is to be run after a commit, and tables that follow the tree
+    export, json_form      nodes as rows that stand for themselves, and data as JSON
     procedures             the built-in commands (`tree.put`, `tree.delete`, ...)
+    registrations          the commands about triggers and projections
     commands, sessions     commands from the log, applied exactly once
     reads, frames, tls     read-index rounds, the shapes of messages, TLS without I/O
 
@@ -68,6 +72,7 @@ from tree.path import ROOT, Path, format_path, parse_path
 from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.procedures import Procedure, ReadOnly, read_only
+from tree.projections import Projection, ProjectionStatus
 from tree.raft import Timing
 from tree.replica import DirectoryInUse, Replica
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
@@ -75,6 +80,7 @@ from tree.store import Store
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
 from tree.transaction import ReadTransaction, Transaction
 from tree.transport import Member, Refusal, RefusedByInstance
+from tree.triggers import Fired, Trigger
 from tree.watch import Event, History, Watcher, WatcherState
 
 __all__ = [
@@ -98,6 +104,7 @@ __all__ = [
     "DiskFailed",
     "Effects",
     "Event",
+    "Fired",
     "History",
     "IfChildListLength",
     "IfChildListVersion",
@@ -126,6 +133,8 @@ __all__ = [
     "Pattern",
     "PossiblyManyNodes",
     "Procedure",
+    "Projection",
+    "ProjectionStatus",
     "ReadOnly",
     "ReadOnlyTransaction",
     "ReadTransaction",
@@ -143,6 +152,7 @@ __all__ = [
     "Touched",
     "Transaction",
     "TreeError",
+    "Trigger",
     "Watcher",
     "WatcherCut",
     "WatcherState",

@@ -14,10 +14,14 @@ from typing import Any, Final
 
 from tree.changes import Written
 from tree.data import decode, decode_untrusted, encode, encode_count
-from tree.errors import BadData, MalformedCommand, TreeError
+from tree.errors import Abort, BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
+from tree.projections import Projection, ProjectionStatus
+from tree.registrations import Registrations, stored_procedure_at
 from tree.sessions import Session, Sessions
 from tree.store import Store
+from tree.transaction import Transaction
+from tree.triggers import Fired
 
 __all__ = [
     "MAX_COMMAND_BYTES",
@@ -155,13 +159,18 @@ def _encoded_value(value: Any) -> bytes:
 class Machine:
     """A store, the procedures that may change it, and the memory of what was answered. Pure and deterministic."""
 
-    def __init__(self, procedures: Mapping[str, Procedure]) -> None:
-        clash = sorted(set(procedures) & set(BUILT_IN))
-        if clash:
-            raise ValueError(f"procedures {clash} have the names of built-in ones; rename them")
-        self._procedures: Final = MappingProxyType({**BUILT_IN, **procedures})
+    def __init__(
+        self, procedures: Mapping[str, Procedure], projections: Mapping[str, Projection] = MappingProxyType({})
+    ) -> None:
+        """`procedures` and `projections` are declared under names, and must be the same on all members."""
         self._sessions: Final = Sessions()
         self.store: Final = Store()
+        self._registrations: Final = Registrations(self.store, projections)
+        built_in = {**BUILT_IN, **self._registrations.procedures, "tree.run": self._run_stored}
+        clash = sorted(set(procedures) & set(built_in))
+        if clash:
+            raise ValueError(f"procedures {clash} have the names of built-in ones; rename them")
+        self._procedures: Final = MappingProxyType({**built_in, **procedures})
         # Who the members are, as plain data, once that was changed through the log (`tree.membership`); else None.
         # Written by whoever applies the log, and kept here so that it is part of every snapshot.
         self.configuration: Any = None
@@ -194,6 +203,28 @@ class Machine:
                 log.error("a command in the log is malformed and was skipped: %.100r", fields)
         return answers
 
+    def read(self, procedure: str, args: Any = None) -> bytes:
+        """The encoded answer of a procedure that only reads, run here and now, outside the log.
+
+        One that is not declared as read-only is refused with `not_read_only`: it must be submitted.
+        """
+        if not isinstance(self._procedures.get(procedure), ReadOnly):
+            message = f"{procedure!r:.100} is not declared as read-only, or not at all"
+            return Answer(None, "not_read_only", message, {"procedure": procedure[:100]}).encoded()
+        return self._answer(procedure, args, "read")
+
+    def pending_triggers(self) -> tuple[Fired, ...]:
+        """What fired and was not acknowledged by `tree.trigger_done`, in the order in which it is to be run."""
+        return self._registrations.triggers.pending()
+
+    def projection(self, name: str) -> Mapping[Any, Any]:
+        """The table of a projection in use, as it is now and will be; raises `KeyError`. Do not write."""
+        return self._registrations.projections.table(name)
+
+    def projections(self) -> tuple[ProjectionStatus, ...]:
+        """The projections in use, and which of them are broken."""
+        return self._registrations.projections.status()
+
     def _apply(self, procedure: str, args: Any, client: str, number: int) -> tuple[CommandId, bytes]:
         session = self._sessions.of(client)
         answer = session.remembered(number)
@@ -211,6 +242,9 @@ class Machine:
         if session.is_forgotten(number):
             message = "this number is older than every answer still remembered for its client; it was not applied now"
             return Answer(None, "stale_command", message, {"number": number}).encoded()
+        return self._answer(name, args, f"{client}/{number}")
+
+    def _answer(self, name: str, args: Any, command: str) -> bytes:
         procedure = self._procedures.get(name)
         if procedure is None:
             message = f"there is no procedure {name!r:.100}"
@@ -224,27 +258,49 @@ class Machine:
         except TreeError as error:
             return _refusal(error)
         except Exception as error:  # the poison command: see `apply`
-            log.exception("procedure %s crashed on command %s/%d", name, client, number)
+            log.exception("procedure %s crashed on command %s", name, command)
             message = f"{name} raised {type(error).__name__}; nothing was changed"
             return Answer(None, "procedure_crashed", message).encoded()
+
+    def _run_stored(self, transaction: Transaction, args: Any) -> Any:
+        """{path, args}: run the procedure whose name is stored at this path, as if it had been submitted."""
+        name = stored_procedure_at(transaction, args)
+        procedure = self._procedures.get(name)
+        if procedure is None or name == "tree.run":
+            raise Abort("unknown_procedure", f"{name!r:.100} is stored there, and is not a procedure that can be run")
+        return procedure(transaction, args.get("args"))
 
     # --- the whole state ------------------------------------------------------------------------------------------
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain data, for a snapshot."""
-        data = {"format": 1, "store": self.store.to_data(), "sessions": self._sessions.to_data()}
+        data = {
+            "format": 2,
+            "revision": self.store.revision,
+            "store": self.store.to_data(),
+            "registrations": self._registrations.to_data(),
+            "sessions": self._sessions.to_data(),
+        }
         return data if self.configuration is None else {**data, "configuration": self.configuration}
 
     def restore(self, data: Any) -> None:
         """Become what `to_data` described; raises `BadData` for anything else."""
         match data:
-            case {"format": 1, "store": store, "sessions": sessions}:
+            case {
+                "format": 2,
+                "revision": int(revision),
+                "store": store,
+                "registrations": registrations,
+                "sessions": sessions,
+            }:
                 remembered = Sessions.from_data(sessions)
-                self.store.restore(store)
+                registered = self._registrations.read_untrusted(registrations)
+                self.store.restore(store, revision)
+                self._registrations.become(registered)
                 self._sessions.become(remembered)
                 self.configuration = data.get("configuration")
             case _:
-                raise BadData("not the state of a tree in format 1; was it written by a newer version?")
+                raise BadData("not the state of a tree in format 2; was it written by a newer version?")
 
     def digest(self) -> bytes:
         """SHA-256 of the whole state: members that applied the same commands have the same digest."""

@@ -6,7 +6,7 @@ at most one condition per component. Where a name is known, its child is looked 
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from tree.conditions import Condition, Judged, only_name
 from tree.errors import BadPattern
@@ -14,7 +14,9 @@ from tree.node import Node, NodeView
 from tree.path import ROOT, Path
 from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
 
-__all__ = ["EventPattern", "PathFilter", "find_matches"]
+__all__ = ["ByPrefix", "EventPattern", "PathFilter", "find_matches"]
+
+T = TypeVar("T")
 
 _SOME_NODE: Final = NodeView(None, 1, 1, 0)
 
@@ -112,6 +114,43 @@ def _names_of(component: str | Condition) -> str | Condition:
     if name is not None:
         return name
     return ANY_DEPTH if component.recursive else ANY_NAME
+
+
+class ByPrefix(Generic[T]):
+    """Things that are about paths with a common beginning, found by a path without looking at the others."""
+
+    def __init__(self) -> None:
+        self._things: dict[Path, dict[T, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._things)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._things.values()))
+
+    def __iter__(self) -> Iterator[T]:
+        for things in list(self._things.values()):
+            yield from list(things)
+
+    def add(self, prefix: Path, thing: T) -> None:
+        """The thing is about paths that begin so."""
+        self._things.setdefault(prefix, {})[thing] = None
+
+    def discard(self, prefix: Path, thing: T) -> None:
+        """The thing is not about these paths any more, if it was."""
+        things = self._things.get(prefix)
+        if things is not None:
+            things.pop(thing, None)
+            if not things:
+                del self._things[prefix]
+
+    def about(self, path: Path) -> list[T]:
+        """The things about this path: those with the shortest prefix first, then in the order in which they came."""
+        found: list[T] = []
+        if self._things:
+            for length in range(len(path) + 1):
+                found.extend(self._things.get(path[:length], ()))
+        return found
 
 
 class EventPattern:

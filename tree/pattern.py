@@ -97,6 +97,8 @@ def one_node(pattern: Pattern) -> tuple[Path, tuple[Condition | None, ...]]:
 
     Raises `PossiblyManyNodes`, `BadPath` or `BadPattern`.
     """
+    if type(pattern) is tuple and is_path(pattern):
+        return check_path(pattern), (None,) * len(pattern)
     names: list[str] = []
     conditions: list[Condition | None] = []
     for component in resolve(pattern):

@@ -24,6 +24,7 @@ from typing import Any, Final
 from tree.changes import Effects, Touched, Written
 from tree.conditions import Condition, condition_from_data_untrusted
 from tree.errors import Abort, TooMuch
+from tree.export import import_rows
 from tree.keep_while import KeepWhile, keep_while_from_data_untrusted
 from tree.node import NodeView
 from tree.path import Path
@@ -290,6 +291,7 @@ def _operate(transaction: Transaction, operation: Any) -> Any:
 BUILT_IN: Final[Mapping[str, Procedure]] = {
     "tree.noop": ReadOnly(_noop),
     "tree.transaction": _transaction,
+    "tree.import": import_rows,
     **{
         f"tree.{name}": ReadOnly(procedure) if name in _READING else procedure
         for name, procedure in _OPERATIONS.items()

@@ -15,29 +15,24 @@ equal trees is equal. Children are listed in the order of their names, so no res
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 import cbor2
 
-from tree.changes import Change, Commit, Effects, Kind, Observer, Reason, Removal, Touched, Written
+from tree.changes import Commit, Effects, Observer, Reason, Touched, Written
 from tree.conditions import Condition, IfDataMatches, IfNodeExists
 from tree.data import decode
-from tree.errors import BadPath, MismatchingNode, NodeNotFound
+from tree.errors import MismatchingNode, NodeNotFound
 from tree.keep_while import (
     KeepWhile,
-    KeepWhileIndex,
     Pairs,
-    keep_while_from_data_untrusted,
-    keep_while_to_data,
-    refuse_unmet,
-    resolve_pairs,
-    unmet,
 )
 from tree.matching import find_matches
-from tree.node import Node, NodeView, rows_of, size_of, tree_from_rows, view_of, walk
+from tree.mutable import MutableTree, Row
+from tree.node import Node, NodeView, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
 from tree.pattern import Pattern, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
@@ -48,7 +43,6 @@ __all__ = ["NodeView", "Store", "Written"]
 log = logging.getLogger("tree.store")
 
 T = TypeVar("T")
-Row = list[Any]
 
 
 class Store:
@@ -63,15 +57,7 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self._root = Node(made_on_the_way=False)
-        self._node_count = 0  # without the root
-        self._keep_while = KeepWhileIndex()
-        self._undo: list[tuple[Any, ...]] | None = None
-        # While a commit is collected: what each node was before it was first touched.
-        self._before: dict[Path, NodeView | None] | None = None
-        # Paths changed by the operation under way, for keep_while.
-        self._changed: list[Path] = []
-        self._removals: list[Removal] = []
+        self._tree = MutableTree()
         self.revision = 0
         self.on_commit: Observer | None = None
         self.on_restore: Callable[[int], None] | None = None
@@ -84,7 +70,7 @@ class Store:
 
         Raises `NodeNotFound`, `MismatchingNode`, `PossiblyManyNodes`.
         """
-        node: Node | None = self._root
+        node: Node | None = self._tree.root
         try:
             for name in path:
                 node = node.children[name]  # type: ignore[index, union-attr]  # what is no name is not found either
@@ -117,13 +103,13 @@ class Store:
     def count_below(self, path: Pattern) -> int:
         """How many nodes there are below `path`, at any depth; 0 if it does not exist. Raises `PossiblyManyNodes`."""
         node = self._find(path)
-        if node is self._root:
-            return self._node_count
+        if node is self._tree.root:
+            return self._tree.node_count
         return 0 if node is None else size_of(node) - 1
 
     def keep_while(self, path: Path) -> Pairs:
         """What the node at `path` is kept while: absolute patterns and conditions; empty if nothing was stated."""
-        return self._keep_while.pairs.get(tuple(path), ())
+        return self._tree.kept.pairs.get(tuple(path), ())
 
     # --- reading many nodes ---------------------------------------------------------------------------------------
 
@@ -153,7 +139,7 @@ class Store:
 
         The tree must not change meanwhile.
         """
-        for path, node in find_matches(self._root, resolve(pattern), after):
+        for path, node in find_matches(self._tree.root, resolve(pattern), after):
             yield path, view_of(node)
 
     def fold(self, pattern: Pattern, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
@@ -187,17 +173,18 @@ class Store:
     ) -> Written:
         """Set the payload at `path`, making the node and its parents if needed.
 
-        `data` is plain data, a `StoredProcedure`, or `NO_PAYLOAD`. `keep_while`, if given, replaces what the node was
-        kept while; an empty one keeps it unconditionally. Raises `NodeNotFound` or `MismatchingNode` if a condition
-        does not hold, `PossiblyManyNodes`, `KeepWhileConditionsNotMet`, `BadPath`, `BadData`.
+        `data` is plain data, a `StoredProcedure`, or `NO_PAYLOAD`: then the node stays without one. `keep_while`, if
+        given, replaces what the node was kept while; an empty one keeps it unconditionally. Raises `NodeNotFound` or
+        `MismatchingNode` if a condition does not hold, `PossiblyManyNodes`, `KeepWhileConditionsNotMet`, `BadPath`,
+        `BadData`.
         """
         encoded = encode_payload(data)
         target, node = self._target(path)
         if condition is not None:
             _require(condition, target, len(target), node)
-        if keep_while is None and self._undo is not None and not self._keep_while:
-            return self._write(target, node, encoded)
-        return self._run(self._put_and_settle, target, node, encoded, keep_while)
+        if keep_while is None and encoded is not None and self._tree.undo is not None and not self._tree.kept:
+            return self._tree.write(target, node, encoded)
+        return self._run(self._put_one, target, node, encoded, keep_while)
 
     def create(self, path: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Written:
         """As `put`, of a node that must not exist yet; raises `MismatchingNode` if it does."""
@@ -225,7 +212,7 @@ class Store:
             target, node = one_node(path)[0], None
         if node is None:
             return Written(target, False, None, 0, None, 0, 0, 0)
-        return self._run(self._clear_and_settle, target, node)
+        return self._run(self._clear_one, target, node)
 
     def delete(self, path: Pattern, condition: Condition | None = None) -> Effects:
         """Remove the node and everything below it, and what that makes useless.
@@ -249,17 +236,17 @@ class Store:
         So `*/foo` makes foo under every child of the root, and without a match nothing happens. Each node's version
         rises by at most one. Raises as `put` does.
         """
-        return self._run(self._put_many, self._puts(pattern), encode_payload(data), keep_while)
+        return self._run(self._put_all, self._puts(pattern), encode_payload(data), keep_while)
 
     def update_many(self, pattern: Pattern, data: Any, *, keep_while: KeepWhile | None = None) -> Effects:
         """As `put_many`, of nodes that exist only."""
         targets = [path for path, _ in self._matches(pattern)]
-        return self._run(self._put_many, targets, encode_payload(data), keep_while)
+        return self._run(self._put_all, targets, encode_payload(data), keep_while)
 
     def clear_many_payloads(self, pattern: Pattern) -> Effects:
         """Remove the payload of every node that matches; each stays while it is of use."""
         targets = [path for path, _ in self._matches(pattern)]
-        return self._run(self._put_many, targets, encode_payload(NO_PAYLOAD), None)
+        return self._run(self._put_all, targets, encode_payload(NO_PAYLOAD), None)
 
     def delete_many(self, pattern: Pattern) -> Effects:
         """Remove every node that matches with everything below it, and what that makes useless."""
@@ -273,15 +260,15 @@ class Store:
 
         What is written is seen by later reads of the same transaction. Transactions do not nest.
         """
-        if self._undo is not None:
+        if self._tree.undo is not None:
             raise RuntimeError("a transaction is open already; transactions do not nest")
         self._begin()
         transaction = Transaction(self)
         try:
             yield transaction
         except BaseException:
-            self._roll_back(0)
-            self._undo = self._before = None
+            self._tree.roll_back(0)
+            self._tree.end()
             raise
         else:
             self._commit()
@@ -293,15 +280,15 @@ class Store:
 
         What `with transaction()` does, without what a generator costs: half of a small transaction's time.
         """
-        if self._undo is not None:
+        if self._tree.undo is not None:
             raise RuntimeError("a transaction is open already; transactions do not nest")
         self._begin()
         transaction = Transaction(self)
         try:
             result = finish(procedure(transaction, args))
         except BaseException:
-            self._roll_back(0)
-            self._undo = self._before = None
+            self._tree.roll_back(0)
+            self._tree.end()
             raise
         finally:
             transaction.end()
@@ -324,37 +311,48 @@ class Store:
 
         The revision is not part of it: equal trees have equal data, whatever their history.
         """
-        kept = {path: keep_while_to_data(pairs) for path, pairs in self._keep_while.pairs.items()}
-        return list(rows_of(self._root, kept))
+        return list(self._tree.to_rows())
 
     def restore(self, rows: Any, revision: int = 0) -> None:
         """Replace the whole tree by what `to_data` returned; raises `BadData` and changes nothing if it is not that."""
-        root, count, kept = tree_from_rows(rows)
-        index = KeepWhileIndex()
-        for path, data in kept.items():
-            index.replace(path, resolve_pairs(path, keep_while_from_data_untrusted(data)))
-        self._root, self._node_count, self._keep_while = root, count, index
-        self._undo, self._before, self.revision = None, None, revision
+        self._tree.restore(rows)
+        self.revision = revision
         if self.on_restore is not None:
             self.on_restore(revision)
 
     def digest(self) -> bytes:
         """SHA-256 over the canonical bytes of the whole tree: equal for equal trees, whatever their history."""
-        return sha256(cbor2.dumps(self.to_data())).digest()
+        return sha256(cbor2.dumps(self.to_data(), canonical=True)).digest()
+
+    def row(self, path: Path) -> Row | None:
+        """Everything that is kept of the node at exactly this path, as plain data, or None: for mirrors of the tree."""
+        return self._tree.row(path)
+
+    def adopt(self, rows: Iterable[tuple[Path, Row | None]], revision: int) -> None:
+        """Take over, as one commit, what another store's nodes are at these paths (None: gone), and its revision.
+
+        No rule is applied: given every row that the other store's commit changed, this tree is equal to the other.
+        Raises `BadData` and changes nothing if something is not a row or lacks its parent.
+        """
+        if self._tree.undo is not None:
+            raise RuntimeError("a transaction is open; rows are adopted between transactions")
+        self._begin()
+        self._tree.begin_operation()
+        try:
+            self._tree.adopt(rows)
+        except BaseException:
+            self._tree.roll_back(0)
+            self._tree.end()
+            raise
+        _, changes = self._tree.end()
+        self.revision = revision
+        if changes:
+            self._tell(Commit(revision, changes))
 
     # --- finding --------------------------------------------------------------------------------------------------
 
     def _matches(self, pattern: Pattern) -> Iterator[tuple[Path, Node]]:
-        return find_matches(self._root, resolve(pattern))
-
-    def _lookup(self, path: Path) -> Node | None:
-        node = self._root
-        for name in path:
-            child = node.children.get(name)
-            if child is None:
-                return None
-            node = child
-        return node
+        return find_matches(self._tree.root, resolve(pattern))
 
     def _find(self, path: Pattern) -> Node | None:
         """The one node that is meant, or None if it is missing or a condition does not hold."""
@@ -371,7 +369,7 @@ class Store:
 
     def _depth_reached(self, path: Path) -> int:
         """The number of names up to and including the first that is missing."""
-        node, depth = self._root, 0
+        node, depth = self._tree.root, 0
         while depth < len(path) and path[depth] in node.children:
             node = node.children[path[depth]]
             depth += 1
@@ -379,7 +377,7 @@ class Store:
 
     def _target(self, pattern: Pattern) -> tuple[Path, Node | None]:
         """The path that is meant and its node, if there is one; raises if a condition on the way does not hold."""
-        node: Node | None = self._root
+        node: Node | None = self._tree.root
         if type(pattern) is tuple:
             try:
                 for name in pattern:
@@ -389,7 +387,7 @@ class Store:
             else:
                 return pattern, node  # type: ignore[return-value]  # all were names
         path, conditions = one_node(pattern)
-        node = self._root
+        node = self._tree.root
         for depth, name in enumerate(path):
             node = None if node is None else node.children.get(name)
             condition = conditions[depth]
@@ -404,264 +402,101 @@ class Store:
         while resolved and isinstance(resolved[-1], str):
             names.insert(0, resolved[-1])
             resolved = resolved[:-1]
-        return [(*path, *names) for path, _ in find_matches(self._root, resolved)]
+        return [(*path, *names) for path, _ in find_matches(self._tree.root, resolved)]
 
     # --- operations, inside `_run` --------------------------------------------------------------------------------
 
     def _run(self, operation: Callable[..., T], *arguments: Any) -> T:
         """Run an operation so that it applies as a whole or not at all; alone, it is a commit of its own."""
-        alone = self._undo is None
+        tree = self._tree
+        alone = tree.undo is None
         if alone:
             self._begin()
-        undo = self._undo
-        mark = 0 if undo is None else len(undo)
-        self._changed, self._removals = [], []
+        mark = tree.begin_operation()
         try:
             result = operation(*arguments)
         except BaseException:
-            self._roll_back(mark)
+            tree.roll_back(mark)
             if alone:
-                self._undo = self._before = None
+                tree.end()
             raise
         if alone:
             self._commit()
         return result
 
-    def _put_and_settle(
-        self, path: Path, node: Node | None, encoded: bytes | None, keep_while: KeepWhile | None
-    ) -> Written:
-        written = self._write(path, node, encoded)
+    def _put_one(self, path: Path, node: Node | None, encoded: bytes | None, keep_while: KeepWhile | None) -> Written:
+        tree = self._tree
+        written = tree.write(path, node, encoded)
         if keep_while is not None:
-            self._keep(path, keep_while, is_new=not written.existed)
-        self._settle()
-        written.removals = tuple(self._removals)
+            tree.keep(path, keep_while, is_new=not written.existed)
+        elif encoded is None:
+            tree.stay(path)
+        tree.settle()
+        written.removals = tree.removals()
         return written
 
-    def _clear_and_settle(self, path: Path, node: Node) -> Written:
-        written = self._write(path, node, None)
-        self._reclaim(path)
-        self._settle()
-        written.removals = tuple(self._removals)
+    def _clear_one(self, path: Path, node: Node) -> Written:
+        tree = self._tree
+        written = tree.write(path, node, None)
+        tree.reclaim(path)
+        tree.settle()
+        written.removals = tree.removals()
         return written
 
-    def _put_many(self, paths: list[Path], encoded: bytes | None, keep_while: KeepWhile | None) -> Effects:
-        touched: dict[Path, Touched] = {}
+    def _put_all(self, paths: list[Path], encoded: bytes | None, keep_while: KeepWhile | None) -> Effects:
+        tree = self._tree
+        before: dict[Path, NodeView | None] = {}
         for path in paths:
-            node = self._lookup(check_path(path))
-            before = None if node is None else view_of(node)
-            written = self._write(path, node, encoded)
+            node = tree.lookup(check_path(path))
+            before[path] = None if node is None else view_of(node)
+            written = tree.write(path, node, encoded)
             if keep_while is not None:
-                self._keep(path, keep_while, is_new=not written.existed)
-            touched[path] = Touched(before, None, Reason.WRITTEN)
-        if encoded is None:
+                tree.keep(path, keep_while, is_new=not written.existed)
+        if encoded is None and keep_while is None:
             for path in reversed(paths):
-                self._reclaim(path)
-        self._settle()
-        for path, (before, _, reason) in touched.items():
-            node = self._lookup(path)
-            touched[path] = Touched(before, None if node is None else view_of(node), reason)
-        return Effects(touched, tuple(self._removals))
+                tree.reclaim(path)
+        tree.settle()
+        touched = {}
+        for path, old in before.items():
+            node = tree.lookup(path)
+            touched[path] = Touched(old, None if node is None else view_of(node), Reason.WRITTEN)
+        return Effects(touched, tree.removals())
 
     def _delete_all(self, paths: list[Path]) -> Effects:
+        tree = self._tree
         written: dict[Path, Touched] = {}
         for path in paths:
-            node = self._lookup(path)
-            if path == ROOT and node is not None:
-                before = view_of(node)
-                self._write(ROOT, node, None)
-                for name in sorted(node.children):
-                    self._remove((name,), Reason.EXPLICIT)
-                written[ROOT] = Touched(before, view_of(node), Reason.EXPLICIT)
-            elif node is not None:
-                self._remove(path, Reason.EXPLICIT)
-                # Now, so that a parent that goes away is not deleted twice; its reason is not the operation's.
-                self._reclaim(path[:-1])
-        self._settle()
-        return Effects(written, tuple(self._removals))
-
-    def _write(self, path: Path, node: Node | None, encoded: bytes | None) -> Written:
-        if node is None:
-            node = self._make(path, encoded)
-            return Written(path, False, None, 0, encoded, 1, 1, 0)
-        previous, version = node.encoded, node.payload_version
-        if previous != encoded:
-            self._set_payload(path, node, encoded, version + 1)
-        return Written(
-            path,
-            True,
-            previous,
-            version,
-            encoded,
-            node.payload_version,
-            node.child_list_version,
-            len(node.children),
-        )
-
-    def _make(self, path: Path, encoded: bytes | None) -> Node:
-        """A new node at `path`. Missing parents are made with their child in place, so all versions begin at 1."""
-        parent, depth = self._root, 0
-        while path[depth] in parent.children:
-            parent = parent.children[path[depth]]
-            depth += 1
-        top = made = Node(made_on_the_way=depth + 1 < len(path))
-        for level in range(depth + 1, len(path)):
-            child = Node(made_on_the_way=level + 1 < len(path))
-            made.attach(path[level], child)
-            made = child
-        made.encoded = encoded
-        self._add_child(path, depth, parent, top)
-        return made
-
-    def _keep(self, path: Path, keep_while: KeepWhile, *, is_new: bool) -> None:
-        if path == ROOT:
-            raise BadPath("the root is always kept; keep_while is for other nodes")
-        pairs = resolve_pairs(path, keep_while)
-        refuse_unmet(self._root, path, pairs, is_new=is_new)
-        node = self._lookup(path)
-        if node is not None:
-            self._note(path, node)
-            self._log(_undo_made_on_the_way, node, node.made_on_the_way)
-            # What was asked for explicitly takes the place of the implicit rule for parents made on the way.
-            node.made_on_the_way = False
-        self._set_keep_while(path, pairs)
-
-    def _reclaim(self, path: Path) -> None:
-        """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
-        while path:
-            node = self._lookup(path)
-            if node is None or not node.made_on_the_way or node.encoded is not None or node.children:
-                return
-            self._remove(path, Reason.KEEP_WHILE)
-            path = path[:-1]
-
-    def _remove(self, path: Path, reason: Reason) -> None:
-        parent = self._lookup(path[:-1])
-        if parent is None:
-            return
-        child = self._remove_child(path, parent)
-        self._removals.append(Removal(path, child, reason))
-
-    def _settle(self) -> None:
-        """Remove what keep_while does not keep any more, until nothing changes. Each round removes a node, or ends."""
-        while self._keep_while and self._changed:
-            changed, self._changed = self._changed, []
-            for watcher in sorted(self._keep_while.concerned(changed)):
-                pairs = self._keep_while.pairs.get(watcher)
-                if pairs is not None and unmet(self._root, pairs) is not None:
-                    self._remove(watcher, Reason.KEEP_WHILE)
-                    self._reclaim(watcher[:-1])
-
-    # --- the primitive changes; each logs its exact inverse, which is all that a rollback needs ------------------
-
-    def _log(self, inverse: Callable[..., object], *arguments: Any) -> None:
-        if self._undo is not None:
-            self._undo.append((inverse, *arguments))
-
-    def _note(self, path: Path, node: Node | None) -> None:
-        """Remember what the node was before this commit, if somebody will want to know."""
-        if self._before is not None and path not in self._before:
-            self._before[path] = None if node is None else view_of(node)
-        if self._keep_while:
-            self._changed.append(path)
-
-    def _set_payload(self, path: Path, node: Node, encoded: bytes | None, version: int) -> None:
-        self._note(path, node)
-        self._log(_undo_payload, node, node.encoded, node.payload_version)
-        node.encoded, node.payload_version = encoded, version
-
-    def _add_child(self, path: Path, depth: int, parent: Node, child: Node) -> None:
-        """Attach `child`, which holds the new nodes from `path[: depth + 1]` down to `path`."""
-        self._note(path[:depth], parent)
-        for level in range(depth + 1, len(path) + 1):
-            self._note(path[:level], None)
-        size = len(path) - depth
-        parent.attach(path[depth], child)
-        parent.child_list_version += 1
-        self._node_count += size
-        self._log(self._undo_add, parent, path[depth], size)
-
-    def _undo_add(self, parent: Node, name: str, size: int) -> None:
-        parent.detach(name)
-        parent.child_list_version -= 1
-        self._node_count -= size
-
-    def _remove_child(self, path: Path, parent: Node) -> Node:
-        name = path[-1]
-        child = parent.children[name]
-        self._note(path[:-1], parent)
-        if self._before is not None or self._keep_while:
-            size = size_of(child)
-            for node_path, node in walk(path, child):
-                self._note(node_path, node)
-                if node_path in self._keep_while.pairs:
-                    self._set_keep_while(node_path, ())
-        else:
-            size = size_of(child)
-        parent.detach(name)
-        parent.child_list_version += 1
-        self._node_count -= size
-        self._log(self._undo_remove, parent, name, child, size)
-        return child
-
-    def _undo_remove(self, parent: Node, name: str, child: Node, size: int) -> None:
-        parent.attach(name, child)
-        parent.child_list_version -= 1
-        self._node_count += size
-
-    def _set_keep_while(self, path: Path, pairs: Pairs) -> None:
-        before = self._keep_while.replace(path, pairs)
-        self._log(self._keep_while.replace, path, before)
+            if path == ROOT:
+                before = view_of(tree.root)
+                tree.write(ROOT, tree.root, None)
+                for name in sorted(tree.root.children):
+                    tree.remove((name,), Reason.EXPLICIT)
+                written[ROOT] = Touched(before, view_of(tree.root), Reason.EXPLICIT)
+            else:
+                tree.remove(path, Reason.EXPLICIT)
+                tree.reclaim(path[:-1])
+        tree.settle()
+        return Effects(written, tree.removals())
 
     # --- commits --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._undo = []
-        if self.on_commit is not None or self.observers:
-            self._before = {}
-
-    def _roll_back(self, mark: int) -> None:
-        undo = self._undo
-        while undo is not None and len(undo) > mark:
-            inverse, *arguments = undo.pop()
-            inverse(*arguments)
+        self._tree.begin(collect=self.on_commit is not None or bool(self.observers))
 
     def _commit(self) -> None:
-        undo, before = self._undo, self._before
-        self._undo = self._before = None
-        if not undo:
+        changed, changes = self._tree.end()
+        if not changed:
             return
         self.revision += 1
-        if before is None:
-            return
-        changes = tuple(self._changes(before))
-        commit = Commit(self.revision, changes)
+        if changes is not None:
+            self._tell(Commit(self.revision, changes))
+
+    def _tell(self, commit: Commit) -> None:
         for observer in (*self.observers, *(() if self.on_commit is None else (self.on_commit,))):
             try:
                 observer(commit)
             except Exception:  # the commit is made; whoever looks on cannot change that
-                log.exception("an observer of commits crashed at revision %d", self.revision)
-
-    def _changes(self, before: dict[Path, NodeView | None]) -> Iterator[Change]:
-        for path in sorted(before):
-            old, node = before[path], self._lookup(path)
-            new = None if node is None else view_of(node)
-            if old is None:
-                if new is not None:
-                    yield Change(path, Kind.CREATED, None, new)
-            elif new is None:
-                yield Change(path, Kind.DELETED, old, None)
-            elif (old.payload_version, old.encoded) != (new.payload_version, new.encoded):
-                yield Change(path, Kind.UPDATED, old, new)
-            else:
-                yield Change(path, Kind.CHILDREN, old, new)
-
-
-def _undo_payload(node: Node, encoded: bytes | None, version: int) -> None:
-    node.encoded, node.payload_version = encoded, version
-
-
-def _undo_made_on_the_way(node: Node, made_on_the_way: bool) -> None:
-    node.made_on_the_way = made_on_the_way
+                log.exception("an observer of commits crashed at revision %d", commit.revision)
 
 
 # --- errors -------------------------------------------------------------------------------------------------------

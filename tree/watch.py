@@ -11,13 +11,13 @@ with, so a commit does not pay for watchers of other parts of the tree.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from tree.changes import Commit, Kind
 from tree.errors import Compacted, WatcherCut
-from tree.matching import EventPattern
+from tree.matching import ByPrefix, EventPattern
 from tree.node import NodeView
 from tree.path import Path
 from tree.pattern import Pattern
@@ -205,7 +205,7 @@ class History:
         self._oldest = revision
         self.revision = revision
         # Watchers by the names that their pattern begins with, in the order in which they came.
-        self._watchers: dict[Path, dict[Watcher, None]] = {}
+        self._watchers: Final[ByPrefix[Watcher]] = ByPrefix()
 
     @property
     def oldest(self) -> int:
@@ -215,7 +215,7 @@ class History:
     @property
     def watcher_count(self) -> int:
         """How many watchers there are."""
-        return sum(len(watchers) for watchers in self._watchers.values())
+        return len(self._watchers)
 
     def attach(self, store: Store) -> None:
         """Be fed by this store from now on."""
@@ -230,8 +230,8 @@ class History:
                 event = Event(commit.revision, kind, path, before, after)
                 self._events.append(event)
                 self._bytes += event.size_bytes
-                for watcher in self._concerned(event):
-                    if watcher.offer(event):
+                for watcher in self._watchers.about(path):
+                    if event.matches(watcher.pattern) and watcher.offer(event):
                         told[watcher] = None
         self.revision = commit.revision
         self._trim()
@@ -244,9 +244,8 @@ class History:
         self._events.clear()
         self._bytes = 0
         self._oldest = self.revision = revision
-        for watchers in list(self._watchers.values()):
-            for watcher in list(watchers):
-                watcher.cut("the tree was replaced by a snapshot")
+        for watcher in self._watchers:
+            watcher.cut("the tree was replaced by a snapshot")
 
     def watch(
         self,
@@ -268,24 +267,12 @@ class History:
         watcher = Watcher(self, watched, since, max_pending_events, max_pending_bytes)
         if since < self.revision:
             watcher.begin_with(event for event in self._events if event.revision > since and event.matches(watched))
-        self._watchers.setdefault(watched.prefix, {})[watcher] = None
+        self._watchers.add(watched.prefix, watcher)
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
         """The watcher is cut or closed."""
-        watchers = self._watchers.get(watcher.pattern.prefix)
-        if watchers is not None:
-            watchers.pop(watcher, None)
-            if not watchers:
-                del self._watchers[watcher.pattern.prefix]
-
-    def _concerned(self, event: Event) -> Iterator[Watcher]:
-        if not self._watchers:
-            return
-        for length in range(len(event.path) + 1):
-            for watcher in list(self._watchers.get(event.path[:length], ())):
-                if event.matches(watcher.pattern):
-                    yield watcher
+        self._watchers.discard(watcher.pattern.prefix, watcher)
 
     def _trim(self) -> None:
         while self._events and (len(self._events) > self._max_events or self._bytes > self._max_bytes):
