@@ -67,6 +67,7 @@ from tree.errors import (
     TreeError,
     WatcherCut,
 )
+from tree.membership import ChangeRefused
 from tree.node import NodeView
 from tree.path import ROOT, Path, format_path, parse_path
 from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Step, parse_pattern
@@ -76,6 +77,7 @@ from tree.projections import Projection, ProjectionStatus
 from tree.raft import Timing
 from tree.replica import DirectoryInUse, Replica
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
+from tree.steward import ChangeNotFinished
 from tree.store import Store
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
 from tree.transaction import ReadTransaction, Transaction
@@ -96,6 +98,8 @@ __all__ = [
     "BadPath",
     "BadPattern",
     "Change",
+    "ChangeNotFinished",
+    "ChangeRefused",
     "Commit",
     "Compacted",
     "Compare",

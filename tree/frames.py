@@ -14,6 +14,7 @@ import cbor2
 
 from tree.data import decode_untrusted, encode
 from tree.errors import BadData
+from tree.membership import Configuration
 
 __all__ = [
     "MAX_FRAME_BYTES",
@@ -23,9 +24,11 @@ __all__ = [
     "MalformedFrame",
     "Verdict",
     "decode_greeting_untrusted",
+    "decode_hint_untrusted",
     "decode_message_untrusted",
     "decode_verdict_untrusted",
     "encode_frame",
+    "encode_hint",
     "encode_message",
 ]
 
@@ -89,17 +92,22 @@ class FrameBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who one claims to be; TLS proves it afterwards. A probe asks for the verdict only."""
+    """Who one claims to be; TLS proves it afterwards. A probe asks for the verdict only.
+
+    `since` is the index of the newest configuration known to list it (-1: none), `joining` that it began without one.
+    """
 
     kind: str
     instance: str
     name: str
     protocol: int
     probe: bool = False
+    since: int = 0
+    joining: bool = False
 
     def to_data(self) -> list[Any]:
         """As plain data."""
-        return ["hello", self.protocol, self.kind, self.instance, self.name, self.probe]
+        return ["hello", self.protocol, self.kind, self.instance, self.name, self.probe, self.since, self.joining]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +123,14 @@ class Verdict:
 
 
 def decode_greeting_untrusted(body: bytes) -> Greeting:
-    """Read a greeting; raises `MalformedFrame`. Fields of a later protocol version are ignored."""
+    """Read a greeting; raises `MalformedFrame`. Other versions have other fields, and are refused by the number."""
     match _decode(body):
-        case ["hello", int(protocol), str(kind), str(instance), str(name), bool(probe), *_]:
-            return Greeting(kind, instance, name, protocol, probe)
+        case ["hello", int(protocol), str(kind), str(instance), str(name), bool(probe), *more]:
+            match more:
+                case [int(since), bool(joining), *_] if type(since) is int and -1 <= since < _MAX_INDEX:
+                    return Greeting(kind, instance, name, protocol, probe, since, joining)
+                case _:
+                    return Greeting(kind, instance, name, protocol, probe, -1)
         case _:
             raise MalformedFrame("the connection does not begin with a greeting")
 
@@ -132,6 +144,25 @@ def decode_verdict_untrusted(body: bytes) -> Verdict:
             return Verdict(code[:64], sentence[:512])
         case _:
             raise MalformedFrame("a greeting was not answered by a verdict")
+
+
+def encode_hint(configuration: Configuration | None) -> bytes:
+    """What a peer that has proved itself should know about the members, as a frame; see `tree.roster`."""
+    return encode_frame(["members", None if configuration is None else configuration.to_data()])
+
+
+def decode_hint_untrusted(body: bytes) -> Configuration | None:
+    """Read a hint; raises `MalformedFrame`."""
+    match _decode(body):
+        case ["members", None, *_]:
+            return None
+        case ["members", data, *_]:
+            try:
+                return Configuration.from_data_untrusted(data)
+            except BadData as error:
+                raise MalformedFrame(error.message) from error
+        case _:
+            raise MalformedFrame("a proof was not followed by what there is to know about the members")
 
 
 def _decode(body: bytes) -> Any:
@@ -207,6 +238,10 @@ def _is_type(value: Any) -> bool:
     return type(value) is str
 
 
+def _is_code(value: Any) -> bool:
+    return value is None or type(value) is str
+
+
 def _is_chunk(value: Any) -> bool:
     """A piece of a snapshot: its bytes, whether it is the first, whether it is the last; or none at the moment."""
     match value:
@@ -237,6 +272,8 @@ _SHAPES: Final[dict[str, tuple[_Shape, ...]]] = {
     "apply_command": (_shape(command=_is_bytes),),
     "read_index": (_shape(round=_is_index),),
     "read_index_answer": (_shape(round=_is_index, index=_is_index),),
+    "member_request": (_shape(round=_is_index, request=_is_list),),
+    "member_answer": (_shape(round=_is_index, code=_is_code, sentence=_is_type),),
     "confirm": (_shape(term=_is_index, round=_is_index),),
     "confirmed": (_shape(term=_is_index, round=_is_index),),
 }

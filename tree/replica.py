@@ -30,10 +30,13 @@ from tree.deadlines import Deadlines
 from tree.disk import REAL_DISK, Disk, disk_failed
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
+from tree.membership import Configuration, Member
 from tree.procedures import Procedure
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
+from tree.roster import REMOVED, Roster
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
+from tree.steward import Steward
 from tree.store import Store
 from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown, Route, Submission, Submissions
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
@@ -101,6 +104,17 @@ class Replica:
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
         self._reads: Final = ReadRounds()
+        self._steward: Final = Steward(
+            config.name,
+            lambda: self._raft,
+            self._send,
+            self._wake_driver,
+            answer_within_s=4 * config.timing.heartbeat_s,
+        )
+        self._roster: Final = Roster(
+            Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION), config.members, joining=config.join
+        )
+        self._known_configuration: Configuration | None = None
         self._remote_reads: dict[int, Callable[[int], None]] = {}
         self._held: list[tuple[str, bytes]] = []
         self._wake = trio.Event()
@@ -147,14 +161,15 @@ class Replica:
             )
             try:
                 self._open_log()
-                greeting = Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION)
-                self._peers = Peers(greeting, config.members, credentials, self, self._dice)
+                self._peers = Peers(config.me, self._roster, credentials, self, self._dice)
+                self._take_configuration()
                 yield
             finally:
                 raft, self._raft = self._raft, None
                 if raft is not None:
                     raft.close()
                 self._submissions.give_up()
+                self._steward.look()
                 self._announce_applied()
                 if self._journal is not None:
                     self._journal.close()
@@ -166,7 +181,7 @@ class Replica:
         self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
         self._raft = self._make_raft(
             config.name,
-            config.members,
+            () if config.join else config.members,
             self._journal,
             config.directory,
             owner,
@@ -198,6 +213,8 @@ class Replica:
         self._make_durable()
         self._hand_over()
         raft.tick()
+        if raft.configuration is not self._known_configuration:
+            self._take_configuration()
         self._begin_reads()
         if raft.raftLastApplied != self._applied_announced:
             self._announce_applied()
@@ -207,6 +224,15 @@ class Replica:
             self._make_durable()
             if raft.is_alone():
                 self._wake.set()  # it is its own majority: the next tick commits
+
+    def _take_configuration(self) -> None:
+        """The log says that the members are others now: connect to them."""
+        self._known_configuration = _running(self._raft).configuration
+        _running(self._peers).adopt(self._known_configuration)
+        self._steward.look()
+
+    def _wake_driver(self) -> None:
+        self._wake.set()
 
     def _make_durable(self) -> None:
         """Sync the journal; then everything that promises something about it leaves."""
@@ -324,6 +350,40 @@ class Replica:
             return None
         return (leader, raft.raftCurrentTerm, 0 if raft.is_leader() else self._connections_made)
 
+    # --- members --------------------------------------------------------------------------------------------------
+
+    async def add_member(self, member: Member, *, timeout_s: float = 60.0) -> None:
+        """Let a new member in, and wait until it has caught up and votes. At any member; may be repeated.
+
+        Start the new member, with `join` and an empty directory, before or after. Raises `ChangeRefused`, and
+        `ChangeNotFinished` when the time is over: the member is admitted then as a rule, and will vote when it can.
+        """
+        await self._steward.admit(member, None, timeout_s)
+
+    async def remove_member(self, name: str, *, timeout_s: float = 30.0) -> None:
+        """Let a member go, and wait until it has; the leader hands its leadership over first. At any member.
+
+        The member stops by itself with `RefusedByInstance` (`removed_member`) as soon as it can reach another one.
+        Raises `ChangeRefused`, `ChangeNotFinished`.
+        """
+        await self._steward.dismiss(name, timeout_s)
+
+    async def replace_member(self, old: str, new: Member, *, timeout_s: float = 60.0) -> None:
+        """Let `new` in, and `old` go as soon as `new` has caught up; wait until both have happened. At any member.
+
+        This is also how a member that lost its disk comes back: under another name, or, once its old name was removed,
+        by `add_member`. Raises `ChangeRefused`, `ChangeNotFinished`.
+        """
+        await self._steward.admit(new, old, timeout_s)
+
+    async def transfer_leadership(self, name: str | None = None, *, timeout_s: float = 5.0) -> str:
+        """Have this voter lead, or the one that is best prepared; who leads then. At any member.
+
+        The leader takes no commands meanwhile; they wait and go to the new one. Raises `ChangeRefused`,
+        `ChangeNotFinished`.
+        """
+        return await self._steward.transfer(name, timeout_s)
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     @property
@@ -432,17 +492,9 @@ class Replica:
     @property
     def status(self) -> ReplicaStatus:
         """What this member knows now."""
-        config, raft, peers = self._config, self._raft, self._peers
+        config, raft = self._config, self._raft
         leader = None if raft is None else raft.leader_name()
-        members = tuple(
-            MemberStatus(
-                member.name,
-                member.host,
-                member.port,
-                connected=member.name == config.name or (peers is not None and peers.is_connected(member.name)),
-            )
-            for member in config.members
-        )
+        members = () if raft is None else self._member_statuses(raft)
         return ReplicaStatus(
             name=config.name,
             leader=leader,
@@ -454,6 +506,23 @@ class Replica:
             ready=leader is not None and raft is not None and raft.has_committed_in_term(),
             rounds=0 if raft is None else raft.entry_rounds(),
             latency=Latency.of(self._answered_count, self._latencies_ns),
+            configuration_index=-1 if raft is None else raft.configuration.index,
+        )
+
+    def _member_statuses(self, raft: RaftCore) -> tuple[MemberStatus, ...]:
+        progress, last = raft.progress(), _running(self._journal).last_index
+        return tuple(
+            MemberStatus(
+                name=seat.name,
+                host=seat.member.host,
+                port=seat.member.port,
+                connected=seat.name == self._config.name or _running(self._peers).is_connected(seat.name),
+                role=str(seat.role),
+                replaces=seat.replaces,
+                match_index=progress[seat.name].match_index if seat.name in progress else None,
+                lag_entries=last - progress[seat.name].match_index if seat.name in progress else None,
+            )
+            for seat in raft.configuration.seats
         )
 
     # --- what Raft and the connections call -----------------------------------------------------------------------
@@ -512,6 +581,7 @@ class Replica:
 
     def refused_by_instance(self, refused: RefusedByInstance) -> None:
         """See `tree.transport.PeerHandler`."""
+        self._steward.look(removed=refused.code == REMOVED)
         self._fail(refused)
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -530,6 +600,10 @@ class Replica:
                     deliver = self._remote_reads.get(message["round"])
                     if deliver is not None:
                         deliver(message["index"])
+                case "member_request":
+                    self._steward.take_request_untrusted(name, message)
+                case "member_answer":
+                    self._steward.take_answer(message)
                 case "confirm":
                     if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
                         self.outbound(name, {"type": "confirmed", "term": message["term"], "round": message["round"]})

@@ -14,7 +14,10 @@ __all__ = ["Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus"]
 class ReplicaConfig:
     """What a member is: its kind and instance, its name among the members, where it keeps its files.
 
-    `secret` is shared by the members of the instance and by nobody else; at least 16 random bytes.
+    `members` are those that a new instance begins with; once members were added or removed, the log tells who they are
+    and this counts no more. With `join`, this member begins with nothing and waits until it is added: `members` are
+    then itself and some members at whose addresses to knock. `secret` is shared by the members of the instance and by
+    nobody else; at least 16 random bytes.
     """
 
     kind: str
@@ -26,6 +29,7 @@ class ReplicaConfig:
     timing: Timing = field(default_factory=Timing)
     compact_after_entries: int = 16_384
     compact_after_bytes: int = 32 * 1024 * 1024
+    join: bool = False
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]
@@ -34,15 +38,29 @@ class ReplicaConfig:
         if self.name not in names:
             raise ValueError(f"{self.name!r} is not among the members of instance {self.instance!r}: {names}")
 
+    @property
+    def me(self) -> Member:
+        """This member."""
+        return next(member for member in self.members if member.name == self.name)
+
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """A member as this one sees it."""
+    """A member as this one sees it.
+
+    `role` is "voter" or "learner"; a learner gets a vote when it has caught up. `replaces` names the member that goes
+    then. `match_index` is known to the leader only: up to there the member has the log. `lag_entries` is how much it
+    lacks of what the leader has.
+    """
 
     name: str
     host: str
     port: int
     connected: bool
+    role: str = "voter"
+    replaces: str | None = None
+    match_index: int | None = None
+    lag_entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +86,9 @@ class Latency:
 class ReplicaStatus:
     """What a member knows. `rounds` counts how often it sent new entries to the others as a leader.
 
-    `ready` means that it knows a leader and has applied something of the leader's term, so that it is up to date but
+    `configuration_index` is that of the entry of the log which made the members what they are: 0 as long as they are
+    those that the instance began with, -1 for one that waits to be admitted. `ready` means that it knows a leader and
+    has applied something of the leader's term, so that it is up to date but
     for what is under way.
     """
 
@@ -82,3 +102,4 @@ class ReplicaStatus:
     ready: bool
     rounds: int
     latency: Latency
+    configuration_index: int = 0

@@ -1,8 +1,9 @@
 """Connections between the members of one instance: greeting, mutual TLS 1.3, then frames both ways.
 
-Of two members, the one whose name is smaller dials; so there is one connection per pair and no ties to break. The other
-one *knocks* until it is connected: it introduces itself in the same way, hears the verdict and hangs up. A knock makes
-the smaller name dial at once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
+Whom there is to connect to is the roster's business and may change (`tree.roster`). Of two members, the one whose name
+is smaller dials; so there is one connection per pair and no ties to break. The other one *knocks* until it is
+connected: it introduces itself in the same way, hears the verdict and hangs up. A knock makes the smaller name dial at
+once, and tells a member that nobody would dial (an unknown one, one of another kind) why.
 
 Before TLS both sides say who they are, and each answers with a verdict; a refusal has a stable code and is logged on
 both sides. Only then TLS proves it: each side must hold a certificate of the instance whose URI names what it said.
@@ -15,7 +16,7 @@ import random
 import socket
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import trio
@@ -29,17 +30,20 @@ from tree.frames import (
     MalformedFrame,
     Verdict,
     decode_greeting_untrusted,
+    decode_hint_untrusted,
     decode_verdict_untrusted,
     encode_frame,
+    encode_hint,
 )
-from tree.membership import Member
+from tree.membership import MAX_NAME_CHARACTERS, Configuration, Member
+from tree.roster import NOT_ADMITTED, REMOVED, Roster
 from tree.tls import TlsFailed, TlsSession
 
 __all__ = ["PROTOCOL_VERSION", "Member", "PeerHandler", "Peers", "Refusal", "RefusedByInstance"]
 
 log = logging.getLogger("tree.transport")
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 # A member that is alive but stuck is cut off after this much was queued for it; it catches up when it returns.
 MAX_OUTBOX_BYTES: Final = 64 * 1024 * 1024
@@ -53,7 +57,11 @@ _RECEIVE_BYTES: Final = 256 * 1024
 
 
 class RefusedByInstance(Exception):
-    """Most members refuse this one and none has ever accepted it: it is configured for another place."""
+    """This member is configured for another place, or was removed: most members, or one that knows better, refuse it.
+
+    `code` is stable: `wrong_version`, `wrong_kind`, `wrong_instance`, `unknown_member`, `not_authenticated`,
+    `lost_memory`, `removed_member`.
+    """
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(f"{sentence} ({code})")
@@ -90,10 +98,11 @@ class PeerHandler(Protocol):
 class _Refused(Exception):
     """This connection cannot be: one side refused the other."""
 
-    def __init__(self, verdict: Verdict, *, by_us: bool) -> None:
+    def __init__(self, verdict: Verdict, *, by_us: bool, proven: bool = False) -> None:
         super().__init__(verdict.sentence)
         self.verdict: Final = verdict
         self.by_us: Final = by_us
+        self.proven: Final = proven  # whether it was said under TLS
 
 
 class _Connection:
@@ -177,22 +186,23 @@ class Peers:
 
     def __init__(
         self,
-        me: Greeting,
-        members: tuple[Member, ...],
+        me: Member,
+        roster: Roster,
         credentials: Credentials,
         handler: PeerHandler,
         dice: random.Random,
     ) -> None:
-        """`me` is this member's greeting; its name must be among `members`."""
+        """`me` is this member and where it listens; `roster` says whom to be connected to, and may change."""
         self._me: Final = me
-        self._self: Final = next(member for member in members if member.name == me.name)
-        self._others: Final = {member.name: member for member in members if member.name != me.name}
+        self._roster: Final = roster
+        self._nursery: trio.Nursery | None = None
+        self._keepers: dict[Member, trio.CancelScope] = {}
         self._credentials: Final = credentials
         self._handler: Final = handler
         self._dice: Final = dice
         self._connections: dict[str, _Connection] = {}
         self._strangers = 0
-        self._knocks: Final = {name: trio.Event() for name in self._others}
+        self._knocks: Final[dict[str, trio.Event]] = {}
         self._ever_connected = False
         # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
         self._said: dict[str, Verdict | None] = {}
@@ -202,13 +212,35 @@ class Peers:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen and dial until cancelled. Raises `OSError` if the address cannot be listened on."""
-        listeners = await trio.open_tcp_listeners(self._self.port, host=self._self.host)
+        listeners = await trio.open_tcp_listeners(self._me.port, host=self._me.host)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 nursery.start_soon(trio.serve_listeners, self._accept, [listener])
-            for member in self._others.values():
-                nursery.start_soon(self._keep_connected, member)
+            self._nursery = nursery
+            self._look_after_contacts()
             task_status.started()
+
+    def adopt(self, configuration: Configuration) -> None:
+        """The members are others now: dial and knock at them, and hang up on those who are none any more."""
+        self._roster.adopt(configuration)
+        self._look_after_contacts()
+
+    def _look_after_contacts(self) -> None:
+        if self._nursery is None:
+            return
+        contacts = self._roster.contacts
+        for member in [member for member in self._keepers if contacts.get(member.name) != member]:
+            self._keepers.pop(member).cancel()
+            self._said.pop(member.name, None)
+            self._refused.discard(member.name)
+            self._knocks.pop(member.name, None)
+        for member in contacts.values():
+            if member not in self._keepers:
+                scope = self._keepers[member] = trio.CancelScope()
+                self._nursery.start_soon(self._keep_connected, member, scope)
+        for connection in list(self._connections.values()):
+            if not self._roster.admits(connection.peer):
+                self._drop(connection)
 
     def is_connected(self, name: str) -> bool:
         """Whether there is a proven connection to this member."""
@@ -242,8 +274,12 @@ class Peers:
 
     # --- dialling and being dialled -------------------------------------------------------------------------------
 
-    async def _keep_connected(self, member: Member) -> None:
-        """Dial (or knock at) one member whenever there is no connection to it."""
+    async def _keep_connected(self, member: Member, scope: trio.CancelScope) -> None:
+        """Dial (or knock at) one member whenever there is no connection to it, until the scope is cancelled."""
+        with scope:
+            await self._keep_dialling(member)
+
+    async def _keep_dialling(self, member: Member) -> None:
         knocking = self._me.name > member.name
         delay_s = REDIAL_MIN_S
         while True:
@@ -303,6 +339,8 @@ class Peers:
             heard = Verdict()
         except _Refused as refused:
             self._note(connection.peer, refused)
+            if refused.proven and refused.verdict.code == REMOVED:
+                self._handler.refused_by_instance(RefusedByInstance(REMOVED, refused.verdict.sentence))
             if dialled is not None:
                 self._refused.add(dialled.name)
             # Whoever noticed first that the secrets differ: neither side has the other's.
@@ -321,10 +359,10 @@ class Peers:
     # --- the introduction -----------------------------------------------------------------------------------------
 
     async def _greet_dialled(self, connection: _Connection, *, knocking: bool) -> bool:
-        await connection.write(encode_frame(replace(self._me, probe=knocking).to_data()))
+        await connection.write(encode_frame(self._roster.greeting(probe=knocking).to_data()))
         greeting = decode_greeting_untrusted(await connection.read_body())
         theirs = decode_verdict_untrusted(await connection.read_body())
-        verdict = self._judge(greeting, expected=connection.peer)
+        verdict = self._roster.judge(greeting, connection.peer)
         await connection.write(encode_frame(verdict.to_data()))
         _require_welcome(theirs, by_us=False)
         _require_welcome(verdict, by_us=True)
@@ -333,9 +371,10 @@ class Peers:
 
     async def _greet_dialler(self, connection: _Connection) -> bool:
         greeting = decode_greeting_untrusted(await connection.read_body())
-        connection.peer = greeting.name[:64]
-        verdict = self._judge(greeting, expected=None)
-        await connection.write(encode_frame(self._me.to_data()) + encode_frame(verdict.to_data()))
+        connection.peer = greeting.name[:MAX_NAME_CHARACTERS]
+        verdict = self._roster.judge(greeting, None)
+        mine = self._roster.greeting(probe=False)
+        await connection.write(encode_frame(mine.to_data()) + encode_frame(verdict.to_data()))
         if verdict.code is not None:
             # It is told already; whether it also refuses us changes nothing here but is worth a line in the log.
             self._note(connection.peer, _Refused(verdict, by_us=True))
@@ -346,27 +385,9 @@ class Peers:
         if not greeting.probe and greeting.name > self._me.name:
             raise MalformedFrame("it dialled, but the smaller name dials")
         await self._prove(connection, greeting, server_side=True)
-        if greeting.probe:
+        if greeting.probe and greeting.name in self._knocks:
             self._knocks[greeting.name].set()
         return not greeting.probe
-
-    def _judge(self, greeting: Greeting, *, expected: str | None) -> Verdict:
-        """The verdict on a greeting: what is wrong with it first."""
-        who = f"{greeting.name[:64]!r} (a {greeting.kind[:32]} of instance {greeting.instance[:64]!r})"
-        if greeting.protocol != self._me.protocol:
-            return Verdict(
-                "wrong_version",
-                f"{who} speaks protocol {greeting.protocol}; {self._me.name} speaks {self._me.protocol}",
-            )
-        if greeting.kind != self._me.kind:
-            return Verdict("wrong_kind", f"{who} cannot replicate with {self._me.name}, which is a {self._me.kind}")
-        if greeting.instance != self._me.instance:
-            return Verdict("wrong_instance", f"{who} is not of instance {self._me.instance!r}, as {self._me.name} is")
-        if greeting.name not in self._others:
-            return Verdict("unknown_member", f"{who} is not among the members that {self._me.name} is configured with")
-        if expected is not None and greeting.name != expected:
-            return Verdict("unknown_member", f"{who} answers at the address of {expected!r}")
-        return Verdict()
 
     async def _prove(self, connection: _Connection, greeting: Greeting, *, server_side: bool) -> None:
         """Mutual TLS, and the certificate must name who the greeting named. Raises `_Refused`."""
@@ -386,13 +407,19 @@ class Peers:
             connection.tls = tls
             connection.frames.feed(plaintext)
             verdict = self._judge_certificate(tls, greeting)
-            await connection.write(encode_frame(verdict.to_data()))
+            await connection.write(
+                encode_frame(verdict.to_data())
+                + (encode_hint(self._roster.hint_for(greeting)) if verdict.code is None else b"")
+            )
             # A client's handshake ends before the server has looked at its certificate: wait for the word.
-            _require_welcome(decode_verdict_untrusted(await connection.read_body()), by_us=False)
+            _require_welcome(decode_verdict_untrusted(await connection.read_body()), by_us=False, proven=True)
             _require_welcome(verdict, by_us=True)
+            hint = decode_hint_untrusted(await connection.read_body())
+            if hint is not None:
+                self.adopt(hint)
         except TlsFailed as failed:
             sentence = f"{connection.peer} and {self._me.name} could not prove to each other that they share the secret"
-            refusal = Verdict("not_authenticated", f"{sentence} of instance {self._me.instance!r} ({failed})")
+            refusal = Verdict("not_authenticated", f"{sentence} of instance {greeting.instance!r} ({failed})")
             if not failed.by_peer:
                 await _send_alert(connection, tls)
             raise _Refused(refusal, by_us=not failed.by_peer) from failed
@@ -400,7 +427,7 @@ class Peers:
     def _judge_certificate(self, tls: TlsSession, greeting: Greeting) -> Verdict:
         expected = member_uri(greeting.kind, greeting.instance, greeting.name)
         if tls.peer_uris == (expected,):
-            return Verdict()
+            return self._roster.judge_proven(greeting)
         return Verdict("not_authenticated", f"the certificate of {greeting.name!r} names somebody else")
 
     # --- refusals -------------------------------------------------------------------------------------------------
@@ -410,16 +437,20 @@ class Peers:
         self.refusals.append(Refusal(peer, code, sentence, refused.by_us))
         self.refusal_counts[code] += 1
         direction = "refused" if refused.by_us else "were refused by"
-        log.warning("we %s %s: %s (%s)", direction, peer, sentence, code)
+        level = logging.INFO if code == NOT_ADMITTED else logging.WARNING
+        log.log(level, "we %s %s: %s (%s)", direction, peer, sentence, code)
 
     def _hear(self, name: str, verdict: Verdict | None) -> None:
         """Remember what a member said; give up if most refuse us, nobody else answers, and nobody ever accepted us."""
-        self._said[name] = verdict
-        if self._ever_connected or len(self._said) < len(self._others):
+        contacts = self._roster.contacts
+        if name not in contacts:
+            return
+        self._said[name] = None if verdict is not None and verdict.code == NOT_ADMITTED else verdict
+        if self._ever_connected or len(self._said) < len(contacts):
             return
         refusals = [said for said in self._said.values() if said is not None and said.code is not None]
         welcomes = [said for said in self._said.values() if said is not None and said.code is None]
-        if not welcomes and len(refusals) > len(self._others) // 2:
+        if not welcomes and len(refusals) > len(contacts) // 2:
             first = refusals[0]
             self._handler.refused_by_instance(RefusedByInstance(first.code or "", first.sentence))
 
@@ -473,9 +504,9 @@ class Peers:
             connection.scope.cancel()
 
 
-def _require_welcome(verdict: Verdict, *, by_us: bool) -> None:
+def _require_welcome(verdict: Verdict, *, by_us: bool, proven: bool = False) -> None:
     if verdict.code is not None:
-        raise _Refused(verdict, by_us=by_us)
+        raise _Refused(verdict, by_us=by_us, proven=proven)
 
 
 async def _send_alert(connection: _Connection, tls: TlsSession) -> None:

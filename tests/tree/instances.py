@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from tree import Member, Procedure, Replica, ReplicaConfig, Transaction
+from tree import Member, Procedure, RefusedByInstance, Replica, ReplicaConfig, Transaction
 
 SECRET = b"sixteen bytes or more"
 
@@ -75,6 +75,7 @@ class Instance:
         self._nursery = nursery
         self.configs = {config.name: config for config in members}
         self.running: dict[str, Running] = {}
+        self.removed: dict[str, RefusedByInstance] = {}  # who stopped because it is no member any more, and why
 
     async def start(self, name: str) -> Replica:
         replica = Replica(self.configs[name], PROCEDURES)
@@ -82,7 +83,13 @@ class Instance:
 
         async def serve(*, task_status: trio.TaskStatus[None]) -> None:
             with scope:
-                await replica.serve(task_status=task_status)
+                try:
+                    await replica.serve(task_status=task_status)
+                except RefusedByInstance as refused:
+                    if refused.code != "removed_member":
+                        raise
+                    self.removed[name] = refused
+                    self.running.pop(name, None)
             stopped.set()
 
         await self._nursery.start(serve)

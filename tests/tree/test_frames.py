@@ -27,6 +27,8 @@ MESSAGES: list[dict[str, Any]] = [
     {"type": "pre_vote", "term": 1, "last_log_index": 2, "last_log_term": 1},
     {"type": "pre_vote_answer", "term": 1, "granted": True, "current": 0},
     {"type": "timeout_now", "term": 1},
+    {"type": "member_request", "round": 1, "request": ["dismiss", "h2"]},
+    {"type": "member_answer", "round": 1, "code": "no_majority", "sentence": "why"},
     {"type": "response_vote", "term": 1},
     {**APPEND, "entries": []},
     {**APPEND, "entries": [(b"\x00a", 6, 2), (b"\x00b", 7, 3)]},
@@ -92,7 +94,7 @@ def test_entries_must_follow_each_other(entries: list[Any]) -> None:
 
 
 def test_greetings_and_verdicts_are_read_back() -> None:
-    greeting = Greeting("homeserver", "alpha", "h1", 1, probe=True)
+    greeting = Greeting("homeserver", "alpha", "h1", 1, probe=True, since=7, joining=True)
     assert decode_greeting_untrusted(encode(greeting.to_data())) == greeting
     for verdict in (Verdict(), Verdict("wrong_kind", "because")):
         assert decode_verdict_untrusted(encode(verdict.to_data())) == verdict
