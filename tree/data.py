@@ -6,6 +6,7 @@ in which a map was built; tuples become lists. Tags are refused: nothing from th
 plain data.
 """
 
+import re
 from io import BytesIO
 from typing import Any, Final, NoReturn
 
@@ -13,7 +14,15 @@ import cbor2
 
 from tree.errors import BadData
 
-__all__ = ["MAX_DATA_DEPTH", "decode", "decode_untrusted", "encode", "encode_count"]
+__all__ = [
+    "MAX_DATA_DEPTH",
+    "decode",
+    "decode_array_untrusted",
+    "decode_untrusted",
+    "encode",
+    "encode_count",
+    "encode_shallow",
+]
 
 MAX_DATA_DEPTH: Final = 64
 # Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.
@@ -22,6 +31,9 @@ _KNOWN_TAGS: Final = (*range(6), *range(21, 41), 43000, 55799, *range(100, 105),
 
 # What is written can be read again: no tags, no nesting, no keys. Not numbers: beyond 64 bits they have tags.
 _ALWAYS_READABLE: Final = frozenset({str, bytes, bool, type(None)})
+# Heads of tags, of simple values without a meaning here, and of lists and maps (RFC 8949, appendix B).
+_SUSPICIOUS: Final = re.compile(rb"[\xc0-\xf3\xf7\xf8]").search
+_CONTAINER_HEADS: Final = bytes(range(0x80, 0xC0))
 _COUNT_HEADS: Final = {1: b"\x18", 2: b"\x19", 4: b"\x1a", 8: b"\x1b"}
 
 
@@ -34,16 +46,28 @@ _SEMANTICS: Final = dict.fromkeys(_KNOWN_TAGS, _refuse_tag)
 
 def decode_untrusted(encoded: bytes) -> Any:
     """The value of these bytes; raises `BadData` for anything that is not the CBOR of exactly one plain value."""
+    return _load(encoded, MAX_DATA_DEPTH, strict_keys=True)
+
+
+def decode_array_untrusted(encoded: bytes) -> list[Any]:
+    """The values of an array, each of which `encode_shallow` may have made; raises `BadData` for anything else."""
+    values = _load(encoded, MAX_DATA_DEPTH + 1, strict_keys=False)
+    if not isinstance(values, list):
+        raise BadData(f"not an array but {type(values).__name__}")
+    return values
+
+
+def _load(encoded: bytes, max_depth: int, *, strict_keys: bool) -> Any:
     stream = BytesIO(encoded)
     try:
         data = cbor2.load(
             stream,
             tag_hook=_refuse_tag,
             semantic_decoders=_SEMANTICS,
-            max_depth=MAX_DATA_DEPTH,
+            max_depth=max_depth,
             allow_indefinite=False,
             allow_duplicate_keys=False,
-            strict_hashable_types=True,
+            strict_hashable_types=strict_keys,
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
         raise BadData(f"not plain CBOR data: {error}") from error
@@ -68,6 +92,23 @@ def encode(data: Any, *, canonical: bool = True) -> bytes:
     except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
         raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
     if type(data) not in _ALWAYS_READABLE:
+        decode_untrusted(encoded)
+    return encoded
+
+
+def encode_shallow(data: Any) -> bytes:
+    """As `encode` without the order of maps, reading back only what might not be plain: half of the work, or less.
+
+    Bytes without a tag, an unassigned simple value or deep nesting are read again by `decode_untrusted`, with one
+    exception: it refuses keys that are neither text nor bytes. For what is looked at when it is used, such as the
+    arguments of commands.
+    """
+    try:
+        encoded = cbor2.dumps(data)
+    except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
+        raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
+    # Bytes inside numbers and text beyond ASCII can look like heads too; then it is read back, as always.
+    if _SUSPICIOUS(encoded) or len(encoded) - len(encoded.translate(None, _CONTAINER_HEADS)) >= MAX_DATA_DEPTH:
         decode_untrusted(encoded)
     return encoded
 

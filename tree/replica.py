@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from tree.certificates import Credentials
-from tree.commands import Answer, Command, Machine, encode_command
+from tree.commands import Answer, Machine, encode_fields
 from tree.deadlines import Deadlines
 from tree.disk import REAL_DISK, Disk, disk_failed
 from tree.frames import Greeting, decode_message_untrusted, encode_message
@@ -265,8 +265,8 @@ class Replica:
         if command_id is None:
             command_id = (self._client, self._next_number)
             self._next_number += 1
-        command = encode_command(Command(procedure, args, *command_id))
-        deadline_s = trio.current_time() + timeout_s
+        command = encode_fields(procedure, args, *command_id)
+        deadline_s = self._now_s() + timeout_s
         if self._raft is None or not await self._take_slot(deadline_s):
             reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")

@@ -3,12 +3,14 @@
 import datetime
 from typing import Any
 
+import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import names, paths, plain_data
-from tree.data import decode, decode_untrusted, encode
+from tree.commands import Answer, Command, Machine, encode_command, encode_entry
+from tree.data import MAX_DATA_DEPTH, decode, decode_array_untrusted, decode_untrusted, encode, encode_shallow
 from tree.errors import BadData, BadPath
 from tree.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, parse_path
 
@@ -92,3 +94,40 @@ def test_tags_and_tricks_are_refused(encoded: bytes) -> None:
 def test_nesting_is_limited() -> None:
     with pytest.raises(BadData):
         decode_untrusted(b"\x81" * 1000 + b"\x00")
+
+
+_anything = st.recursive(
+    plain_data | st.integers() | st.datetimes() | st.decimals() | st.sets(st.integers()) | st.just(cbor2.undefined),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text(), parts) | st.tuples(parts),
+)
+
+
+@given(_anything)
+def test_what_is_read_back_only_when_in_doubt_is_refused_all_the_same(data: Any) -> None:
+    try:
+        expected = encode(data, canonical=False)
+    except BadData:
+        with pytest.raises(BadData):
+            encode_shallow(data)
+    else:
+        assert encode_shallow(data) == expected
+
+
+def test_an_array_holds_values_of_the_greatest_depth_and_keys_that_are_lists() -> None:
+    deepest: Any = 1
+    for _ in range(MAX_DATA_DEPTH):
+        deepest = [deepest]
+    assert decode_array_untrusted(b"\x81" + encode_shallow(deepest)) == [deepest]
+    with pytest.raises(BadData):
+        encode_shallow([deepest])
+    assert decode_array_untrusted(b"\x81" + encode_shallow({("a", 1): 2})) == [{("a", 1): 2}]
+    with pytest.raises(BadData):
+        decode_array_untrusted(encode("text"))
+
+
+def test_a_key_that_is_a_list_is_not_stored_and_harms_no_other_command() -> None:
+    machine = Machine({})
+    odd = encode_command(Command("tree.put", {"path": ["a"], "data": {("k",): 1}}, "c", 1))
+    good = encode_command(Command("tree.put", {"path": ["b"], "data": 1}, "c", 2))
+    answers = machine.apply_entry(encode_entry([odd, good]))
+    assert [Answer.from_encoded(answer).code for _, answer in answers] == ["bad_data", None]
