@@ -13,7 +13,7 @@ import trio
 
 from scenarios.bench.member import arguments_of
 from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.subject import MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
+from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
 from scenarios.bench.workloads import Place, Sample, Workload
 from scenarios.ports import Ports
 from scenarios.processes import Child, ChildExit, ChildProcesses, Command
@@ -90,7 +90,7 @@ class Batonpass:
         crashed: list[ChildExit] = []
         places = tuple(Member(f"b{rank}", "127.0.0.1", ports.choose()) for rank in range(MEMBER_COUNT))
         secret = secrets.token_bytes(32)
-        async with ChildProcesses.open(on_crash=crashed.append) as processes:
+        async with ChildProcesses.open(on_crash=crashed.append, grace_s=GRACE_S) as processes:
             members = []
             for place in places:
                 config = ReplicaConfig("bench", "bench", place.name, places, directory / place.name, secret)

@@ -20,7 +20,7 @@ __all__ = ["command"]
 # What the table needs; a narrower terminal folds lines.
 _MIN_WIDTH = 150
 _FULL = {"rounds": 5, "seconds": 2.0, "faults": 8, "nodes": 1_000_000}
-_QUICK = {"rounds": 1, "seconds": 0.5, "faults": 2, "nodes": 20_000}
+_QUICK = {"rounds": 1, "seconds": 0.4, "faults": 2, "nodes": 10_000}
 _FEW_NODES = 1_000
 _SOME_NODES = 100_000
 # Below, the three trees would not differ enough to compare.
@@ -71,7 +71,7 @@ def command(**flags: Any) -> int:
         screen = Console(width=_MIN_WIDTH)
 
     def tell(sentence: str) -> None:
-        progress.print(sentence, style="dim", highlight=False)
+        progress.print(sentence, style="dim", highlight=False, soft_wrap=True)
 
     if flags["profile"]:
         show = partial(_show_profile, screen)

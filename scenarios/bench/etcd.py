@@ -20,7 +20,7 @@ from scenarios.bench.etcd_certificates import PeerCertificates, make_peer_certif
 from scenarios.bench.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
 from scenarios.bench.h2load import H2Load, LoadRun
 from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.subject import MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
+from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
 from scenarios.ports import Ports
 from scenarios.processes import Child, ChildExit, ChildProcesses, Command
@@ -80,7 +80,7 @@ class Etcd:
         certificates = make_peer_certificates(directory)
         places = [(f"e{rank}", ports.choose(), ports.choose()) for rank in range(MEMBER_COUNT)]
         initial = ",".join(f"{name}=https://127.0.0.1:{peer}" for name, peer, _ in places)
-        async with ChildProcesses.open(on_crash=crashed.append) as processes:
+        async with ChildProcesses.open(on_crash=crashed.append, grace_s=GRACE_S) as processes:
             members = []
             for name, peer, client in places:
                 command = _command(directory, certificates, name, peer, client, initial)

@@ -7,9 +7,11 @@ from typing import Final, Protocol
 from scenarios.bench.workloads import Sample, Workload
 from scenarios.errors import EnvironmentFailed
 
-__all__ = ["MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell"]
+__all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell"]
 
 MEMBER_COUNT: Final = 3
+# Nothing that they hold is wanted afterwards, and etcd takes seconds to hand over its leadership.
+GRACE_S: Final = 0.2
 
 Tell = Callable[[str], None]
 """Takes a sentence about the progress, for people."""

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from scenarios.bench.judgement import Verdict, judge, judge_all, spread_of
 from scenarios.bench.machine import MachineFacts, is_quiet
-from scenarios.bench.report import BenchReport, row_result
+from scenarios.bench.report import BenchReport, DemandResult, Figures, RowResult, row_result
 from scenarios.bench.rows import Demand, Reference, Unit, rows_of
 from scenarios.bench.run import Plan, measure_all
 from scenarios.bench.subject import Fault, LeaderMoved, Subject
@@ -253,3 +254,17 @@ def test_a_group_counts_as_its_commands() -> None:
     group = Workload(Kind.GROUPED_WRITE, Place.LEADER, 64)
     assert group.commands_per_operation == 16
     assert group.name == "grouped-write-leader-64"
+
+
+# --- the documentation ------------------------------------------------------------------------------------------------
+
+
+def test_the_documentation_names_every_key_of_the_report_and_every_row() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
+    for model in (BenchReport, RowResult, Figures, DemandResult, MachineFacts):
+        for key in model.model_fields:
+            assert f"`{key}`" in text, f"docs/bench.md does not explain the key {key} of {model.__name__}"
+    for row in ROWS:
+        # A family of rows shares the beginning of its name: `write-leader-1`, `-16`, ...
+        family, _, last = row.name.rpartition("-")
+        assert f"`{row.name}`" in text or (f"`{family}-1`" in text and f"`-{last}`" in text), row.name
