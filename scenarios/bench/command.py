@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 # What the table needs; a narrower terminal folds lines.
 _MIN_WIDTH = 150
-_FULL = {"rounds": 5, "seconds": 2.0, "faults": 8, "nodes": 1_000_000}
+_FULL = {"rounds": 5, "seconds": 1.5, "faults": 8, "nodes": 1_000_000}
 _QUICK = {"rounds": 1, "seconds": 0.4, "faults": 2, "nodes": 10_000}
 _FEW_NODES = 1_000
 _SOME_NODES = 100_000
@@ -42,7 +42,7 @@ _LEAST_NODES = 10_000
 @click.option("--list", "list_rows", is_flag=True, help="List the rows, and end.")
 @click.option("--without-etcd", is_flag=True, help="Measure only batonpass.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="How often each workload is measured. [default: 5]")
-@click.option("--seconds", type=click.FloatRange(0.1, 60.0), help="How long each time. [default: 2]")
+@click.option("--seconds", type=click.FloatRange(0.1, 60.0), help="How long each time. [default: 1.5]")
 @click.option("--faults", type=click.IntRange(1, 100), help="How often the leader fails, per kind. [default: 8]")
 @click.option(
     "--nodes", type=click.IntRange(_LEAST_NODES), help="How many nodes, in the rows about nodes. [default: 1,000,000]"

@@ -159,8 +159,12 @@ class Etcd:
     # --- the gateway ----------------------------------------------------------------------------------------------
 
     async def _call(self, member: _Member, path: str, **body: Any) -> dict[str, Any]:
-        answer = await self._http.post(member.url + path, json=body)
-        answer.raise_for_status()
+        try:
+            answer = await self._http.post(member.url + path, json=body)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            problem = f"etcd {member.name} did not answer {path}: {type(error).__name__} {error}"
+            raise MeasurementFailed(f"{problem.strip()}; its log is {member.command.log_file}") from error
         data: dict[str, Any] = answer.json()
         return data
 
@@ -185,8 +189,8 @@ class Etcd:
     async def _agreed_leader(self) -> _Member | None:
         try:
             statuses = [await self._call(member, "/v3/maintenance/status") for member in self._members]
-        except httpx.HTTPError:
-            return None
+        except MeasurementFailed:
+            return None  # one of them is not up yet
         leaders = {status.get("leader", "0") for status in statuses}
         for member, status in zip(self._members, statuses, strict=True):
             if leaders == {status["header"]["member_id"]}:
@@ -199,7 +203,7 @@ class Etcd:
         async def write(member: _Member, scope: trio.CancelScope) -> None:
             try:
                 await self._call(member, "/v3/kv/put", key=_base64(_key(0)), value=_base64(_value(0)))
-            except httpx.HTTPError:
+            except MeasurementFailed:
                 return
             accepted_s.append(time.monotonic())
             scope.cancel()

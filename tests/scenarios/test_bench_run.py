@@ -1,6 +1,7 @@
 """`baton bench tree` as its user runs it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,24 @@ def test_a_tiny_run_of_real_members_reports_figures_and_leaves_nothing_behind(
         assert row.batonpass.median > 0
     assert "writes, follower, 16 outstanding" in capsys.readouterr().out
     assert list(disk.iterdir()) == []
+
+
+@pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("h2load") is None, reason="needs etcd-server and nghttp2-client"
+)
+def test_a_tiny_run_beside_etcd_compares_the_two(tmp_path: Path) -> None:
+    report_file = tmp_path / "bench.json"
+    rows = ("write-follower-16", "linearizable-read-leader-64")
+    only = [word for row in rows for word in ("--only", row)]
+    status = bench("--rounds", "1", "--seconds", "0.2", *only, "--json", str(report_file), "--dir", str(tmp_path))
+    report = BenchReport.model_validate(json.loads(report_file.read_text()))
+    assert status == OK
+    assert report.machine.versions["etcd"].startswith("3.")
+    for row in report.rows:
+        assert row.batonpass is not None
+        assert row.etcd is not None
+        assert row.ratio == pytest.approx(row.batonpass.median / row.etcd.median)
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
 
 
 def test_a_profile_tells_layers_and_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
