@@ -397,19 +397,19 @@ class Replica:
         A read-index round: the leader confirms with a majority that it still leads; nothing is written to disk.
         Raises `NoQuorum` if that could not be had in time.
         """
-        with trio.move_on_after(timeout_s):
-            while True:
-                index = await self._confirmed_index()
-                if index is not None:
+        deadline_s = self._now_s() + timeout_s
+        while self._raft is not None and self._now_s() < deadline_s:
+            index = await self._confirmed_index(deadline_s)
+            if index is not None and index <= self.applied_index:
+                return
+            if index is not None:
+                with trio.move_on_at(deadline_s):
                     await self.wait_applied(index)
                     return
         raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
 
-    async def _confirmed_index(self) -> int | None:
+    async def _confirmed_index(self, deadline_s: float) -> int | None:
         """Ask the leader (perhaps this member) for an index; None to ask again."""
-        raft = self._raft
-        if raft is None:
-            return await trio.sleep_forever()  # not running; the caller's timeout ends this
         answered = trio.Event()
         indices: list[int] = []
 
@@ -419,7 +419,8 @@ class Replica:
 
         number, asked = self._ask_for_index(deliver)
         try:
-            with trio.move_on_after(4 * self._config.timing.heartbeat_s if asked else self._config.timing.heartbeat_s):
+            patience_s = self._config.timing.heartbeat_s * (4 if asked else 1)
+            with trio.move_on_at(min(deadline_s, self._now_s() + patience_s)):
                 await answered.wait()
         finally:
             self._remote_reads.pop(number, None)
@@ -431,7 +432,9 @@ class Replica:
         number = self._next_read = self._next_read + 1
         if raft.is_leader():
             asked = self._reads.ask(deliver)
-            self._wake.set()
+            # At once: those who come while a round is under way share the next one anyway.
+            self._begin_reads()
+            _running(self._peers).flush()
             return number, asked
         leader = raft.leader_name()
         self._remote_reads[number] = deliver
@@ -591,29 +594,44 @@ class Replica:
             self._fail(error)
 
     def _take(self, name: str, messages: list[Message]) -> None:
-        raft = _running(self._raft)
+        only_reads = True
         for message in messages:
+            if self._take_of_reads(name, message):
+                continue
+            only_reads = False
             match message["type"]:
-                case "read_index":
-                    self._take_read(name, message["round"])
-                case "read_index_answer":
-                    deliver = self._remote_reads.get(message["round"])
-                    if deliver is not None:
-                        deliver(message["index"])
                 case "member_request":
                     self._steward.take_request_untrusted(name, message)
                 case "member_answer":
                     self._steward.take_answer(message)
-                case "confirm":
-                    if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
-                        self.outbound(name, {"type": "confirmed", "term": message["term"], "round": message["round"]})
-                case "confirmed":
-                    if message["term"] == raft.raftCurrentTerm and raft.is_leader():
-                        self._reads.confirm(name, message["round"])
                 case _:
-                    raft.receive(name, message)
+                    _running(self._raft).receive(name, message)
         # At once, not at the driver's next turn: others wait for what this promises and what it commits.
-        self._advance()
+        if only_reads and not self._held:
+            self._begin_reads()
+            _running(self._peers).flush()
+        else:
+            self._advance()
+
+    def _take_of_reads(self, name: str, message: Message) -> bool:
+        """Take the message if it is of a read-index round; whether it was."""
+        raft = _running(self._raft)
+        match message["type"]:
+            case "read_index":
+                self._take_read(name, message["round"])
+            case "read_index_answer":
+                deliver = self._remote_reads.get(message["round"])
+                if deliver is not None:
+                    deliver(message["index"])
+            case "confirm":
+                if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
+                    self.outbound(name, {"type": "confirmed", "term": message["term"], "round": message["round"]})
+            case "confirmed":
+                if message["term"] == raft.raftCurrentTerm and raft.is_leader():
+                    self._reads.confirm(name, message["round"])
+            case _:
+                return False
+        return True
 
     def _take_read(self, name: str, number: int) -> None:
         if _running(self._raft).is_leader():
