@@ -217,9 +217,11 @@ class _Conversation:
                 self._idle.pop(patience, None)
         return not patience.cancelled_caught
 
-    async def read(self) -> None:
-        """Give h11 what the peer sends next."""
-        self.http.receive_data(bytes(await self._stream.receive_some(_RECEIVE_BYTES)))
+    async def read(self) -> int:
+        """Give h11 what the peer sends next; how many bytes it was, 0 when there will be no more."""
+        data = bytes(await self._stream.receive_some(_RECEIVE_BYTES))
+        self.http.receive_data(data)
+        return len(data)
 
     async def send(self, *events: h11.Event) -> None:
         """Send these events in one piece.
@@ -274,12 +276,15 @@ class _Exchange:
         self._wants_body = request.method != b"HEAD"
         self._deadline_s = trio.current_time() + conversation.limits.body_s
         self._response: h11.Response | None = None
+        self._answered = trio.Event()
         self._problem: tuple[int, str, str] | None = None
         self._broken: h11.RemoteProtocolError | None = None
 
     async def receive(self) -> Message:
-        """The next piece of the body; `http.disconnect` when there is nothing more to receive."""
+        """The next piece of the body; after the last one, `http.disconnect` when the peer is gone or has its answer."""
         if self._http.their_state is not h11.SEND_BODY:
+            if self._http.their_state in (h11.DONE, h11.MUST_CLOSE) and not self._answered.is_set():
+                await self._until_gone_or_answered()
             return {"type": "http.disconnect"}
         try:
             with trio.move_on_at(self._deadline_s):
@@ -290,6 +295,27 @@ class _Exchange:
         text = f"the body of the request took longer than {self._conversation.limits.body_s:g} s"
         self._problem = (408, "request_too_slow", text)
         return {"type": "http.disconnect"}
+
+    async def _until_gone_or_answered(self) -> None:
+        """Wait until the peer hangs up, which ends an answer that has no end of its own, or until it has its answer.
+
+        What it sends meanwhile, its next requests perhaps, is kept for later up to the length of one head.
+        """
+        async with trio.open_nursery() as nursery:
+
+            async def listen() -> None:
+                left = self._conversation.limits.head_bytes
+                try:
+                    while left > 0 and (arrived := await self._conversation.read()):
+                        left -= arrived
+                except trio.BrokenResourceError:
+                    left = 1
+                if left > 0:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(listen)
+            await self._answered.wait()
+            nursery.cancel_scope.cancel()
 
     async def _next_piece(self) -> Message:
         if self._http.they_are_waiting_for_100_continue:
@@ -318,6 +344,7 @@ class _Exchange:
             events.append(h11.Data(body))
         if not message.get("more_body", False):
             events.append(h11.EndOfMessage())
+            self._answered.set()
         await self._conversation.send(*events)
 
     async def finish(self) -> None:

@@ -26,6 +26,7 @@ The shell makes it durable and replicated:
     certificates, transport       who is a member, and the connections between them
     raft                          the fence around PySyncObj, its only importer
     submissions, status           commands that wait for their answer; what a member is and tells
+    watching                      watchers that can be waited for
     replica                       all of this driven by trio
 
 `docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
@@ -84,6 +85,7 @@ from tree.transaction import ReadTransaction, Transaction
 from tree.transport import Member, Refusal, RefusedByInstance
 from tree.triggers import Fired, Trigger
 from tree.watch import Event, History, Watcher, WatcherState
+from tree.watching import Watch
 
 __all__ = [
     "ANY_DEPTH",
@@ -157,6 +159,7 @@ __all__ = [
     "Transaction",
     "TreeError",
     "Trigger",
+    "Watch",
     "Watcher",
     "WatcherCut",
     "WatcherState",

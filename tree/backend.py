@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 import trio
 
+from tree.pattern import Pattern
 from tree.status import ReplicaStatus
 from tree.store import Store
 from tree.submissions import CommandId
 from tree.transport import Refusal
+from tree.watching import Watch
 
 __all__ = ["Backend"]
 
@@ -59,6 +61,13 @@ class Backend(Protocol):
 
     async def changed(self, since: int | None = None) -> int:
         """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
+        ...
+
+    def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = ...) -> Watch:
+        """Watch what is applied here, after `since_revision` (default: from now on).
+
+        Raises `Compacted` when that is longer ago than the events that are kept, `BadPattern`, `BadPath`.
+        """
         ...
 
     @property

@@ -31,6 +31,7 @@ from tree.disk import REAL_DISK, Disk, disk_failed
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
 from tree.membership import Configuration, Member
+from tree.pattern import Pattern
 from tree.procedures import Procedure
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
@@ -40,6 +41,8 @@ from tree.steward import Steward
 from tree.store import Store
 from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown, Route, Submission, Submissions
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
+from tree.watch import History
+from tree.watching import Watch
 
 __all__ = [
     "Aborted",
@@ -94,6 +97,8 @@ class Replica:
         self._make_raft: Final = make_raft
         self._now_s: Final = now_s
         self._machine: Final = Machine(procedures)
+        self._history: Final = History()
+        self._history.attach(self._machine.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
         self._client: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
         self._next_number = 0
@@ -171,6 +176,7 @@ class Replica:
                 self._submissions.give_up()
                 self._steward.look()
                 self._announce_applied()
+                self._history.cut_all("the member stopped")
                 if self._journal is not None:
                     self._journal.close()
 
@@ -460,6 +466,13 @@ class Replica:
         message = {"type": "confirm", "term": raft.raftCurrentTerm, "round": number}
         for name in raft.other_voters():
             self._send(name, message)
+
+    def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
+        """Watch what is applied here, after `since_revision` (default: from now on).
+
+        Raises `Compacted` when that is longer ago than the events that are kept, `BadPattern`, `BadPath`.
+        """
+        return Watch(self._history.watch(pattern, since_revision, max_pending_events=max_pending_events))
 
     async def wait_applied(self, index: int) -> int:
         """Wait until everything up to this index of the log is in the local tree; the index applied then."""

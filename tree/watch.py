@@ -244,8 +244,12 @@ class History:
         self._events.clear()
         self._bytes = 0
         self._oldest = self.revision = revision
-        for watcher in self._watchers:
-            watcher.cut("the tree was replaced by a snapshot")
+        self.cut_all("the tree was replaced by a snapshot")
+
+    def cut_all(self, reason: str) -> None:
+        """Cut every watcher."""
+        for watcher in list(self._watchers):
+            watcher.cut(reason)
 
     def watch(
         self,
