@@ -117,6 +117,15 @@ def chaos() -> None:
     """Let faults happen to real processes on this machine, and judge what becomes of what they acknowledged."""
 
 
+@cli.group(
+    cls=_LazyGroup,
+    members={"raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk")},
+    short_help="Run real code on a virtual clock, network and disk.",
+)
+def simulate() -> None:
+    """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here."""
+
+
 # ---- a cluster to play with ----
 
 

@@ -39,7 +39,16 @@ from tree.roster import REMOVED, Roster
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.steward import Steward
 from tree.store import Store
-from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown, Route, Submission, Submissions
+from tree.submissions import (
+    MAX_ENTRY_BYTES,
+    Aborted,
+    CommandId,
+    NoQuorum,
+    OutcomeUnknown,
+    Route,
+    Submission,
+    Submissions,
+)
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
 from tree.watch import History
 from tree.watching import Watch
@@ -83,11 +92,12 @@ class Replica:
         now_s: Callable[[], float] = trio.current_time,
         disk: Disk = REAL_DISK,
         make_raft: Callable[..., RaftCore] = RaftCore,
+        max_entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> None:
         """`procedures` must be the same on all members.
 
         `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
-        snapshots) and `make_raft` (with other limits, or weakened) are for tests and simulations.
+        snapshots), `make_raft` (with other limits, or weakened) and `max_entry_bytes` are for tests and simulations.
         """
         self._config: Final = config
         # Seeded by the system, not the system itself: it is asked at every message of the leader.
@@ -104,7 +114,7 @@ class Replica:
         self._next_number = 0
         self._next_read = 0
         self._asked_at_s = 0.0
-        self._submissions: Final = Submissions()
+        self._submissions: Final = Submissions(max_entry_bytes)
         self._deadlines: Final = Deadlines()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0

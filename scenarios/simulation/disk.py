@@ -140,8 +140,10 @@ def _mixed(moments: list[dict[str, _Contents]], dice: random.Random) -> dict[str
 class SimulatedDisk:
     """A `tree.disk.Disk` in memory, with crashes and faults."""
 
-    def __init__(self, *, capacity_bytes: int | None = None) -> None:
+    def __init__(self, *, capacity_bytes: int | None = None, reserve_at_most_bytes: int | None = None) -> None:
+        """`reserve_at_most_bytes` cuts what one `allocate` adds: megabytes of zeros are most of a short run's time."""
         self.capacity_bytes = capacity_bytes
+        self.reserve_at_most_bytes = reserve_at_most_bytes
         self.read_only = False
         self.operations = 0
         self.crashed = False
@@ -309,7 +311,8 @@ class _SimulatedFile:
         self._grow("writing", offset + len(data), _Write(offset, bytes(data)))
 
     def allocate(self, offset: int, size: int) -> None:
-        grown = max(offset + size, len(self._contents.seen))
+        at_most = self._disk.reserve_at_most_bytes
+        grown = max(offset + (size if at_most is None else min(size, at_most)), len(self._contents.seen))
         self._grow("reserving space for", grown, _Resize(grown))
 
     def truncate(self, size: int) -> None:

@@ -1,0 +1,182 @@
+"""Many runs at once: workers in processes of their own, and what they found, added up by mix."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+import trio
+
+from scenarios.errors import EnvironmentFailed
+
+__all__ = ["Campaign", "Found", "MixResult", "WorkerFailed", "run_campaign"]
+
+_MAX_VIOLATIONS_KEPT: Final = 20
+
+
+class WorkerFailed(EnvironmentFailed):
+    """A process that runs seeds ended with an error of its own."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What to run: so many seeds of each mix, from this one on. `nodes` is 3, 5, or None for both by turns."""
+
+    mixes: tuple[str, ...]
+    seeds: int
+    first: int = 0
+    nodes: int | None = None
+    system: str = "fence"
+    weakness: str = ""
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def replay(self, mix: str, seed: int, size: int) -> str:
+        """The command that runs one of the seeds again."""
+        what = f" --system {self.system}" if self.system != "fence" else ""
+        what += f" --weakness {self.weakness}" if self.weakness else ""
+        return f"baton simulate raft --mix {mix} --from {seed} --seeds 1 --nodes {size}{what} --trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A violation, and how to see it again."""
+
+    mix: str
+    seed: int
+    kind: str
+    sentence: str
+    replay: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class MixResult:
+    """What the runs of one mix came to, added up. `kinds` counts the runs with each kind of violation."""
+
+    mix: str
+    runs: int = 0
+    violated: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    reads: int = 0
+    elections: int = 0
+    snapshots: int = 0
+    crashes: int = 0
+    events: int = 0
+    virtual_s: float = 0.0
+    busy_s: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)
+    found: list[Found] = field(default_factory=list)
+
+    def add(self, outcome: dict[str, Any], campaign: Campaign) -> None:
+        """One more run."""
+        self.runs += 1
+        for name in ("acknowledged", "unknown", "reads", "elections", "snapshots", "crashes", "events", "virtual_s"):
+            setattr(self, name, getattr(self, name) + outcome[name])
+        self.violated += bool(outcome["violations"])
+        for kind, sentence in outcome["violations"]:
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            if len(self.found) < _MAX_VIOLATIONS_KEPT:
+                replay = campaign.replay(self.mix, outcome["seed"], outcome["size"])
+                lines = tuple(outcome.get("lines", ()))
+                self.found.append(Found(self.mix, outcome["seed"], kind, sentence, replay, lines))
+
+    @property
+    def seeds_per_s(self) -> float:
+        """Runs per second of one worker."""
+        return self.runs / self.busy_s if self.busy_s else 0.0
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**asdict(self), "seeds_per_s": round(self.seeds_per_s, 2)}
+
+
+async def run_campaign(
+    campaign: Campaign,
+    results: dict[str, MixResult],
+    *,
+    lines: bool = False,
+    progress: Callable[[MixResult], None] = lambda _: None,
+) -> None:
+    """Run everything; `results` is filled as runs end, so that it holds what was done if this is cancelled.
+
+    Raises `WorkerFailed`.
+    """
+    for mix in campaign.mixes:
+        results.setdefault(mix, MixResult(mix))
+    async with trio.open_nursery() as nursery:
+        for worker in range(min(campaign.workers, campaign.seeds)):
+            nursery.start_soon(_work, campaign, worker, results, lines, progress)
+
+
+async def _work(
+    campaign: Campaign,
+    worker: int,
+    results: dict[str, MixResult],
+    lines: bool,
+    progress: Callable[[MixResult], None],
+) -> None:
+    async with _worker_lines(_arguments(campaign, worker, lines=lines)) as outcomes:
+        began_s = monotonic()
+        async for line in outcomes:
+            outcome = json.loads(line)
+            result = results[outcome["mix"]]
+            now_s = monotonic()
+            result.busy_s += now_s - began_s
+            began_s = now_s
+            result.add(outcome, campaign)
+            progress(result)
+
+
+def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
+    workers = min(campaign.workers, campaign.seeds)
+    flags: dict[str, Any] = {
+        "system": campaign.system,
+        "mixes": ",".join(campaign.mixes),
+        "from": campaign.first + worker,
+        "until": campaign.first + campaign.seeds,
+        "every": workers,
+    }
+    if campaign.weakness:
+        flags["weakness"] = campaign.weakness
+    if campaign.nodes:
+        flags["nodes"] = campaign.nodes
+    arguments = [sys.executable, "-m", "scenarios.simulation.worker", "--parent-pipe"]
+    for name, value in flags.items():
+        arguments += [f"--{name}", str(value)]
+    return [*arguments, "--lines"] if lines else arguments
+
+
+@asynccontextmanager
+async def _worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The lines that a worker prints; it ends with the scope, and a Ctrl-C in the terminal does not reach it."""
+    process = await trio.lowlevel.open_process(
+        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        stdout, stderr = process.stdout, process.stderr
+        if stdout is None or stderr is None:
+            raise WorkerFailed("a worker has no output")
+        yield _lines_of(stdout)
+        said = b"".join([piece async for piece in stderr])
+        if await process.wait() != 0:
+            last = said.decode(errors="replace").strip().splitlines() or ["without a word"]
+            raise WorkerFailed(f"a worker ended with exit status {process.returncode}: {last[-1]}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+
+async def _lines_of(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes]:
+    rest = b""
+    async for piece in stream:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line

@@ -1,0 +1,53 @@
+"""What must never happen, watched during a run: Raft's safety sentences (Raft paper, figure 3) and clients' trust."""
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Oracle", "Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: `kind` is a stable word, `sentence` says who, where and what."""
+
+    kind: str
+    sentence: str
+
+    def __str__(self) -> str:
+        """A line for a report."""
+        return f"{self.kind}: {self.sentence}"
+
+
+class Oracle:
+    """Sees everything, and keeps the first violation of each kind."""
+
+    def __init__(self) -> None:
+        self.log: Final[dict[int, bytes]] = {}
+        self.violations: Final[list[Violation]] = []
+        self._applied_by: dict[int, str] = {}
+        self._leaders: dict[int, str] = {}
+
+    @property
+    def terms(self) -> int:
+        """How many terms had a leader."""
+        return len(self._leaders)
+
+    def applied(self, name: str, index: int, command: bytes) -> None:
+        """State-machine safety: what one member applied at an index, no other applies another thing at."""
+        known = self.log.setdefault(index, command)
+        first = self._applied_by.setdefault(index, name)
+        if known != command:
+            self.violated(
+                "state-machine", f"{name} applied {command!r:.120} at {index}, where {first} applied {known!r:.120}"
+            )
+
+    def leads(self, name: str, term: int) -> None:
+        """Election safety: at most one leader in a term."""
+        known = self._leaders.setdefault(term, name)
+        if known != name:
+            self.violated("two-leaders", f"{name} leads in term {term}, and so did {known}")
+
+    def violated(self, kind: str, sentence: str) -> None:
+        """Something happened that must not."""
+        if all(violation.kind != kind for violation in self.violations):
+            self.violations.append(Violation(kind, sentence))

@@ -1,0 +1,159 @@
+"""One run: a seed, a mix and a size in, what happened and what was violated out."""
+
+import random
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scenarios.simulation.calls import Call
+from scenarios.simulation.cluster import Cluster, System
+from scenarios.simulation.faults import Faults
+from scenarios.simulation.linearizability import NotLinearizable, Undecided, check_linearizable
+from scenarios.simulation.mixes import FaultMix
+from scenarios.simulation.oracle import Violation
+from scenarios.simulation.registers import ABSENT, Append, apply_action
+
+__all__ = ["Outcome", "simulate"]
+
+FAULTS_S: Final = 6.0
+# After everything is healed: an election or two, and a snapshot for whoever needs one.
+HEAL_S: Final = 15.0
+SETTLE_S: Final = 5.0
+_STEP_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run. `trace` is a hash of everything that happened, `lines` the end of it."""
+
+    seed: int
+    mix: str
+    size: int
+    violations: tuple[Violation, ...]
+    acknowledged: int
+    unknown: int
+    reads: int
+    elections: int
+    snapshots: int
+    crashes: int
+    events: int
+    virtual_s: float
+    trace: str
+    lines: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data, without the lines."""
+        data = {name: getattr(self, name) for name in self.__slots__ if name not in {"violations", "lines"}}
+        data["violations"] = [[violation.kind, violation.sentence] for violation in self.violations]
+        return data
+
+
+def simulate(system: System, mix: FaultMix, seed: int, size: int) -> Outcome:
+    """Run a cluster of this size through the mix, heal it, and judge what happened."""
+    cluster = Cluster(system, mix, size, random.Random(f"{mix.name}/{size}/{seed}"))
+    try:
+        _run(cluster)
+        calls = [*cluster.history.calls, *cluster.bursts]
+        writes = [call for call in calls if not call.is_read]
+        violations = tuple(cluster.oracle.violations)
+        return Outcome(
+            seed=seed,
+            mix=mix.name,
+            size=size,
+            violations=violations,
+            acknowledged=sum(call.returned_at is not None for call in writes),
+            unknown=sum(call.returned_at is None for call in writes),
+            reads=sum(call.returned_at is not None for call in calls if call.is_read),
+            elections=cluster.oracle.terms,
+            snapshots=sum(cluster.member(name).snapshots() for name in cluster.names),
+            crashes=cluster.crashes,
+            events=cluster.schedule.happened,
+            virtual_s=cluster.schedule.now_s - 1000.0,
+            trace=cluster.schedule.digest(),
+            lines=tuple(cluster.schedule.last_lines) if violations else (),
+        )
+    finally:
+        system.close()
+
+
+def _run(cluster: Cluster) -> None:
+    schedule, oracle = cluster.schedule, cluster.oracle
+    faults = Faults(cluster)
+    schedule.run_until(schedule.now_s + FAULTS_S, lambda: bool(oracle.violations))
+    if not oracle.violations:
+        faults.stop()
+        for name in cluster.names:
+            cluster.start(name)
+        _check_liveness(cluster)
+    _check_histories(cluster)
+
+
+def _check_liveness(cluster: Cluster) -> None:
+    """Everything works: so every member answers a write, and in the end all have applied the same."""
+    schedule, oracle = cluster.schedule, cluster.oracle
+    probes = _Probes(cluster)
+    schedule.run_until(schedule.now_s + HEAL_S, lambda: bool(oracle.violations) or probes.answered())
+    for client in cluster.clients:
+        client.resting = True
+    if not oracle.violations and not probes.answered():
+        oracle.violated("not-live", f"a write was not answered {HEAL_S} s after everything was healed")
+    schedule.run_until(schedule.now_s + SETTLE_S, lambda: bool(oracle.violations) or _settled(cluster))
+    if not oracle.violations and not _settled(cluster):
+        positions = {name: cluster.member(name).applied_index() for name in cluster.running()}
+        oracle.violated("not-live", f"members did not come to the same entry within {SETTLE_S} s: {positions}")
+    if not oracle.violations:
+        _check_bursts(cluster)
+        cluster.system.judge(cluster)
+
+
+class _Probes:
+    """A write through each member, and another one every second until one of them is answered."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._calls: dict[str, list[Call]] = {name: [] for name in cluster.names}
+        for name in cluster.names:
+            self._submit(name)
+
+    def answered(self) -> bool:
+        return len(self._cluster.running()) == len(self._cluster.names) and all(map(self._is_answered, self._calls))
+
+    def _is_answered(self, name: str) -> bool:
+        return any(call.returned_at is not None for call in self._calls[name])
+
+    def _submit(self, name: str) -> None:
+        if not self._is_answered(name):
+            self._calls[name].append(self._cluster.write_alone(name))
+            self._cluster.schedule.after(1.0, lambda: self._submit(name))
+
+
+def _settled(cluster: Cluster) -> bool:
+    running = cluster.running()
+    indices = {cluster.member(name).applied_index() for name in running}
+    return (
+        len(running) == len(cluster.names)
+        and len(indices) == 1
+        and len(cluster.leaders()) == 1
+        and all(client.idle for client in cluster.clients)
+    )
+
+
+def _check_bursts(cluster: Cluster) -> None:
+    """Each write of a burst has its own key: it is there once if it was acknowledged, and never twice."""
+    for name in cluster.names:
+        member = cluster.member(name)
+        for call in cluster.bursts:
+            value = member.value(call.key)
+            expected = call.action.token if isinstance(call.action, Append) else None
+            if value is ABSENT and call.returned_at is not None:
+                cluster.oracle.violated("lost-write", f"{name} does not have {call.key}, which was acknowledged")
+            elif value is not ABSENT and value != expected:
+                cluster.oracle.violated("applied-twice", f"{name} has {value!r} for {call.key}, not {expected!r}")
+
+
+def _check_histories(cluster: Cluster) -> None:
+    try:
+        check_linearizable(cluster.history.operations(), apply_action, ABSENT)
+    except NotLinearizable as error:
+        cluster.oracle.violated("not-linearizable", str(error))
+    except Undecided as error:
+        cluster.oracle.violated("undecided", str(error))

@@ -1,0 +1,172 @@
+"""Replicas with one guard taken away each: a simulation that finds nothing must show that it can find something.
+
+The names T5, T6... are those of docs/decisions/0001-raft-fence.md. Each weakness overrides the guard by its private
+name, because a guard that could be switched off from outside would be a guard that is switched off one day.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from scenarios.simulation.disk import SimulatedDisk
+from scenarios.simulation.fence import Fence, SimulatedReplica
+from tree.frames import encode_message
+from tree.raft import RaftCore
+
+__all__ = ["WEAKNESSES", "Weakness"]
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Weakness:
+    """A guard that is missing."""
+
+    name: str
+    sentence: str
+    fence: Callable[[], Fence]
+
+
+class _AcknowledgementsOfAnyTerm(RaftCore):
+    def _receive_acknowledgement(self, node: Any, message: Message) -> None:
+        super()._receive_acknowledgement(node, {**message, "term": self.raftCurrentTerm})
+
+
+class _CommitIndexBesideSnapshot(RaftCore):
+    def _receive_append(self, node: Any, message: Message) -> None:
+        if "serialized" not in message or (message["term"] == self.raftCurrentTerm and self.is_leader()):
+            super()._receive_append(node, message)
+            return
+        term = self.raftCurrentTerm
+        self._SyncObj__onMessageReceived(node, message)
+        if message["term"] >= term:
+            self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
+
+
+class _RejectionsForgotten(RaftCore):
+    def _receive_append(self, node: Any, message: Message) -> None:
+        self._rejected = None
+        super()._receive_append(node, message)
+
+    def _first_of_term(self, index: int) -> int:
+        return index
+
+
+class _EagerTruncation(RaftCore):
+    def __init__(self, *args: Any, **limits: Any) -> None:
+        journal = args[2]
+        settle = journal.settle
+
+        def drop_what_is_set_aside() -> None:
+            journal._set_aside = []
+            settle()
+
+        journal.settle = drop_what_is_set_aside
+        super().__init__(*args, **limits)
+
+
+class _VotesForgotten(RaftCore):
+    def __init__(self, *args: Any, **limits: Any) -> None:
+        journal = args[2]
+
+        def set_vote(term: int, _: str | None) -> None:
+            journal._term = term
+
+        journal.set_vote = set_vote
+        super().__init__(*args, **limits)
+
+
+class _SpeaksBeforeSync(SimulatedReplica):
+    def outbound(self, name: str, message: Message) -> bool:
+        return self.peers.send(name, encode_message(message))
+
+
+class _ReadsWithoutRound(SimulatedReplica):
+    def _begin_reads(self) -> None:
+        super()._begin_reads()
+        if self.raft().is_leader():
+            for member in self._config.members:
+                self._reads.confirm(member.name, self._reads.under_way() or 0)
+
+
+class _ReadsBeforeCommit(SimulatedReplica):
+    def _begin_reads(self) -> None:
+        if self.raft().is_leader() and not self.raft().has_committed_in_term():
+            number = self._reads.begin(self.raft().raftCommitIndex)
+            if number is not None:
+                self._ask_for_confirmation(number)
+        super()._begin_reads()
+
+
+class _AppliesAgain(SimulatedReplica):
+    def apply(self, command: bytes) -> None:
+        self.machine._sessions._sessions.clear()
+        super().apply(command)
+
+
+class _LyingDisk(SimulatedDisk):
+    """Says that it synced, and did not."""
+
+    _lied = False
+
+    def operation(self, path: Path, doing: str) -> bool:
+        cut = super().operation(path, doing)
+        # To the file it looks as if the power went off; `end` then does not.
+        self._lied = doing == "syncing" and not cut
+        return cut or self._lied
+
+    def end(self, cut: bool) -> None:
+        lied, self._lied = self._lied, False
+        if not lied:
+            super().end(cut)
+
+
+_ALL: Final = (
+    Weakness(
+        "acknowledgements-of-any-term",
+        "T5 undone: an acknowledgement counts in whatever term it arrives",
+        partial(Fence, _AcknowledgementsOfAnyTerm),
+    ),
+    Weakness(
+        "commit-index-beside-snapshot",
+        "T6 undone: a commit index that comes with a snapshot is believed",
+        partial(Fence, _CommitIndexBesideSnapshot),
+    ),
+    Weakness(
+        "rejections-forgotten",
+        "T7 undone: every message that does not fit is rejected anew, one entry at a time",
+        partial(Fence, _RejectionsForgotten),
+    ),
+    Weakness(
+        "eager-truncation",
+        "T3 undone in part: entries that a message repeats are dropped first",
+        partial(Fence, _EagerTruncation),
+    ),
+    Weakness("votes-forgotten", "a vote is not written to the journal", partial(Fence, _VotesForgotten)),
+    Weakness(
+        "speaks-before-sync",
+        "votes and acknowledgements leave before the journal is synced",
+        partial(Fence, make_replica=_SpeaksBeforeSync),
+    ),
+    Weakness("lying-disk", "fsync returns without having synced", partial(Fence, make_disk=_LyingDisk)),
+    Weakness(
+        "reads-without-round",
+        "a leader answers reads without asking whether it still leads",
+        partial(Fence, make_replica=_ReadsWithoutRound),
+    ),
+    Weakness(
+        "reads-before-commit",
+        "a new leader answers reads before it committed an entry of its own term",
+        partial(Fence, make_replica=_ReadsBeforeCommit),
+    ),
+    Weakness(
+        "applies-again",
+        "a command submitted twice is applied twice",
+        partial(Fence, make_replica=_AppliesAgain),
+    ),
+)
+
+WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
