@@ -1,6 +1,23 @@
 """Whole clusters in one thread: real consensus code on a virtual clock, network and disk, all from one seed.
 
-linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
-registers          what the clients of a simulation do: put, get, compare-and-swap and append, on a few keys
-disk               a file system in memory that forgets what was not synced, tears writes, and fails on demand
+The world
+    schedule           virtual time and the trace of a run         network    connections, delays, cuts
+    disk               a file system in memory that forgets what was not synced, tears writes, and fails on demand
+    mixes, faults      what goes wrong, as data; and making it happen
+    cluster            members, clients and faults together; start reading here
+
+The judge
+    oracle             what must never happen, watched during a run
+    calls, registers   what clients do, and what it must come to
+    linearizability    judge a history of calls and answers (Wing and Gong, Lowe); knows nothing of the rest
+
+Systems under test
+    fence              real replicas                               weaknesses the same with one guard taken away
+    stock              PySyncObj as it comes; never in one process with the others
+
+Running it
+    run                one seed                                    worker     a process that runs many
+    campaign           many processes                              command    `baton simulate raft`
+
+docs/simulation.md says what is simulated and what it found.
 """

@@ -7,8 +7,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from tempfile import TemporaryFile
 from time import monotonic
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import trio
 
@@ -155,23 +156,35 @@ def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
 @asynccontextmanager
 async def _worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
     """The lines that a worker prints; it ends with the scope, and a Ctrl-C in the terminal does not reach it."""
-    process = await trio.lowlevel.open_process(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
-    try:
-        stdout, stderr = process.stdout, process.stderr
-        if stdout is None or stderr is None:
-            raise WorkerFailed("a worker has no output")
-        yield _lines_of(stdout)
-        said = b"".join([piece async for piece in stderr])
-        if await process.wait() != 0:
-            last = said.decode(errors="replace").strip().splitlines() or ["without a word"]
-            raise WorkerFailed(f"a worker ended with exit status {process.returncode}: {last[-1]}")
-    finally:
-        if process.poll() is None:
+    with TemporaryFile() as said:
+        process, output = _start(arguments, said)
+        try:
+            async with trio.lowlevel.FdStream(output) as stdout:
+                yield _lines_of(stdout)
+            # Its output ended, so it is about to.
+            if process.wait() != 0:
+                said.seek(0)
+                last = said.read().decode(errors="replace").strip().splitlines() or ["without a word"]
+                raise WorkerFailed(f"a worker ended with exit status {process.returncode}: {last[-1]}")
+        finally:
             process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+            process.communicate()
+
+
+def _start(arguments: Sequence[str], said: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
+    """A worker and the end of the pipe that it writes to.
+
+    Not started by trio, which starts processes from a thread that ends: a worker dies with the thread that started it.
+    """
+    ours, theirs = os.pipe()
+    try:
+        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=theirs, stderr=said, start_new_session=True)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return process, ours
 
 
 async def _lines_of(stream: trio.abc.ReceiveStream) -> AsyncIterator[bytes]:

@@ -235,10 +235,9 @@ class Cluster:
 
     # --- what the network reports ---------------------------------------------------------------------------------
 
-    def can_dial(self, name: str) -> bool:
+    def may_connect(self, one: str, other: str) -> bool:
         """See `Endpoint`."""
-        process = self._processes[name]
-        return process.running and not process.paused
+        return all(process.running and not process.paused for process in (self._processes[one], self._processes[other]))
 
     def frames_arrived(self, name: str, sender: str, frames: list[Frame]) -> None:
         """See `Endpoint`."""

@@ -8,6 +8,7 @@ place of trio there is the schedule, in the place of the connections the simulat
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -18,8 +19,10 @@ from scenarios.simulation.network import Frame
 from scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
 from tree.commands import Answer, Command, Machine, encode_command
 from tree.errors import Abort
+from tree.membership import ChangeRefused, Configuration
 from tree.raft import RaftCore, use_clock
 from tree.replica import Replica
+from tree.roster import Roster
 from tree.status import ReplicaConfig
 from tree.submissions import MAX_ENTRY_BYTES, Submission
 from tree.transaction import Transaction
@@ -90,11 +93,19 @@ class Fence:
 class _SimulatedPeers:
     """The connections of one replica: what it sends waits until it flushes, as in `tree.transport.Peers`."""
 
-    def __init__(self, name: str, cluster: Cluster, disk: SimulatedDisk) -> None:
+    def __init__(self, name: str, cluster: Cluster, disk: SimulatedDisk, roster: Roster) -> None:
         self._name = name
         self._cluster = cluster
         self._disk = disk
+        self._roster = roster
         self._queued: list[tuple[str, bytes]] = []
+
+    def adopt(self, configuration: Configuration) -> None:
+        """As `Peers.adopt`: hang up on whoever is no member any more."""
+        self._roster.adopt(configuration)
+        for name in self._cluster.names:
+            if name != self._name and not self._roster.admits(name) and self.is_connected(name):
+                self._cluster.network.break_connection(self._name, name)
 
     def is_connected(self, name: str) -> bool:
         return self._cluster.network.is_connected(self._name, name)
@@ -141,8 +152,9 @@ class SimulatedReplica(Replica):
 
     def begin(self) -> None:
         """Recover the log, as `Replica.serve` does when it begins."""
-        self._peers = cast(Peers, _SimulatedPeers(self._config.name, self._cluster, self._simulated_disk))
+        self._peers = cast(Peers, _SimulatedPeers(self._config.name, self._cluster, self._simulated_disk, self._roster))
         self._open_log()
+        self._take_configuration()
         self.installed = 0
 
     def apply(self, command: bytes) -> None:
@@ -302,7 +314,8 @@ class FencedMember:
         self._reads.pop(call, None)
 
     def transfer(self, target: str) -> None:
-        """Replicas cannot yet."""
+        with suppress(ChangeRefused):
+            self._running().raft().transfer_leadership(target)
 
     # --- what is seen of it ---------------------------------------------------------------------------------------
 

@@ -40,8 +40,8 @@ class Weather:
 class Endpoint(Protocol):
     """What the network reports to."""
 
-    def can_dial(self, name: str) -> bool:
-        """Whether this member's process runs and answers."""
+    def may_connect(self, one: str, other: str) -> bool:
+        """Whether the processes of both run and answer, and let each other in."""
 
     def frames_arrived(self, name: str, sender: str, frames: list[Frame]) -> None:
         """Frames for a member from another."""
@@ -229,7 +229,7 @@ class Network:
         older = self._connections.get(pair)
         if older is not None and all(older.open.values()):
             return
-        if self._blocks.get((one, other)) or self._blocks.get((other, one)) or not all(map(self._can_dial, pair)):
+        if self._blocks.get((one, other)) or self._blocks.get((other, one)) or not self._endpoint.may_connect(*pair):
             self._dial_later(pair)
             return
         if older is not None:
@@ -238,9 +238,6 @@ class Network:
             for name in pair:
                 self._close_end(older, name)
         self._open(pair)
-
-    def _can_dial(self, name: str) -> bool:
-        return self._endpoint.can_dial(name)
 
     def _open(self, pair: tuple[str, str]) -> None:
         """A connection begins, for the one end a little before the other."""
@@ -252,7 +249,7 @@ class Network:
         self._schedule.after(delay_s, lambda: self._open_end(pair, connection, second))
 
     def _open_end(self, pair: tuple[str, str], connection: _Connection, name: str) -> None:
-        if self._connections.get(pair) is connection and self._endpoint.can_dial(name):
+        if self._connections.get(pair) is connection and self._endpoint.may_connect(*pair):
             connection.open[name] = True
             self._endpoint.peer_connected(name, connection.other_end(name))
         elif self._connections.get(pair) is connection:

@@ -95,7 +95,7 @@ class _ReadsWithoutRound(SimulatedReplica):
 class _ReadsBeforeCommit(SimulatedReplica):
     def _begin_reads(self) -> None:
         if self.raft().is_leader() and not self.raft().has_committed_in_term():
-            number = self._reads.begin(self.raft().raftCommitIndex)
+            number = self._reads.begin(self.raft().raftCommitIndex, self.raft().other_voters())
             if number is not None:
                 self._ask_for_confirmation(number)
         super()._begin_reads()

@@ -1,0 +1,60 @@
+"""`baton simulate raft`: the table, the replay command, the exit status, and what Ctrl-C leaves."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from scenarios.cli import run_command
+
+
+def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.json"
+    status = run_command(["simulate", "raft", "--seeds", "3", "--mix", "slow", "--nodes", "3", "--json", str(file)])
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "slow" in printed
+    (result,) = json.loads(file.read_text())["mixes"]
+    assert (result["mix"], result["runs"], result["violated"]) == ("slow", 3, 0)
+    assert result["acknowledged"] > 0
+
+
+def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", "raft", "--mix", "slow", "--from", "4", "--seeds", "1", "--weakness", "applies-again"]
+    assert run_command([*arguments, "--trace"]) == 1
+    printed = capsys.readouterr().out
+    again = "baton simulate raft --mix slow --from 4 --seeds 1 --nodes 3 --weakness applies-again --trace"
+    assert again in printed
+    assert "fault " in printed  # of the trace
+
+
+def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "raft", "--weakness", "list"]) == 0
+    assert "reads-without-round" in capsys.readouterr().out
+    assert run_command(["simulate", "raft", "--weakness", "none"]) == 2
+
+
+def works(pid: int) -> bool:
+    """Whether a process has a worker that has become one."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return any(b"simulation.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+
+
+def test_ctrl_c_shows_what_was_done_so_far(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    arguments = ["-m", "scenarios.cli", "simulate", "raft", "--mix", "slow", "--seeds", "100000", "--json", str(file)]
+    with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        deadline_s = time.monotonic() + 60
+        while not works(process.pid) and time.monotonic() < deadline_s:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.05)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "simulated clusters" in printed
+    assert json.loads(file.read_text())["interrupted"] is True
