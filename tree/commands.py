@@ -18,7 +18,7 @@ from tree.errors import Abort, BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.projections import Projection, ProjectionStatus
 from tree.registrations import Registrations, stored_procedure_at
-from tree.sessions import Session, Sessions
+from tree.sessions import Sessions
 from tree.store import Store
 from tree.transaction import Transaction
 from tree.triggers import Fired
@@ -32,6 +32,7 @@ __all__ = [
     "encode_command",
     "encode_entry",
     "encode_fields",
+    "stale_answer",
 ]
 
 log = logging.getLogger("tree.commands")
@@ -166,11 +167,17 @@ class Machine:
     """A store, the procedures that may change it, and the memory of what was answered. Pure and deterministic."""
 
     def __init__(
-        self, procedures: Mapping[str, Procedure], projections: Mapping[str, Projection] = MappingProxyType({})
+        self,
+        procedures: Mapping[str, Procedure],
+        projections: Mapping[str, Projection] = MappingProxyType({}),
+        store: Store | None = None,
     ) -> None:
-        """`procedures` and `projections` are declared under names, and must be the same on all members."""
+        """`procedures` and `projections` are declared under names, and must be the same on all members.
+
+        `store` is for those who keep the tree, and the memory of answers, in another place (`tree.etcd`).
+        """
         self._sessions: Final = Sessions()
-        self.store: Final = Store()
+        self.store: Final = Store() if store is None else store
         self._registrations: Final = Registrations(self.store, projections)
         built_in = {**BUILT_IN, **self._registrations.procedures, "tree.run": self._run_stored}
         clash = sorted(set(procedures) & set(built_in))
@@ -217,7 +224,7 @@ class Machine:
         if not isinstance(self._procedures.get(procedure), ReadOnly):
             message = f"{procedure!r:.100} is not declared as read-only, or not at all"
             return Answer(None, "not_read_only", message, {"procedure": procedure[:100]}).encoded()
-        return self._answer(procedure, args, "read")
+        return self.execute(procedure, args, "read")
 
     def pending_triggers(self) -> tuple[Fired, ...]:
         """What fired and was not acknowledged by `tree.trigger_done`, in the order in which it is to be run."""
@@ -235,7 +242,10 @@ class Machine:
         session = self._sessions.of(client)
         answer = session.remembered(number)
         if answer is None:
-            answer = self._run(procedure, args, client, number, session)
+            if session.is_forgotten(number):
+                answer = stale_answer(number)
+            else:
+                answer = self.execute(procedure, args, f"{client}/{number}")
             session.remember(number, answer)
         return (client, number), answer
 
@@ -244,13 +254,15 @@ class Machine:
         session = self._sessions.peek(client)
         return None if session is None else session.remembered(number)
 
-    def _run(self, name: str, args: Any, client: str, number: int, session: Session) -> bytes:
-        if session.is_forgotten(number):
-            message = "this number is older than every answer still remembered for its client; it was not applied now"
-            return Answer(None, "stale_command", message, {"number": number}).encoded()
-        return self._answer(name, args, f"{client}/{number}")
+    def is_read_only(self, name: str) -> bool:
+        """Whether there is a procedure of this name that is declared to only read."""
+        return isinstance(self._procedures.get(name), ReadOnly)
 
-    def _answer(self, name: str, args: Any, command: str) -> bytes:
+    def execute(self, name: str, args: Any, command: str) -> bytes:
+        """Carry out a procedure and encode its answer, which is not remembered; `command` names it in logs.
+
+        Never raises.
+        """
         procedure = self._procedures.get(name)
         if procedure is None:
             message = f"there is no procedure {name!r:.100}"
@@ -311,6 +323,12 @@ class Machine:
     def digest(self) -> bytes:
         """SHA-256 of the whole state: members that applied the same commands have the same digest."""
         return sha256(encode(self.to_data())).digest()
+
+
+def stale_answer(number: int) -> bytes:
+    """The encoded answer to a command that may have been carried out before, and whose answer is forgotten."""
+    message = "this number is older than every answer still remembered for its client; it was not applied now"
+    return Answer(None, "stale_command", message, {"number": number}).encoded()
 
 
 def _refusal(error: TreeError) -> bytes:

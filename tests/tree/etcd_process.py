@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,10 +31,9 @@ def needs_etcd() -> None:
 class EtcdMember:
     """One etcd process that can be killed, frozen and started again on its own data."""
 
-    def __init__(self, name: str, directory: Path, client_port: int, peer_port: int, options: tuple[str, ...]) -> None:
+    def __init__(self, name: str, directory: Path, urls: tuple[str, str], options: tuple[str, ...]) -> None:
         self.name = name
-        self.url = f"http://127.0.0.1:{client_port}"
-        self.peer_url = f"http://127.0.0.1:{peer_port}"
+        self.url, self.peer_url = urls
         self._directory = directory
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -79,11 +79,17 @@ class EtcdMember:
 class EtcdCluster:
     """Members by rank, and questions about the cluster."""
 
-    def __init__(self, directory: Path, size: int, options: tuple[str, ...]) -> None:
+    def __init__(
+        self, directory: Path, size: int, options: tuple[str, ...] = (), tls: ssl.SSLContext | None = None
+    ) -> None:
+        scheme = "http" if tls is None else "https"
+        self.tls: ssl.SSLContext | bool = False if tls is None else tls
         ports = free_ports(2 * size)
-        self.members = [
-            EtcdMember(f"e{rank}", directory, ports[2 * rank], ports[2 * rank + 1], options) for rank in range(size)
+        urls = [
+            (f"{scheme}://127.0.0.1:{client}", f"http://127.0.0.1:{peer}")
+            for client, peer in zip(ports[:size], ports[size:], strict=True)
         ]
+        self.members = [EtcdMember(f"e{rank}", directory, pair, options) for rank, pair in enumerate(urls)]
         self.initial_cluster = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
 
     @property
@@ -107,14 +113,14 @@ class EtcdCluster:
 
     async def post(self, path: str, body: dict[str, Any], member: EtcdMember | None = None) -> dict[str, Any]:
         """Ask a member directly."""
-        async with httpx.AsyncClient(trust_env=False, timeout=READY_S) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=READY_S, verify=self.tls) as client:
             response = await client.post((member or self.members[0]).url + path, json=body)
             answer: dict[str, Any] = response.raise_for_status().json()
             return answer
 
     async def until_ready(self) -> None:
         """Every running member knows a leader."""
-        async with httpx.AsyncClient(trust_env=False, timeout=1.0) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=1.0, verify=self.tls) as client:
             for member in self.members:
                 await self._until_led(client, member)
 
@@ -122,8 +128,7 @@ class EtcdCluster:
     async def _until_led(client: httpx.AsyncClient, member: EtcdMember) -> None:
         while True:
             try:
-                answer = await client.post(f"{member.url}/v3/maintenance/status", json={})
-                if answer.is_success and int(answer.json().get("leader", 0)):
+                if (await client.get(f"{member.url}/health")).is_success:
                     return
             except httpx.HTTPError:
                 pass
@@ -140,10 +145,12 @@ class EtcdCluster:
 
 
 @asynccontextmanager
-async def running_etcd(directory: Path, size: int = 1, *options: str) -> AsyncIterator[EtcdCluster]:
+async def running_etcd(
+    directory: Path, size: int = 1, *options: str, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[EtcdCluster]:
     """A cluster that serves; ended, frozen members too, when the block ends."""
     needs_etcd()
-    cluster = EtcdCluster(directory, size, options)
+    cluster = EtcdCluster(directory, size, options, tls)
     try:
         for member in cluster.members:
             cluster.start(member)

@@ -6,13 +6,24 @@ Pure:
     wire       requests and answers of etcd's HTTP/JSON gateway
     answers    the memory that makes a command submitted twice apply once
 
+    mirrored_store   a store on which commands are rehearsed, and that takes rows over
+    mirror     the tree at one revision of etcd's: decides commands, takes what etcd accepted
+
 The shell:
 
     config     where etcd is, and which instance is kept there
     client     requests over several endpoints, and what may have happened when one fails
     queue      commands that wait for their answer
+    following  reading the mirror, and keeping it up by a watch
+    replica    all of this as a backend
+
+`docs/etcd.md` is for those who run it; `docs/decisions/0004-etcd.md` says why it is done this way.
 """
 
+from tree.etcd.client import RefusedByEtcd
 from tree.etcd.config import EtcdConfig
+from tree.etcd.following import EtcdReplaced
+from tree.etcd.mirror import Damaged
+from tree.etcd.replica import EtcdReplica
 
-__all__ = ["EtcdConfig"]
+__all__ = ["Damaged", "EtcdConfig", "EtcdReplaced", "EtcdReplica", "RefusedByEtcd"]

@@ -17,7 +17,7 @@ from tree.errors import BadData
 from tree.etcd.keys import Keys, prefix_end
 from tree.etcd.wire import Delete, Operation, Put
 
-__all__ = ["MAX_CHUNK_ANSWERS", "MAX_CHUNK_BYTES", "Answered", "Answers"]
+__all__ = ["MAX_CHUNK_ANSWERS", "MAX_CHUNK_BYTES", "MAX_DELETES", "Answered", "Answers"]
 
 MAX_CLIENTS: Final = 4096
 # More than one client can have outstanding, so a live retry always finds its answer.
@@ -28,6 +28,8 @@ MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 # Rewriting a chunk writes its older answers again: worth it only while they are few and small.
 MAX_CHUNK_ANSWERS: Final = 16
 MAX_CHUNK_BYTES: Final = 2048
+# How many operations one plan spends on forgetting; what is too much then goes with the next ones.
+MAX_DELETES: Final = 16
 
 Answered = tuple[str, int, bytes]  # client, number, encoded answer
 
@@ -74,28 +76,34 @@ class Answers:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def plan(self, answered: Iterable[Answered]) -> list[Operation]:
-        """What makes etcd remember these new answers, and forget what is too much; at most one put per client."""
+        """What makes etcd remember these new answers, and forget what is too much.
+
+        One put for each client, and at most `MAX_DELETES` deletes.
+        """
         by_client: dict[str, dict[int, bytes]] = {}
         for client, number, answer in answered:
             by_client.setdefault(client, {})[number] = answer
         operations: list[Operation] = []
-        freed_bytes = added_bytes = 0
+        freed_bytes = added_bytes = deleted = 0
         for client, new in by_client.items():
             added_bytes += sum(map(len, new.values()))
-            planned, freed = self._plan_for(client, new)
-            operations += planned
+            put, deletes, freed = self._plan_for(client, new, MAX_DELETES - deleted)
+            operations += [put, *deletes]
+            deleted += len(deletes)
             freed_bytes += freed
-        return operations + self._plan_clients(by_client, self._size_bytes + added_bytes - freed_bytes)
+        size_bytes = self._size_bytes + added_bytes - freed_bytes
+        return operations + self._plan_clients(by_client, size_bytes, MAX_DELETES - deleted)
 
-    def _plan_for(self, client: str, new: dict[int, bytes]) -> tuple[list[Operation], int]:
+    def _plan_for(self, client: str, new: dict[int, bytes], max_deletes: int) -> tuple[Put, list[Delete], int]:
         known = self._clients.get(client) or _Client()
         newest = known.chunks.get(known.newest)
         together = dict(new) if newest is None or not newest.takes_more else {**newest.answers, **new}
         first = known.newest if newest is not None and newest.takes_more else min(new)
-        forgotten_up_to, freed_bytes, deletes = known.forgotten_up_to, 0, list[Operation]()
+        forgotten_up_to, freed_bytes, deletes = known.forgotten_up_to, 0, list[Delete]()
         count, size_bytes = len(known.by_number) + len(new), known.size_bytes + sum(map(len, new.values()))
         for old in sorted(known.chunks):
-            if (count <= MAX_ANSWERS and size_bytes - freed_bytes <= MAX_CLIENT_BYTES) or old == first:
+            enough = count <= MAX_ANSWERS and size_bytes - freed_bytes <= MAX_CLIENT_BYTES
+            if enough or old == first or len(deletes) >= max_deletes:
                 break
             chunk = known.chunks[old]
             count -= len(chunk.answers)
@@ -103,15 +111,15 @@ class Answers:
             forgotten_up_to = max(forgotten_up_to, *chunk.answers)
             deletes.append(Delete(self._keys.answers(client, old)))
         value = encode([forgotten_up_to, [[number, answer] for number, answer in sorted(together.items())]])
-        return [Put(self._keys.answers(client, first), value), *deletes], freed_bytes
+        return Put(self._keys.answers(client, first), value), deletes, freed_bytes
 
-    def _plan_clients(self, answered: Iterable[str], size_bytes: int) -> list[Operation]:
+    def _plan_clients(self, answered: Iterable[str], size_bytes: int, max_deletes: int) -> list[Operation]:
         """Forget the longest unused clients while there are too many, or too much of them."""
         used = set(answered)
         count = len(self._clients) + len(used - self._clients.keys())
         operations: list[Operation] = []
         for client, known in self._clients.items():
-            if count <= MAX_CLIENTS and size_bytes <= MAX_TOTAL_BYTES:
+            if (count <= MAX_CLIENTS and size_bytes <= MAX_TOTAL_BYTES) or len(operations) >= max_deletes:
                 break
             if client not in used:
                 prefix = self._keys.answers_of(client)
@@ -119,6 +127,21 @@ class Answers:
                 count -= 1
                 size_bytes -= known.size_bytes
         return operations
+
+    def changed_by(self, operations: Iterable[Operation]) -> list[tuple[str, int, bytes | None]]:
+        """What `take_untrusted` has to be told when etcd has done what was planned: client, first number, value."""
+        changed: list[tuple[str, int, bytes | None]] = []
+        for operation in operations:
+            if isinstance(operation, Put):
+                client, first = self._keys.read_answers(operation.key) or ("", 0)
+                changed.append((client, first, operation.value))
+            elif operation.end is None:
+                client, first = self._keys.read_answers(operation.key) or ("", 0)
+                changed.append((client, first, None))
+            else:
+                forgotten = self._keys.read_client(operation.key)
+                changed += [(forgotten, first, None) for first in self._clients[forgotten].chunks]
+        return changed
 
     # --- what etcd accepted ---------------------------------------------------------------------------------------
 

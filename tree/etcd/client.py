@@ -4,16 +4,18 @@ One endpoint is used until it fails; then the next one. Every failure says what 
 a caller must know: `NotSent` (nothing), `FateUnknown` (perhaps it was done), `RefusedByEtcd` (etcd said no).
 """
 
+import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, NoReturn
 
-import httpx
 import trio
 
 from tree.etcd.config import EtcdConfig
+from tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected, Response
 from tree.etcd.wire import (
     Compare,
     Failure,
@@ -24,6 +26,8 @@ from tree.etcd.wire import (
     TxnAnswer,
     Watched,
     read_failure_untrusted,
+    read_leader_untrusted,
+    read_members_untrusted,
     read_range_untrusted,
     read_token_untrusted,
     read_txn_untrusted,
@@ -34,11 +38,12 @@ from tree.etcd.wire import (
     request_watch,
 )
 
-__all__ = ["AnswerTooBig", "Compacted", "EtcdClient", "FateUnknown", "NotSent", "RefusedByEtcd"]
+__all__ = ["AnswerTooBig", "EtcdClient", "FateUnknown", "NotSent", "RefusedByEtcd", "RevisionCompacted", "Watch"]
 
 log = logging.getLogger("tree.etcd")
 
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_MAX_FAILURE_BYTES: Final = 64 * 1024
 
 # gRPC status codes (https://grpc.io/docs/guides/status-codes/) with which etcd says that a request was not carried out.
 _INVALID_ARGUMENT: Final = 3
@@ -61,36 +66,53 @@ class RefusedByEtcd(Exception):
     """etcd will not do this however often it is asked; the sentence is etcd's own. Nothing was done."""
 
 
-class Compacted(Exception):
+class RevisionCompacted(Exception):
     """etcd does not remember the revision any more that was asked for."""
 
 
-class AnswerTooBig(Exception):
-    """The answer has more bytes than this process is willing to hold; ask for less at a time."""
+class Watch:
+    """The messages of one watch, in order, until the connection breaks; an asynchronous iterator."""
+
+    def __init__(self, response: Response) -> None:
+        self._response: Final = response
+        self._lines: Final = Lines()
+        self._ready: deque[bytes] = deque()
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> Watched:
+        """The next message; raises `MalformedAnswer`."""
+        while not self._ready:
+            try:
+                data = await self._response.receive()
+            except Broken as error:
+                log.info("a watch broke: %s", error)
+                data = b""
+            if not data:
+                raise StopAsyncIteration
+            self._ready.extend(self._lines.receive_untrusted(data))
+        return read_watch_untrusted(self._ready.popleft())
 
 
 class EtcdClient:
     """Requests to one etcd cluster. Use it inside `async with`."""
 
     def __init__(self, config: EtcdConfig) -> None:
-        """Raises `OSError` or `ssl.SSLError` if the files of certificates cannot be used."""
+        """Raises `OSError` (of which `ssl.SSLError` is one) if the files of certificates cannot be used."""
         self._config: Final = config
         self._endpoint = 0
         self._token: str | None = None
-        self._http: Final = httpx.AsyncClient(
-            verify=_tls(config),
-            trust_env=False,
-            timeout=httpx.Timeout(config.request_timeout_s, connect=config.connect_timeout_s),
-            headers={"accept-encoding": "identity"},
-            limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
-        )
+        tls = _tls(config)
+        self._servers: Final = {url: HttpServer(url, tls, config.connect_timeout_s) for url in config.endpoints}
 
     async def __aenter__(self) -> "EtcdClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         with trio.CancelScope(shield=True):
-            await self._http.aclose()
+            for server in self._servers.values():
+                await server.close()
 
     @property
     def endpoint(self) -> str:
@@ -111,53 +133,52 @@ class EtcdClient:
         revision: int = 0,
         limit: int = 0,
     ) -> Ranged:
-        """Read a key or a range, linearizably. Raises `NotSent`, `FateUnknown`, `RefusedByEtcd`, `Compacted`."""
-        request = request_range(key, end, revision=revision, limit=limit)
-        return read_range_untrusted(await self._post("/v3/kv/range", request))
+        """Read a key or a range, linearizably.
+
+        Raises `NotSent`, `FateUnknown`, `RefusedByEtcd`, `RevisionCompacted`, `AnswerTooBig`.
+        """
+        endpoint = self.endpoint
+        body = await self._post("/v3/kv/range", request_range(key, end, revision=revision, limit=limit))
+        try:
+            return read_range_untrusted(body)
+        except MalformedAnswer as error:
+            self.avoid(endpoint)
+            raise FateUnknown(f"{endpoint}: {error}") from error
 
     async def txn(self, compare: Compare, operations: list[Operation]) -> TxnAnswer:
         """Do the operations if the comparison holds. Raises `NotSent`, `FateUnknown`, `RefusedByEtcd`."""
+        endpoint = self.endpoint
         body = await self._post("/v3/kv/txn", request_txn(compare, operations))
         try:
             return read_txn_untrusted(body)
         except MalformedAnswer as error:
-            raise FateUnknown(str(error)) from error
+            self.avoid(endpoint)
+            raise FateUnknown(f"{endpoint}: {error}") from error
 
-    async def status(self) -> dict[str, Any]:
-        """The member behind the current endpoint, as `/v3/maintenance/status` describes it."""
-        body = await self._post("/v3/maintenance/status", {})
-        answer: dict[str, Any] = httpx.Response(200, content=body).json()
-        return answer
+    async def leader(self) -> tuple[int, int]:
+        """The id of the cluster's leader (0: none is known) and the term, as the current endpoint sees them."""
+        return read_leader_untrusted(await self._post("/v3/maintenance/status", {}))
+
+    async def members(self) -> dict[int, tuple[str, str]]:
+        """The cluster's members by id: name, and the first client URL."""
+        return read_members_untrusted(await self._post("/v3/cluster/member/list", {}))
 
     @asynccontextmanager
-    async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[AsyncIterator[Watched]]:
-        """Every change of a range from a revision on, until the connection breaks (then the iterator ends).
-
-        The iterator raises `MalformedAnswer`; entering raises what `range` does.
-        """
+    async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[Watch]:
+        """Every change of a range from a revision on. Entering raises what `range` does."""
         endpoint = self.endpoint
-        headers = await self._headers(endpoint) | {"grpc-metadata-hasleader": "true"}
-        request = self._http.build_request(
-            "POST",
-            f"{endpoint}/v3/watch",
-            json=request_watch(key, end, from_revision),
-            headers=headers,
-            # A watch is silent while nothing happens; whether it lives is found out by whoever waits for a change.
-            timeout=httpx.Timeout(None, connect=self._config.connect_timeout_s),
-        )
+        # Without a leader, a member would go on telling nothing: better to be told, and to watch another one.
+        headers = [*await self._headers(endpoint), ("grpc-metadata-hasleader", "true")]
+        body = json.dumps(request_watch(key, end, from_revision)).encode()
         try:
-            response = await self._http.send(request, stream=True)
-        except (httpx.HTTPError, OSError) as error:
+            async with self._servers[endpoint].posting("/v3/watch", headers, body) as response:
+                if response.status != 200:
+                    failure = read_failure_untrusted(response.status, await response.body(_MAX_FAILURE_BYTES))
+                    self._raise_for(endpoint, failure)
+                yield Watch(response)
+        except (NotConnected, Broken) as error:
             self.avoid(endpoint)
-            raise NotSent(f"{endpoint}: {_sentence(error)}") from error
-        try:
-            if not response.is_success:
-                self._raise_for(endpoint, read_failure_untrusted(response.status_code, await _bounded_body(response)))
-            async with aclosing(_messages(response)) as messages:
-                yield messages
-        finally:
-            with trio.CancelScope(shield=True):
-                await response.aclose()
+            raise NotSent(f"{endpoint}: {error}") from error
 
     async def _post(self, path: str, request: dict[str, Any]) -> bytes:
         """The body of a successful answer."""
@@ -166,6 +187,8 @@ class EtcdClient:
             status, body = await self._exchange(endpoint, path, request, await self._headers(endpoint))
             if status == 200:
                 return body
+            if status == 404:
+                raise RefusedByEtcd(f"{endpoint} has no {path}: it needs etcd 3.4 or newer, with its gRPC gateway on")
             failure = read_failure_untrusted(status, body)
             expired = failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message
             if expired and attempt == 1 and self._token is not None:
@@ -175,37 +198,43 @@ class EtcdClient:
         raise AssertionError("unreachable: the second attempt answers or raises")
 
     async def _exchange(
-        self, endpoint: str, path: str, request: dict[str, Any], headers: dict[str, str]
+        self, endpoint: str, path: str, request: dict[str, Any], headers: list[tuple[str, str]]
     ) -> tuple[int, bytes]:
+        """One request, one answer: its HTTP status and body; raises `NotSent`, `FateUnknown`, `AnswerTooBig`."""
         try:
-            async with self._http.stream("POST", endpoint + path, json=request, headers=headers) as response:
-                return response.status_code, await _bounded_body(response)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            return await self._servers[endpoint].post(
+                path,
+                headers,
+                json.dumps(request).encode(),
+                timeout_s=self._config.request_timeout_s,
+                max_bytes=MAX_ANSWER_BYTES,
+            )
+        except NotConnected as error:
             self.avoid(endpoint)
-            raise NotSent(f"{endpoint}: {_sentence(error)}") from error
-        except (httpx.HTTPError, OSError) as error:
+            raise NotSent(f"{endpoint}: {error}") from error
+        except Broken as error:
             self.avoid(endpoint)
-            raise FateUnknown(f"{endpoint}: {_sentence(error)}") from error
+            raise FateUnknown(f"{endpoint}: {error}") from error
 
-    async def _headers(self, endpoint: str) -> dict[str, str]:
+    async def _headers(self, endpoint: str) -> list[tuple[str, str]]:
         config = self._config
         if config.user is None or config.password is None:
-            return {}
+            return []
         if self._token is None:
             request = request_authenticate(config.user, config.password)
             try:
-                status, body = await self._exchange(endpoint, "/v3/auth/authenticate", request, {})
+                status, body = await self._exchange(endpoint, "/v3/auth/authenticate", request, [])
             except FateUnknown as error:
                 raise NotSent(str(error)) from error  # the request itself was not sent
             if status != 200:
                 self._raise_for(endpoint, read_failure_untrusted(status, body))
             self._token = read_token_untrusted(body)
-        return {"authorization": self._token}
+        return [("authorization", self._token)]
 
-    def _raise_for(self, endpoint: str, failure: Failure) -> None:
+    def _raise_for(self, endpoint: str, failure: Failure) -> NoReturn:
         sentence = f"{endpoint}: {failure.message}"
         if failure.code == _OUT_OF_RANGE:
-            raise Compacted(sentence)
+            raise RevisionCompacted(sentence)
         if failure.code == _EXHAUSTED:
             raise NotSent(sentence)
         if failure.code in _REFUSALS:
@@ -214,36 +243,11 @@ class EtcdClient:
         raise FateUnknown(sentence)
 
 
-async def _bounded_body(response: httpx.Response) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in response.aiter_raw():
-        size += len(piece)
-        if size > MAX_ANSWER_BYTES:
-            raise AnswerTooBig(f"{response.url}: the answer has more than {MAX_ANSWER_BYTES} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-async def _messages(response: httpx.Response) -> AsyncGenerator[Watched, None]:
-    lines = Lines()
-    try:
-        async for piece in response.aiter_raw():
-            for line in lines.receive_untrusted(piece):
-                yield read_watch_untrusted(line)
-    except (httpx.HTTPError, OSError) as error:
-        log.info("a watch broke: %s", _sentence(error))
-
-
-def _tls(config: EtcdConfig) -> ssl.SSLContext | bool:
+def _tls(config: EtcdConfig) -> ssl.SSLContext | None:
     if not any(endpoint.startswith("https://") for endpoint in config.endpoints):
-        return False
+        return None
     context = ssl.create_default_context(cafile=None if config.ca_file is None else str(config.ca_file))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if config.certificate_file is not None and config.key_file is not None:
         context.load_cert_chain(config.certificate_file, config.key_file)
     return context
-
-
-def _sentence(error: Exception) -> str:
-    return str(error) or type(error).__name__

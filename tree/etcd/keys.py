@@ -86,6 +86,10 @@ class Keys:
             return None
         return _unescape(match[0]), int(match[1])
 
+    def read_client(self, key: bytes) -> str:
+        """The client of a key that `answers_of` made."""
+        return _unescape(key[len(self._answers) : -1].decode())
+
     def read_state(self, key: bytes) -> tuple[str, int] | None:
         """The part and the number of the piece that this key holds; None if it holds something else."""
         match = self._rest(key, self._state)

@@ -24,6 +24,11 @@ class Waiting:
         self.sent = False
         self.waiters = 0
 
+    @property
+    def command_id(self) -> CommandId:
+        """Which command it is."""
+        return (self.command.client, self.command.number)
+
 
 class CommandQueue:
     """All commands of this process that have no answer yet."""
@@ -40,10 +45,9 @@ class CommandQueue:
 
     def enter(self, command: Command) -> Waiting:
         """Begin to wait for this command; `leave` when done."""
-        command_id = (command.client, command.number)
-        waiting = self._waiting.get(command_id)
+        waiting = self._waiting.get((command.client, command.number))
         if waiting is None:
-            waiting = self._waiting[command_id] = Waiting(command)
+            waiting = self._waiting[command.client, command.number] = Waiting(command)
         waiting.waiters += 1
         return waiting
 
@@ -51,7 +55,11 @@ class CommandQueue:
         """One caller waits no more; without any, the command is not carried out any more by this process."""
         waiting.waiters -= 1
         if waiting.waiters == 0:
-            del self._waiting[waiting.command.client, waiting.command.number]
+            del self._waiting[waiting.command_id]
+
+    def get(self, command_id: CommandId) -> Waiting | None:
+        """The command with this id, if somebody waits for it."""
+        return self._waiting.get(command_id)
 
     def answer(self, client: str, number: int, answer: bytes) -> None:
         """The command was carried out; somebody may be waiting for it here."""

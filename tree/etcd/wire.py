@@ -27,6 +27,8 @@ __all__ = [
     "Watched",
     "cost_bytes",
     "read_failure_untrusted",
+    "read_leader_untrusted",
+    "read_members_untrusted",
     "read_range_untrusted",
     "read_token_untrusted",
     "read_txn_untrusted",
@@ -213,6 +215,23 @@ def read_txn_untrusted(body: bytes) -> TxnAnswer:
     """The answer to `request_txn`; raises `MalformedAnswer`."""
     answer = _object(_json_untrusted(body), "an answer to txn")
     return TxnAnswer(_header(answer), _flag(answer.get("succeeded")))
+
+
+def read_leader_untrusted(body: bytes) -> tuple[int, int]:
+    """The leader's id (0: none) and the term in an answer of `/v3/maintenance/status`; raises `MalformedAnswer`."""
+    answer = _object(_json_untrusted(body), "an answer to status")
+    return _number(answer.get("leader")), _number(answer.get("raftTerm"))
+
+
+def read_members_untrusted(body: bytes) -> dict[int, tuple[str, str]]:
+    """Name and first client URL by id in an answer of `/v3/cluster/member/list`; raises `MalformedAnswer`."""
+    answer = _object(_json_untrusted(body), "an answer to member/list")
+    members: dict[int, tuple[str, str]] = {}
+    for item in _items(answer.get("members")):
+        member = _object(item, "a member")
+        urls = _items(member.get("clientURLs"))
+        members[_number(member.get("ID"))] = (_sentence(member.get("name")), _sentence(urls[0]) if urls else "")
+    return members
 
 
 def read_token_untrusted(body: bytes) -> str:

@@ -1,0 +1,357 @@
+"""The mirror: whatever races, gets lost or starts again, all processes have the tree of one machine, applied once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from tests.tree.fake_etcd import FakeEtcd
+from tests.tree.strategies import close_names, few_values
+from tree import Abort, BadData
+from tree.changes import Commit
+from tree.commands import Answer, Command, Machine, encode_command
+from tree.conditions import Condition, IfChildListLength, IfNodeExists
+from tree.data import encode
+from tree.etcd.keys import Keys
+from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror, Plan
+from tree.etcd.mirrored_store import MirroredStore
+from tree.etcd.wire import Delete, KeyValue, Put, cost_bytes
+from tree.keep_while import keep_while_to_data
+from tree.path import Path
+from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, pattern_to_data
+from tree.procedures import Procedure
+from tree.transaction import Transaction
+
+KEYS = Keys("/batonpass", "homeserver", "alpha")
+LIMITS = Limits(128, 1_572_864)
+
+
+def count(transaction: Transaction, args: Any) -> int:
+    number: int = transaction.get_or(("count",), 0) + 1
+    transaction.put(("count",), number)
+    return number
+
+
+def crash(transaction: Transaction, args: Any) -> None:
+    transaction.put(("crashed",), 1)
+    raise ZeroDivisionError
+
+
+def refuse(transaction: Transaction, args: Any) -> None:
+    transaction.delete(())
+    raise Abort("refused")
+
+
+PROCEDURES: Mapping[str, Procedure] = {"count": count, "crash": crash, "refuse": refuse}
+
+
+def mirror(limits: Limits = LIMITS) -> Mirror:
+    return Mirror(KEYS, PROCEDURES, limits)
+
+
+def commands(*procedures: tuple[str, Any], client: str = "c") -> list[Command]:
+    return [Command(procedure, args, client, number) for number, (procedure, args) in enumerate(procedures)]
+
+
+def put(path: Path, data: Any, **more: Any) -> tuple[str, Any]:
+    return "tree.put", {"path": list(path), "data": data, **more}
+
+
+def carry_out(etcd: FakeEtcd, mirror: Mirror, todo: list[Command]) -> list[Answer]:
+    """All of them, as few transactions as that takes; their answers in order."""
+    answers: dict[tuple[str, int], bytes] = {}
+    while len(answers) < len(todo):
+        plan = mirror.rehearse(command for command in todo if (command.client, command.number) not in answers)
+        if plan.operations:
+            revision = etcd.txn(plan)
+            assert revision is not None
+            mirror.accepted(plan, revision)
+        answers |= {(client, number): answer for client, number, answer in (*plan.settled, *plan.answered)}
+    return [Answer.from_encoded(answers[command.client, command.number]) for command in todo]
+
+
+# --- the specification, by a machine that is obviously right ------------------------------------------------------
+
+_paths = st.lists(close_names, min_size=1, max_size=3)
+_patterns = st.sampled_from([(ANY_NAME,), (ANY_DEPTH,), ("a", ANY_NAME), (ANY_NAME, "b")]).map(pattern_to_data)
+_pairs: list[list[tuple[Pattern, Condition]]] = [
+    [],
+    [(("a",), IfNodeExists(True))],
+    [(("b", "c"), IfNodeExists(False))],
+    [(("a", ANY_NAME), IfNodeExists(True)), (("c",), IfChildListLength(0))],
+]
+_keep_while = st.sampled_from(_pairs).map(keep_while_to_data)
+_procedures = st.one_of(
+    st.builds(lambda path, data: put(tuple(path), data), _paths, few_values),
+    st.builds(lambda path, data, kept: put(tuple(path), data, keep_while=kept), _paths, few_values, _keep_while),
+    st.builds(lambda path, data: ("tree.create", {"path": path, "data": data}), _paths, few_values),
+    st.builds(lambda path, data: ("tree.update", {"path": path, "data": data}), _paths, few_values),
+    st.builds(lambda path: ("tree.delete", {"path": path}), _paths),
+    st.builds(lambda path: ("tree.clear_payload", {"path": path}), _paths),
+    st.builds(lambda pattern, data: ("tree.put_many", {"path": pattern, "data": data}), _patterns, few_values),
+    st.builds(lambda pattern: ("tree.delete_many", {"path": pattern}), _patterns),
+    st.sampled_from([("tree.delete", {"path": []}), ("count", None), ("crash", None), ("refuse", None)]),
+)
+
+
+class Processes(RuleBasedStateMachine):
+    """Three processes on one etcd. Commands are handed to any of them; answers of transactions get lost."""
+
+    plans = Bundle("plans")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.etcd = FakeEtcd(KEYS)
+        self.mirrors = [mirror(Limits(32, 1_572_864)) for _ in range(3)]
+        self.twin = Machine(PROCEDURES)
+        self.answers: dict[tuple[str, int], bytes] = {}
+        self.waiting: list[list[Command]] = [[], [], []]
+        self.next_number = 0
+
+    @rule(who=st.integers(0, 2), todo=st.lists(_procedures, min_size=1, max_size=8))
+    def submit(self, who: int, todo: list[tuple[str, Any]]) -> None:
+        for procedure, args in todo:
+            self.next_number += 1
+            self.waiting[who].append(Command(procedure, args, f"p{who}", self.next_number))
+
+    @rule(who=st.integers(0, 2), to=st.integers(0, 2))
+    def submit_to_another_too(self, who: int, to: int) -> None:
+        known = {command.number for command in self.waiting[to]}
+        self.waiting[to] += [command for command in self.waiting[who] if command.number not in known]
+
+    @rule(target=plans, who=st.integers(0, 2))
+    def rehearse(self, who: int) -> tuple[int, Plan]:
+        plan = self.mirrors[who].rehearse(self.waiting[who])
+        for client, number, answer in plan.settled:
+            self.learn(who, client, number, answer)
+        return who, plan
+
+    @rule(planned=plans, answer_is_lost=st.booleans())
+    def offer(self, planned: tuple[int, Plan], answer_is_lost: bool) -> None:
+        """Plans may be offered again, late, or by two processes for the same commands."""
+        who, plan = planned
+        if not plan.operations:
+            return
+        revision = self.etcd.txn(plan)
+        if revision is None:
+            return
+        by_id = {(command.client, command.number): command for todo in self.waiting for command in todo}
+        for client, number, answer in plan.answered:
+            _, expected = self.twin.apply(encode_command(by_id[client, number]))
+            assert Answer.from_encoded(answer) == Answer.from_encoded(expected)
+            self.answers[client, number] = answer
+        if not answer_is_lost:
+            self.mirrors[who].accepted(plan, revision)
+
+    @rule(who=st.integers(0, 2))
+    def watch(self, who: int) -> None:
+        self.etcd.tell(self.mirrors[who])
+
+    @rule(who=st.integers(0, 2))
+    def start_again(self, who: int) -> None:
+        self.mirrors[who] = mirror(Limits(32, 1_572_864))
+        self.mirrors[who].become(self.etcd.loading())
+
+    def learn(self, who: int, client: str, number: int, answer: bytes) -> None:
+        assert self.answers[client, number] == answer
+        self.waiting[who] = [command for command in self.waiting[who] if command.number != number]
+
+    @invariant()
+    def no_transaction_is_too_big(self) -> None:
+        assert self.etcd.operations_of_largest <= 32
+
+    @invariant()
+    def up_to_date_mirrors_have_the_tree_of_the_twin(self) -> None:
+        for mirror in self.mirrors:
+            guard = self.etcd.rows.get(KEYS.guard)
+            if guard is not None and mirror.guard_revision == guard.mod_revision:
+                assert mirror.store.to_data() == self.twin.store.to_data()
+
+    def teardown(self) -> None:
+        for one in self.mirrors:
+            self.etcd.tell(one)
+        fresh = mirror()
+        fresh.become(self.etcd.loading())
+        assert {one.digest() for one in (*self.mirrors, fresh)} == {fresh.digest()}
+        assert fresh.store.to_data() == self.twin.store.to_data()
+        for client_and_number, answer in self.answers.items():
+            assert fresh.answer_to(*client_and_number) == answer
+
+
+TestProcesses = Processes.TestCase
+TestProcesses.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@given(st.lists(_procedures, max_size=40))
+def test_a_rehearsal_leaves_no_trace(todo: list[tuple[str, Any]]) -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    carry_out(etcd, one, commands(*todo[:20]))
+    before, seen = one.digest(), list[Commit]()
+    one.store.on_commit = seen.append
+    one.rehearse(commands(*todo[20:], client="d"))
+    assert one.digest() == before
+    assert seen == []
+
+
+@given(st.lists(_procedures, min_size=1, max_size=20))
+def test_writers_and_watchers_see_the_same_commits(todo: list[tuple[str, Any]]) -> None:
+    etcd, writer, reader = FakeEtcd(KEYS), mirror(), mirror()
+    written, read = list[Commit](), list[Commit]()
+    writer.store.on_commit, reader.store.on_commit = written.append, read.append
+    carry_out(etcd, writer, commands(*todo))
+    etcd.tell(reader)
+    assert written == read
+    assert [commit.revision for commit in read] == list(range(1, reader.store.revision + 1))
+
+
+# --- transactions -------------------------------------------------------------------------------------------------
+
+
+def test_many_commands_are_one_transaction_and_one_revision() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    answers = carry_out(etcd, one, commands(*[("count", None)] * 50))
+    assert [answer.value for answer in answers] == list(range(1, 51))
+    assert len(etcd.events) == 1
+    assert one.store.revision == 1
+
+
+def test_a_transaction_never_exceeds_the_limits_of_etcd() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror(Limits(40, 200_000))
+    todo = commands(*(put(("n", str(number)), "x" * 9000) for number in range(100)))
+    assert all(answer.ok for answer in carry_out(etcd, one, todo))
+    assert etcd.operations_of_largest <= 40
+    assert len(etcd.events) >= 5
+    for _, events in etcd.events:
+        assert sum(cost_bytes(Put(event.key, event.value or b"")) for event in events) <= 200_000
+
+
+def test_a_subtree_of_any_size_is_deleted_by_one_operation() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    carry_out(etcd, one, commands(*(put(("top", str(number), "leaf"), number) for number in range(300))))
+    plan = one.rehearse(commands(("tree.delete", {"path": ["top"]}), client="d"))
+    assert [type(operation) for operation in plan.operations].count(Delete) == 1
+    assert len(plan.operations) == 4  # and the guard, the root's row and the answer
+    revision = etcd.txn(plan)
+    assert revision is not None
+    one.accepted(plan, revision)
+    assert one.store.to_data() == [[0, "", None, 1, 3, False]]
+    assert len(etcd.rows) < 40
+
+
+def test_a_command_that_no_transaction_can_hold_is_refused_and_changes_nothing() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    carry_out(etcd, one, commands(*(put(("n", str(number)), 0) for number in range(200))))
+    before = one.digest()
+    (answer,) = carry_out(
+        etcd, one, commands(("tree.put_many", {"path": pattern_to_data(("n", ANY_NAME)), "data": 1}), client="d")
+    )
+    assert answer.code == "too_much_for_etcd"
+    assert "--max-txn-ops" in answer.message
+    assert one.digest() == before
+    # What comes after it is not held up.
+    assert carry_out(etcd, one, commands(("count", None), client="e"))[0].value == 1
+
+
+def test_a_big_command_does_not_drag_small_ones_down_with_it() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    carry_out(etcd, one, commands(*(put(("n", str(number)), 0) for number in range(200))))
+    too_much = ("tree.put_many", {"path": pattern_to_data(("n", ANY_NAME)), "data": 1})
+    answers = carry_out(etcd, one, commands(("count", None), too_much, ("count", None), client="d"))
+    assert [answer.code for answer in answers] == [None, "too_much_for_etcd", None]
+    assert answers[2].value == 2
+
+
+def test_a_refused_command_is_remembered_but_is_no_revision_of_the_tree() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    (answer,) = carry_out(etcd, one, commands(("refuse", None)))
+    assert answer.code == "refused"
+    assert one.store.revision == 0
+    assert one.answer_to("c", 0) is not None
+
+
+def test_the_loser_of_a_race_decides_again() -> None:
+    etcd, one, other = FakeEtcd(KEYS), mirror(), mirror()
+    late = other.rehearse(commands(("count", None), client="late"))
+    carry_out(etcd, one, commands(("count", None)))
+    assert etcd.txn(late) is None
+    etcd.tell(other)
+    assert carry_out(etcd, other, commands(("count", None), client="late"))[0].value == 2
+
+
+def test_a_number_whose_answer_may_be_forgotten_is_refused() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    for start in range(0, 1200, 100):
+        carry_out(etcd, one, [Command("count", None, "c", number) for number in range(start, start + 100)])
+    (answer,) = carry_out(etcd, one, [Command("count", None, "c", 0)])
+    assert answer.code == "stale_command"
+    assert one.store.get(("count",)) == 1200
+
+
+# --- what somebody else has written -------------------------------------------------------------------------------
+
+
+def loaded(*found: tuple[bytes, bytes]) -> None:
+    loading = Loading(KEYS)
+    loading.add_untrusted(KeyValue(key, value, 5) for key, value in found)
+    mirror().become(loading)
+
+
+ROW = encode([b"\x01", 1, 1, False])
+GUARD = (KEYS.guard, encode([FORMAT, 1]))
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ([(KEYS.node(()), ROW)], "no guard"),
+        ([(KEYS.guard, encode([FORMAT + 1, 1]))], "this version knows"),
+        ([(KEYS.guard, b"\xff")], "guard"),
+        ([(KEYS.guard, encode("x"))], "not a guard"),
+        ([GUARD, (KEYS.node(("a",)), b"")], "row of the node"),
+        ([GUARD, (KEYS.node(("a",)), encode([b"\x01", 0, 1, False]))], "not the row"),
+        ([GUARD, (KEYS.node(("a",)), encode([b"\x01", 1, 1, False, [], []]))], "not the row"),
+        ([GUARD, (KEYS.node(("a",)), encode([b"\xff", 1, 1, False]))], "row of the node"),
+        ([GUARD, (KEYS.node(("a",)), encode([None, 1, 1, False, [7]]))], "keep_while|pair"),
+        ([GUARD, (KEYS.node(("a", "b")), ROW)], "does not follow its parent"),
+        ([GUARD, (KEYS.node(("a",))[:-1], ROW)], "end in a slash"),
+        ([GUARD, (KEYS.prefix + b"mine", b"")], "no key of ours"),
+        ([GUARD, (KEYS.answers("c", 1), b"")], "answer"),
+    ],
+)
+def test_what_is_not_ours_is_refused_with_its_key(found: list[tuple[bytes, bytes]], sentence: str) -> None:
+    with pytest.raises(Damaged, match=sentence) as damaged:
+        loaded(*found)
+    assert "batonpass" in str(damaged.value) or "node" in str(damaged.value)
+
+
+def test_a_change_without_the_guard_is_somebody_elses() -> None:
+    with pytest.raises(Damaged, match="somebody else"):
+        mirror().take_untrusted([KeyValue(KEYS.node(("a",)), ROW, 7)], 7)
+    with pytest.raises(Damaged, match="somebody else"):
+        mirror().take_untrusted([KeyValue(KEYS.guard, None, 7)], 7)
+
+
+def test_a_change_that_cannot_be_taken_changes_nothing() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    carry_out(etcd, one, commands(put(("a",), 1)))
+    before = one.digest()
+    guard = KeyValue(KEYS.guard, encode([FORMAT, 2]), 9)
+    for events in ([KeyValue(KEYS.node(("b", "c")), ROW, 9)], [KeyValue(KEYS.node(()), None, 9)]):
+        with pytest.raises(Damaged):
+            one.take_untrusted([guard, KeyValue(KEYS.node(("a",)), ROW, 9), *events], 9)
+        assert one.digest() == before
+
+
+def test_a_mirrored_store_is_not_written_directly() -> None:
+    store = MirroredStore()
+    with pytest.raises(RuntimeError, match="elsewhere"):
+        store.transaction()
+    with pytest.raises(RuntimeError, match="elsewhere"):
+        store.transact(count, None, lambda value: value)
+    with store.rehearsal(), pytest.raises(RuntimeError, match="open already"), store.rehearsal():
+        pass
+    with pytest.raises(BadData):
+        store.add_row_untrusted(("a",), b"x")

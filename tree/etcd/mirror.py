@@ -1,0 +1,362 @@
+"""The mirror: the instance's tree as one process knows it from etcd, and commands rehearsed on it. Pure.
+
+Every change of the instance is one transaction of etcd's that compares and writes the *guard* key, so the changes are
+in one order, and whoever decides on an old state fails. A command is decided here, by the same `Machine` as on our own
+Raft: it is rehearsed on the mirror and taken back, and what it would change becomes the transaction. Only what etcd
+accepted is ever seen by readers.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import chain
+from typing import Any, Final
+
+from tree.commands import Answer, Command, Machine, stale_answer
+from tree.data import decode_untrusted, encode
+from tree.errors import BadData, TreeError
+from tree.etcd.answers import MAX_CHUNK_BYTES, MAX_DELETES, Answered, Answers
+from tree.etcd.keys import Keys, prefix_end
+from tree.etcd.mirrored_store import MirroredStore, Rehearsal
+from tree.etcd.wire import Delete, KeyValue, Operation, Put, cost_bytes
+from tree.path import Path
+from tree.procedures import Procedure
+
+__all__ = ["FORMAT", "Damaged", "Limits", "Loading", "Mirror", "Plan"]
+
+# The layout of keys and values. A process refuses a tree in any other.
+FORMAT: Final = 1
+# Of a request, besides its operations and their keys and values.
+_ENVELOPE_BYTES: Final = 1024
+# Of a row, besides the payload and the keep_while.
+_ROW_BYTES: Final = 48
+
+
+class Damaged(Exception):
+    """What is in etcd is not what processes of this kind and version write; the sentence names the key."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many operations, and how many bytes, one transaction may have."""
+
+    operations: int
+    request_bytes: int
+
+
+@dataclass
+class Changes:
+    """What one transaction changed: rows by path (None: no such node), chunks of answers, the tree's revision."""
+
+    rows: dict[Path, bytes | None] = field(default_factory=dict)
+    answers: list[tuple[str, int, bytes | None]] = field(default_factory=list)
+    tree_revision: int = 0
+
+    def add_untrusted(self, keys: Keys, item: KeyValue) -> None:
+        """What this key says; raises `Damaged`."""
+        try:
+            path = keys.read_node(item.key)
+        except TreeError as error:
+            raise Damaged(f"{error.message}. {_REMEDY}") from error
+        if path is not None:
+            self.rows[path] = item.value
+            return
+        chunk = keys.read_answers(item.key)
+        if chunk is None:
+            raise Damaged(f"{item.key.decode(errors='replace')} is no key of ours. {_REMEDY}")
+        self.answers.append((*chunk, item.value))
+
+
+class Loading:
+    """A tree that is being read from etcd, page by page, all of one revision."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys: Final = keys
+        self._has_rows = False
+        self.store: Final = MirroredStore()
+        self.answers: Final = Answers(keys)
+        self.guard = KeyValue(keys.guard, None, 0)
+
+    def add_untrusted(self, found: Iterable[KeyValue]) -> None:
+        """The next keys of the instance, in their order. Raises `Damaged`."""
+        for item in found:
+            if item.key == self._keys.guard:
+                self.guard = item
+            else:
+                self._has_rows = True
+                self._add_row_untrusted(item)
+
+    def _add_row_untrusted(self, item: KeyValue) -> None:
+        changes = Changes()
+        changes.add_untrusted(self._keys, item)
+        try:
+            for path, row in changes.rows.items():
+                self.store.add_row_untrusted(path, row or b"")
+            for client, first, value in changes.answers:
+                self.answers.take_untrusted(client, first, value, item.mod_revision)
+        except BadData as error:
+            raise Damaged(f"{item.key.decode(errors='replace')}: {error.message}. {_REMEDY}") from error
+
+    def tree_revision(self) -> int:
+        """The tree's own revision, when all is read; raises `Damaged`."""
+        if self.guard.value is not None:
+            return _read_guard_untrusted(self.guard)
+        if self._has_rows:
+            raise Damaged(f"{self._keys.prefix.decode()} has nodes but no guard: somebody deleted it. {_REMEDY}")
+        return 0
+
+
+@dataclass
+class Plan:
+    """What some commands come to. `settled` is so already; the rest is so if the transaction succeeds.
+
+    The transaction consists of `operations`, if the guard was changed last at `guard_revision`. Without operations, the
+    guard must still be confirmed to be that.
+    """
+
+    guard_revision: int
+    operations: list[Operation] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+    answered: list[Answered] = field(default_factory=list)
+    settled: list[Answered] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be confirmed."""
+        return not self.answered
+
+
+class Mirror:
+    """The tree and the answers at one revision of etcd's."""
+
+    def __init__(self, keys: Keys, procedures: Mapping[str, Procedure], limits: Limits) -> None:
+        self._keys: Final = keys
+        self._procedures: Final = procedures
+        self._limits: Final = limits
+        self.store: Final = MirroredStore()
+        self._machine: Final = Machine(procedures, store=self.store)
+        self._answers = Answers(keys)
+        # etcd's revision of the last change of the guard: 0 while the instance has never been written.
+        self.guard_revision = 0
+
+    # --- what etcd has --------------------------------------------------------------------------------------------
+
+    def become(self, loaded: "Loading") -> None:
+        """Replace everything by what was loaded; raises `Damaged`, and changes nothing, if that cannot be."""
+        tree_revision = loaded.tree_revision()
+        loaded.answers.order_by_use()
+        self._answers = loaded.answers
+        self.guard_revision = loaded.guard.mod_revision
+        self.store.become(loaded.store, tree_revision)
+
+    def take_untrusted(self, events: Iterable[KeyValue], revision: int) -> None:
+        """What one revision of etcd's changed, in full; older ones than the mirror's are passed over.
+
+        Raises `Damaged` if it is no change of ours.
+        """
+        changes, guard = Changes(), None
+        for event in events:
+            if event.key == self._keys.guard:
+                guard = event
+            else:
+                changes.add_untrusted(self._keys, event)
+        if guard is None or guard.value is None:
+            raise Damaged(
+                f"revision {revision} of etcd changed {self._keys.prefix.decode()} without its guard: somebody else "
+                f"writes there. {_REMEDY}"
+            )
+        changes.tree_revision = _read_guard_untrusted(guard)
+        if revision > self.guard_revision:
+            self._take(changes, revision)
+
+    def accepted(self, plan: Plan, revision: int) -> None:
+        """etcd did what was planned, at this revision."""
+        if plan.guard_revision == self.guard_revision:
+            self._take(plan.changes, revision)
+
+    def _take(self, changes: Changes, revision: int) -> None:
+        try:
+            self.store.take_rows_untrusted(changes.rows, changes.tree_revision)
+            for client, first, value in changes.answers:
+                self._answers.take_untrusted(client, first, value, revision)
+        except BadData as error:
+            raise Damaged(f"revision {revision} of etcd: {error.message}. {_REMEDY}") from error
+        self.guard_revision = revision
+
+    def answer_to(self, client: str, number: int) -> bytes | None:
+        """The remembered answer to a command, encoded; None if it was not carried out, or is forgotten."""
+        return self._answers.remembered(client, number)
+
+    def is_read_only(self, procedure: str) -> bool:
+        """Whether a procedure of this name is declared to only read."""
+        return self._machine.is_read_only(procedure)
+
+    def read(self, procedure: str, args: Any) -> bytes:
+        """The encoded answer of a procedure that only reads, from the tree as it is here."""
+        return self._machine.read(procedure, args)
+
+    def digest(self) -> bytes:
+        """SHA-256 of everything: processes that know the same revision of etcd's have the same digest."""
+        return sha256(encode([self.store.revision, self.store.to_data(), self._answers.to_data()])).digest()
+
+    # --- deciding -------------------------------------------------------------------------------------------------
+
+    def rehearse(self, commands: Iterable[Command]) -> Plan:
+        """Decide the first of these commands, as many as fit one transaction; at least one, if there is one."""
+        plan = Plan(self.guard_revision)
+        with self.store.rehearsal() as rehearsal:
+            group = _Group(self._keys, self._limits, rehearsal)
+            for command in commands:
+                known = self._known(command)
+                if known is not None:
+                    plan.settled.append((command.client, command.number, known))
+                elif not self._decide(command, group, plan):
+                    break
+            rows = group.rows()
+        if plan.answered:
+            self._complete(plan, rows, is_only_refused=group.is_only_refused)
+        return plan
+
+    def _known(self, command: Command) -> bytes | None:
+        """The answer, if there is one without carrying out anything."""
+        answer = self._answers.remembered(command.client, command.number)
+        if answer is None and self._answers.is_forgotten(command.client, command.number):
+            answer = stale_answer(command.number)
+        return answer
+
+    def _decide(self, command: Command, group: "_Group", plan: Plan) -> bool:
+        """Carry out one command in the rehearsal; False if it has to wait for the next transaction."""
+        mark = group.rehearsal.mark()
+        answer = (
+            _NOT_HERE
+            if command.procedure in _BESIDE_THE_TREE
+            else self._machine.execute(command.procedure, command.args, f"{command.client}/{command.number}")
+        )
+        if not group.add(command.client, answer):
+            group.rehearsal.back_to(mark)
+            if plan.answered:
+                return False
+            # Alone in its group, and still too much: it will never fit.
+            answer = _too_much(self._limits)
+            group.is_only_refused = True
+        plan.answered.append((command.client, command.number, answer))
+        return not group.is_only_refused
+
+    def _complete(self, plan: Plan, rows: dict[Path, bytes | None], *, is_only_refused: bool) -> None:
+        if is_only_refused:
+            return
+        plan.changes.rows = rows
+        plan.changes.tree_revision = self.store.revision + bool(rows)
+        remember = self._answers.plan(plan.answered)
+        plan.changes.answers = self._answers.changed_by(remember)
+        guard = Put(self._keys.guard, encode([FORMAT, plan.changes.tree_revision]))
+        plan.operations = [guard, *_row_operations(self._keys, rows), *remember]
+
+
+class _Group:
+    """How much the commands of one transaction take, by bounds that are never too low."""
+
+    def __init__(self, keys: Keys, limits: Limits, rehearsal: Rehearsal) -> None:
+        self.rehearsal: Final = rehearsal
+        self.is_only_refused = False
+        self._keys: Final = keys
+        # One for the guard.
+        self._operations_left: Final = limits.operations - 1 - MAX_DELETES
+        self._bytes_left: Final = limits.request_bytes - _ENVELOPE_BYTES - MAX_DELETES * 600
+        self._costs: dict[Path, int] = {}
+        self._costs_bytes = 0
+        self._clients: set[str] = set()
+        self._answers_bytes = 0
+
+    def add(self, client: str, answer: bytes) -> bool:
+        """Count what was done since the last call; False, and nothing counted, if it is too much."""
+        dirty = self.rehearsal.take_dirty()
+        costs = {path: self._cost(path) for path in dirty}
+        clients = self._clients | {client}
+        answers_bytes = self._answers_bytes + len(answer) + 32
+        costs_bytes = self._costs_bytes + sum(cost - self._costs.get(path, 0) for path, cost in costs.items())
+        operations = len(self._costs.keys() | dirty) + len(clients)
+        size_bytes = costs_bytes + answers_bytes + len(clients) * 2 * MAX_CHUNK_BYTES
+        fits = operations <= self._operations_left and size_bytes <= self._bytes_left
+        if not fits and (self._clients or not self._fits_exactly(answers_bytes)):
+            return False
+        self._costs |= costs
+        self._costs_bytes = costs_bytes
+        self._clients = clients
+        self._answers_bytes = answers_bytes
+        return True
+
+    def _cost(self, path: Path) -> int:
+        """A row's: a character of a name has at most four bytes, and a delete names its key twice."""
+        key_bytes = len(self._keys.prefix) + 8 + 4 * sum(map(len, path)) + len(path)
+        return 2 * key_bytes + self.rehearsal.size_bytes(path) + _ROW_BYTES
+
+    def _fits_exactly(self, answers_bytes: int) -> bool:
+        """Whether one command fits when it is counted exactly: whole subtrees are deleted by one operation."""
+        operations = _row_operations(self._keys, self.rows())
+        size_bytes = sum(map(cost_bytes, operations)) + answers_bytes + 2 * MAX_CHUNK_BYTES
+        return len(operations) + 1 <= self._operations_left and size_bytes <= self._bytes_left
+
+    def rows(self) -> dict[Path, bytes | None]:
+        """The rows that are other ones than before, as they would be."""
+        rows: dict[Path, bytes | None] = {}
+        for path, before in self.rehearsal.touched.items():
+            row = self.rehearsal.row(path)
+            if row is not None or before is not None:
+                rows[path] = row
+        return rows
+
+
+def _row_operations(keys: Keys, rows: Mapping[Path, bytes | None]) -> list[Operation]:
+    """One put for each row that is there, one delete for each subtree that is gone."""
+    operations: list[Operation] = []
+    gone: Path | None = None
+    for path in sorted(path for path, row in rows.items() if row is None):
+        if gone is None or path[: len(gone)] != gone:
+            gone = path
+            key = keys.node(path)
+            operations.append(Delete(key, prefix_end(key)))
+    puts = (Put(keys.node(path), row) for path, row in rows.items() if row is not None)
+    return list(chain(operations, puts))
+
+
+def _read_guard_untrusted(guard: KeyValue) -> int:
+    """The tree's revision in the guard; raises `Damaged`."""
+    key = guard.key.decode(errors="replace")
+    try:
+        match decode_untrusted(guard.value or b""):
+            case [int(found), int(tree_revision)] if found == FORMAT and tree_revision >= 0:
+                return tree_revision
+            case [int(found), *_]:
+                raise Damaged(f"{key} says that the tree is kept in format {found}; this version knows {FORMAT} only")
+            case _:
+                raise BadData("not a guard")
+    except BadData as error:
+        raise Damaged(f"{key}: {error.message}. {_REMEDY}") from error
+
+
+_REMEDY: Final = "Restore the prefix from a backup of etcd, or give this instance another one"
+
+
+_BESIDE_THE_TREE: Final = frozenset(
+    f"tree.{name}"
+    for name in (
+        "register_trigger",
+        "unregister_trigger",
+        "trigger_done",
+        "register_projection",
+        "unregister_projection",
+    )
+)
+_NOT_HERE: Final = Answer(
+    None, "not_on_etcd", "triggers and projections are not kept in etcd; use watches, or the Raft backend"
+).encoded()
+
+
+def _too_much(limits: Limits) -> bytes:
+    message = (
+        f"this command changes or answers more than one transaction of etcd takes ({limits.operations} operations, "
+        f"{limits.request_bytes} bytes); divide it, or raise etcd's --max-txn-ops and --max-request-bytes and the "
+        "settings of the same meaning here"
+    )
+    return Answer(None, "too_much_for_etcd", message, None).encoded()
