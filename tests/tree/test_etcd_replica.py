@@ -15,9 +15,10 @@ from tests.tree.etcd_certificates import certificates, tls_context
 from tests.tree.etcd_process import EtcdCluster, needs_etcd, running_etcd
 from tests.tree.instances import PROCEDURES, until
 from tests.tree.proxy import Proxy, running_proxy
-from tree import Aborted, MalformedCommand, NoQuorum, OutcomeUnknown
+from tree import Aborted, Compacted, MalformedCommand, NoQuorum, OutcomeUnknown
 from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
 from tree.etcd.keys import Keys
+from tree.pattern import ANY_NAME
 
 
 @asynccontextmanager
@@ -199,6 +200,25 @@ async def test_waiting_for_a_change(etcd: EtcdCluster) -> None:
             nursery.start_soon(put, one, "y")
             assert await other.changed(before) > before
         assert other.store.exists(("y",))
+
+
+async def test_watchers_everywhere_are_told_the_same(etcd: EtcdCluster) -> None:
+    async with running(etcd.config("a"), etcd.config("b")) as (one, other):
+        await put(one, "x", "0", data=0)
+        await other.read_barrier()
+        here, there = (replica.watch(("x", ANY_NAME)) for replica in (one, other))
+        for number in range(3):
+            await put(one, "x", "0", data=number)
+            await other.submit("tree.delete", {"path": ["x", "0"]})
+        await one.read_barrier()
+        await other.read_barrier()
+        events = await here.take()
+        assert await there.take() == events
+        assert [str(event.kind) for event in events] == ["deleted"] + ["created", "deleted"] * 2
+        again = one.watch(("x", ANY_NAME), events[2].revision)
+        assert await again.take() == events[3:]
+        with pytest.raises(Compacted):
+            other.watch((), -1)
 
 
 # --- trouble ------------------------------------------------------------------------------------------------------

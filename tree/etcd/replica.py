@@ -26,11 +26,14 @@ from tree.etcd.keys import Keys
 from tree.etcd.mirror import Limits, Mirror, Plan
 from tree.etcd.queue import CommandQueue, Waiting
 from tree.etcd.wire import Compare
+from tree.pattern import Pattern
 from tree.procedures import Procedure
 from tree.status import Latency, MemberStatus, ReplicaStatus
 from tree.store import Store
 from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown
 from tree.transport import Refusal
+from tree.watch import History
+from tree.watching import Watch
 
 __all__ = ["EtcdReplica"]
 
@@ -69,6 +72,8 @@ class EtcdReplica:
         self._keys: Final = Keys(config.root, config.kind, config.instance)
         limits = Limits(config.max_operations, config.max_request_bytes)
         self._mirror: Final = Mirror(self._keys, procedures, limits)
+        self._history: Final = History()
+        self._history.attach(self._mirror.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
         self._client_id: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
         self._next_number = 0
@@ -112,6 +117,7 @@ class EtcdReplica:
         finally:
             self._client = None
             self._queue.give_up()
+            self._history.cut_all("the process stopped")
         if self._failure is not None:
             raise self._failure
 
@@ -301,6 +307,14 @@ class EtcdReplica:
     def applied_index(self) -> int:
         """etcd's revision of the last change that is in the local tree."""
         return self._mirror.guard_revision
+
+    def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
+        """Watch what arrives here, after `since_revision` of the tree (default: from now on).
+
+        The commands of one transaction of etcd's are one revision, as etcd's own are: who watches is told what they
+        came to. Raises `Compacted` when that is longer ago than the events that are kept, `BadPattern`, `BadPath`.
+        """
+        return Watch(self._history.watch(pattern, since_revision, max_pending_events=max_pending_events))
 
     async def wait_applied(self, index: int) -> int:
         """Wait until everything up to this revision of etcd's is in the local tree; the one applied then."""
