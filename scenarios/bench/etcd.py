@@ -117,6 +117,7 @@ class Etcd:
             p99_ms=run.p99_ms,
             leader_cpu_us=used_us[0] / commands,
             follower_cpu_us=sum(used_us[1:]) / len(others) / commands,
+            client_cpu_us=run.processor_s * 1e6 / commands,
         )
 
     async def outage_ms(self, fault: Fault) -> float:

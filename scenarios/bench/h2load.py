@@ -6,8 +6,9 @@ an error inside an HTTP success, has to be checked by the caller: an error has n
 """
 
 import re
+import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +27,17 @@ _MAX_CONNECTIONS: Final = 4
 
 @dataclass(frozen=True)
 class LoadRun:
-    """What one run of h2load did. `seconds` is from the first request sent to the last answer."""
+    """What one run of h2load did. `seconds` is from the first request sent to the last answer.
+
+    `processor_s` is the processor time that h2load itself took.
+    """
 
     requests: int
     seconds: float
     p50_ms: float
     p99_ms: float
     data_bytes: int
+    processor_s: float = 0.0
 
 
 def connections_for(outstanding: int) -> tuple[int, int]:
@@ -88,6 +93,7 @@ class H2Load:
         log_file.unlink(missing_ok=True)
         out_file.unlink(missing_ok=True)
         argv = self._argv(url, body_file, log_file, outstanding, requests)
+        before_s = _processor_seconds_of_ended_children()
         child = self._processes.start(Command("h2load", argv, out_file))
         # It ends by itself, and that is not a crash.
         child.stop_requested = True
@@ -95,8 +101,8 @@ class H2Load:
         summary = out_file.read_text(errors="replace")
         if end.returncode != 0:
             raise MeasurementFailed(end.report)
-        data_bytes = parse_summary(summary, requests)
-        return parse_log(log_file.read_text(), requests, data_bytes)
+        run = parse_log(log_file.read_text(), requests, parse_summary(summary, requests))
+        return replace(run, processor_s=_processor_seconds_of_ended_children() - before_s)
 
     def _argv(self, url: str, body: Path, log: Path, outstanding: int, requests: int) -> Sequence[str]:
         connections, streams = connections_for(outstanding)
@@ -112,3 +118,8 @@ class H2Load:
             "--header=te: trailers",
             url,
         ]
+
+
+def _processor_seconds_of_ended_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -33,6 +33,7 @@ class Figures(_Frozen):
     per_second: float | None = None
     leader_cpu_us_per_command: float | None = None
     follower_cpu_us_per_command: float | None = None
+    client_cpu_us_per_command: float | None = None
 
 
 class DemandResult(_Frozen):
@@ -111,6 +112,7 @@ def _figures(unit: Unit, measured: Sequence[Sample | float]) -> Figures | None:
         per_second=_median([sample.per_second for sample in samples]),
         leader_cpu_us_per_command=_median([sample.leader_cpu_us for sample in samples]),
         follower_cpu_us_per_command=_median([sample.follower_cpu_us for sample in samples]),
+        client_cpu_us_per_command=_median([sample.client_cpu_us for sample in samples]),
     )
 
 

@@ -22,9 +22,8 @@ def _table(report: BenchReport) -> Table:
     title = "3 members on loopback, fdatasync, mutual TLS: median [min-max] of the rounds"
     table = Table(title=Text(title), box=None)
     for heading in ("work", "batonpass", "etcd", "ratio", "Khepri (elsewhere)", "demand", ""):
-        table.add_column(
-            heading, no_wrap=heading != "demand", justify="left" if heading in {"work", "demand", ""} else "right"
-        )
+        left, folds = heading in {"work", "demand", ""}, heading == "demand"
+        table.add_column(heading, no_wrap=not folds, min_width=14 * folds, justify="left" if left else "right")
     for row in report.rows:
         table.add_row(
             row.title,
@@ -40,19 +39,26 @@ def _table(report: BenchReport) -> Table:
 
 def _costs(report: BenchReport) -> Table:
     table = Table(title="processor time per command, µs, and latency p50 / p99, ms", box=None)
-    for heading in ("work", "ours: leader", "follower", "p50 / p99", "etcd: leader", "follower", "p50 / p99"):
-        table.add_column(heading, no_wrap=heading != "demand", justify="left" if heading == "work" else "right")
+    for heading in ("work", "ours: leader", "follower", "p50 / p99", "etcd: leader", "follower", "client", "p50 / p99"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "work" else "right")
     for row in report.rows:
         if row.batonpass is not None and row.batonpass.leader_cpu_us_per_command is not None:
-            table.add_row(row.title, *_cost(row.batonpass), *_cost(row.etcd))
+            leader, follower, _in_a_member, latency = _cost(row.batonpass)
+            table.add_row(row.title, leader, follower, latency, *_cost(row.etcd))
     return table
 
 
-def _cost(figures: Figures | None) -> tuple[str, str, str]:
-    if figures is None or figures.leader_cpu_us_per_command is None or figures.follower_cpu_us_per_command is None:
-        return "", "", ""
-    latency = "" if figures.p50_ms is None else f"{figures.p50_ms:.2f} / {figures.p99_ms:.2f}"
-    return f"{figures.leader_cpu_us_per_command:.1f}", f"{figures.follower_cpu_us_per_command:.1f}", latency
+def _cost(figures: Figures | None) -> tuple[str, str, str, str]:
+    """Leader, follower, clients; latencies."""
+    if figures is None:
+        return "", "", "", ""
+    costs = (
+        figures.leader_cpu_us_per_command,
+        figures.follower_cpu_us_per_command,
+        figures.client_cpu_us_per_command,
+    )
+    leader, follower, client = ("" if cost is None else f"{cost:.1f}" for cost in costs)
+    return leader, follower, client, "" if figures.p50_ms is None else f"{figures.p50_ms:.2f} / {figures.p99_ms:.2f}"
 
 
 def _notes(report: BenchReport) -> list[Text]:
@@ -90,4 +96,6 @@ def _number(value: float, unit: Unit) -> str:
 
 
 def _bare(value: float, unit: Unit) -> str:
-    return f"{value:.2f}" if unit is not Unit.PER_SECOND and value < 10 else f"{value:,.0f}"
+    if unit is not Unit.PER_SECOND and value < 10:
+        return f"{value:.2f}"
+    return f"{value:,.0f}" if value < 100_000 else f"{value / 1000:,.0f}k"

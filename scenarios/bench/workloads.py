@@ -69,8 +69,8 @@ class Sample:
     """One workload, measured once.
 
     Latencies are those of operations: of a whole group, where writes are grouped. They are None where operations are
-    too short to be timed one by one. The processor time is that of the member which leads, and the mean of the others,
-    per command; in our case the clients run inside a member and are part of it.
+    too short to be timed one by one. The processor time is that of the member which leads, the mean of the others, and
+    that of the clients, per command; the last is None where the clients run inside a member, whose time has it then.
     """
 
     commands: int
@@ -79,6 +79,7 @@ class Sample:
     p99_ms: float | None
     leader_cpu_us: float
     follower_cpu_us: float
+    client_cpu_us: float | None = None
 
     @property
     def per_second(self) -> float:
