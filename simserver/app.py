@@ -20,8 +20,9 @@ from simserver.courier import Courier
 from simserver.custody import CustodyLog
 from simserver.departures import Departures
 from simserver.entity import EntityEnvironment
-from simserver.holdings import Holdings
+from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
+from simserver.ledger import Ledger
 from simserver.node import Node
 from simserver.status import make_status_app
 from simserver.world import load_world
@@ -61,11 +62,23 @@ def build(
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
     )
-    holdings = Holdings(system, environment)
+    ledger = Ledger(config.name, config.directory / "tree")
+    holdings = Holdings(system, environment, ledger)
     departures = Departures(sealer, home, courier, holdings, clock, nursery, counts)
     arrivals = Arrivals(sealer, home, courier, holdings, departures, clock, counts)
     return Node(
-        config, clock, sealer, home, link, courier, holdings, departures, arrivals, custody, counts, registered=False
+        config,
+        clock,
+        sealer,
+        home,
+        link,
+        courier,
+        holdings,
+        departures,
+        arrivals,
+        custody,
+        ledger,
+        counts,
     )
 
 
@@ -84,6 +97,9 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         trio.open_nursery() as nursery,
     ):
         node = build(config, client, system, nursery, Clock())
+        await nursery.start(node.ledger.serve)
+        for entity, moved_to, fence in node.ledger.moved():
+            node.holdings.remember(entity, Tombstone(moved_to, fence))
         await nursery.start(node.link.serve)
         urls = await nursery.start(serve_app, make_status_app(node), config.rest.host, config.rest.port)
         nursery.start_soon(node.serve_link)

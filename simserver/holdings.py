@@ -3,14 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from actors.ref import Ref
 from actors.system import System
 from authority.epoch import Fence
 from simserver.entity import Entity, EntityEnvironment, Snapshot
 
-__all__ = ["Holding", "Holdings", "Tombstone"]
+__all__ = ["Holding", "Holdings", "Notes", "Tombstone"]
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000
@@ -47,12 +47,26 @@ class Tombstone:
     fence: Fence
 
 
+class Notes(Protocol):
+    """Where it is written down what lives here; see `simserver.ledger`."""
+
+    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        """It is simulated here from now on."""
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        """Somebody else has authority now."""
+
+    def forget(self, entity: str) -> None:
+        """It left so long ago that nobody asks any more."""
+
+
 class Holdings:
     """The entities of one simulation server."""
 
-    def __init__(self, system: System, environment: EntityEnvironment) -> None:
+    def __init__(self, system: System, environment: EntityEnvironment, notes: Notes) -> None:
         self._system = system
         self._environment = environment
+        self._notes = notes
         self._living: dict[str, Holding] = {}
         self._gone: OrderedDict[str, Tombstone] = OrderedDict()
 
@@ -84,6 +98,7 @@ class Holdings:
         ref = self._system.start_nowait(Entity, (self._environment, entity, fence, snapshot), name=("entity", entity))
         holding = self._living[entity] = Holding(entity, ref, fence)
         self._gone.pop(entity, None)
+        self._notes.lives(entity, snapshot.kind, fence)
         return holding
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> None:
@@ -96,7 +111,13 @@ class Holdings:
         if living is not None and living.fence > fence:
             return
         self._living.pop(entity, None)
-        self._gone[entity] = Tombstone(moved_to, fence)
+        self._notes.left(entity, moved_to, fence)
+        self.remember(entity, Tombstone(moved_to, fence))
+
+    def remember(self, entity: str, tombstone: Tombstone) -> None:
+        """Know where an entity went that left now or in an earlier life of this server; the oldest are forgotten."""
+        self._gone[entity] = tombstone
         self._gone.move_to_end(entity)
         while len(self._gone) > MAX_TOMBSTONES:
-            self._gone.popitem(last=False)
+            forgotten, _ = self._gone.popitem(last=False)
+            self._notes.forget(forgotten)

@@ -39,6 +39,7 @@ from simserver.departures import Departures, Plan
 from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.ledger import Ledger
 
 __all__ = ["Node"]
 
@@ -62,6 +63,7 @@ class Node:
     departures: Departures
     arrivals: Arrivals
     custody: CustodyLog
+    ledger: Ledger
     counts: Counter[str]
     registered: bool = False
     ticks: int = field(default=0)

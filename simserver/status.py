@@ -1,5 +1,6 @@
 """A simulation server's local HTTP face: health, what it holds, its custody log. Read only; for people and tools."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -83,6 +84,14 @@ def make_status_app(node: Node) -> FastAPI:
             # It retired between the look-up and the question.
             raise not_here from error
         return inspected
+
+    @app.get("/v1/local/interrupted")
+    async def interrupted() -> list[dict[str, Any]]:
+        """The entities that lived here when this server last stopped without handing them over.
+
+        Rows {entity, kind, epoch, sub} of the server's own tree. They are not simulated until handed over again.
+        """
+        return [asdict(row) for row in node.ledger.interrupted if node.holdings.get(row.entity) is None]
 
     @app.get("/v1/local/custody")
     async def custody(after: Annotated[int, Query(ge=0)] = 0) -> dict[str, Any]:

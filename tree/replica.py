@@ -437,7 +437,8 @@ class Replica:
         try:
             patience_s = self._config.timing.heartbeat_s * (4 if asked else 1)
             with trio.move_on_at(min(deadline_s, self._now_s() + patience_s)):
-                await answered.wait()
+                # Without a leader to ask: the next one's first entry says that there is one.
+                await (answered if asked else self._applied).wait()
         finally:
             self._remote_reads.pop(number, None)
         return indices[0] if indices else None

@@ -10,8 +10,24 @@ from simserver.holdings import Holdings, Tombstone
 from tests.simserver.stage import BALL, Stage, inspect
 
 
-def held(system: System) -> Holdings:
-    return Holdings(system, Stage(system).environment)
+class Written:
+    """The notes of a server, as text."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        self.lines.append(f"{entity} lives as {kind} under {fence.epoch}")
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        self.lines.append(f"{entity} left to {moved_to} under {fence.epoch}")
+
+    def forget(self, entity: str) -> None:
+        self.lines.append(f"{entity} forgotten")
+
+
+def held(system: System, notes: Written | None = None) -> Holdings:
+    return Holdings(system, Stage(system).environment, notes or Written())
 
 
 async def test_a_new_entity_begins_at_tick_zero_under_its_fence(system: System) -> None:
@@ -84,3 +100,14 @@ async def test_holdings_may_change_while_somebody_goes_through_them(system: Syst
     for holding in known:
         known.leave(holding.id, "alpha.s2", Fence(2))
     assert len(known) == 0
+
+
+async def test_what_lives_here_and_what_left_is_written_down(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "MAX_TOMBSTONES", 1)
+    notes = Written()
+    known = held(system, notes)
+    known.spawn(BALL, "ball", {}, Fence(1))
+    known.leave(BALL, "alpha.s2", Fence(2))
+    known.remember("alpha.other", Tombstone("alpha.s3", Fence(7)))
+    assert notes.lines == [f"{BALL} lives as ball under 1", f"{BALL} left to alpha.s2 under 2", f"{BALL} forgotten"]
+    assert known.gone("alpha.other") == Tombstone("alpha.s3", Fence(7))

@@ -1,0 +1,169 @@
+"""The ledger: what this server holds, in a tree of its own that survives it.
+
+It is the same replicated tree as the homeservers', as an instance of one member: `entities/<id>` tells of each entity
+whether it lives here, under which fence, or where it went. Writes follow events at a distance, all that happened
+meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard:
+who has authority is the home instance's business, and nothing is simulated because the ledger says so. After a crash it
+tells which entities the server was simulating, up to a few milliseconds before the end.
+"""
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from authority.epoch import Fence
+from tree.disk import replace_file
+from tree.raft import Timing
+from tree.replica import Replica
+from tree.status import ReplicaConfig
+from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
+from tree.transport import Member
+
+__all__ = ["Interrupted", "Ledger"]
+
+_log = logging.getLogger("simserver")
+
+# Far below what one command takes: some 100 bytes each.
+MAX_ROWS_PER_WRITE: Final = 512
+_ENTITIES: Final = "entities"
+# There is nobody to elect but itself, and nobody to send heartbeats to.
+_ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """An entity that lived here when the server last stopped without handing it over."""
+
+    entity: str
+    kind: str
+    epoch: int
+    sub: int
+
+
+class Ledger:
+    """The tree of one simulation server. `await nursery.start(ledger.serve)`, then tell it what happens."""
+
+    def __init__(self, server: str, directory: Path) -> None:
+        """Kept in `directory`; made at the first start."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._replica: Final = Replica(
+            ReplicaConfig(
+                kind="simserver",
+                instance=server,
+                name=server,
+                members=(Member(server, "127.0.0.1", 0),),
+                directory=directory,
+                secret=_secret(directory / "secret"),
+                timing=_ALONE,
+            ),
+            {},
+        )
+        # The latest of each entity that is not written yet; bounded by how many entities there are.
+        self._unwritten: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
+        self._wake = trio.Event()
+        self._written = trio.Event()
+        self.interrupted: tuple[Interrupted, ...] = ()
+
+    @property
+    def replica(self) -> Replica:
+        """The tree itself, for reading."""
+        return self._replica
+
+    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        """It is simulated here from now on."""
+        self._note(entity, {"kind": kind, "epoch": fence.epoch, "sub": fence.sub})
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        """Somebody else has authority now, under this fence."""
+        self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
+
+    def forget(self, entity: str) -> None:
+        """It left so long ago that nobody asks any more."""
+        self._note(entity, None)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the tree and write what is noted, until cancelled. Started when it is known what was interrupted.
+
+        Raises what `Replica.serve` raises: each is a sentence for the operator.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._replica.serve)
+            await self._replica.read_barrier(timeout_s=60.0)
+            self.interrupted = self._find_interrupted()
+            if self.interrupted:
+                names = ", ".join(row.entity for row in self.interrupted[:10])
+                _log.warning(
+                    "%d entities lived here when this server last stopped (%s%s); they are not simulated until "
+                    "somebody hands them over again",
+                    len(self.interrupted),
+                    names,
+                    "" if len(self.interrupted) <= 10 else ", ...",
+                )
+            task_status.started()
+            while True:
+                await self._wake.wait()
+                await self._write()
+
+    async def flush(self) -> None:
+        """Wait until everything noted before this call is durable."""
+        while self._unwritten:
+            await self._written.wait()
+
+    def moved(self) -> Iterator[tuple[str, str, Fence]]:
+        """The entities that left: who has each, under which fence."""
+        for entity, row in self._rows():
+            if "moved_to" in row:
+                yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
+
+    def _rows(self) -> Iterator[tuple[str, Any]]:
+        store = self._replica.store
+        if store.exists((_ENTITIES,)):
+            for entity in store.children((_ENTITIES,)):
+                yield entity, store.get((_ENTITIES, entity))
+
+    def _find_interrupted(self) -> tuple[Interrupted, ...]:
+        rows = self._rows()
+        return tuple(Interrupted(name, row["kind"], row["epoch"], row["sub"]) for name, row in rows if "kind" in row)
+
+    def _note(self, entity: str, row: dict[str, Any] | None) -> None:
+        self._unwritten[entity] = row
+        self._wake.set()
+
+    async def _write(self) -> None:
+        rows = list(self._unwritten.items())[:MAX_ROWS_PER_WRITE]
+        operations = [
+            {"op": "delete", "path": [_ENTITIES, entity]}
+            if row is None
+            else {"op": "put", "path": [_ENTITIES, entity], "data": row}
+            for entity, row in rows
+        ]
+        try:
+            await self._replica.submit("tree.transaction", {"then": operations})
+        except (NoQuorum, OutcomeUnknown, Aborted) as error:
+            _log.warning("the ledger was not written and will be written again: %s", error)
+            await trio.sleep(0.1)
+            return
+        for entity, row in rows:
+            # What was noted while this was written is newer, and stays.
+            if self._unwritten.get(entity) is row:
+                del self._unwritten[entity]
+        if not self._unwritten:
+            self._wake = trio.Event()
+        written, self._written = self._written, trio.Event()
+        written.set()
+
+
+def _secret(path: Path) -> bytes:
+    """What proves that a connection is the member itself; nobody else ever needs it."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        secret = secrets.token_bytes(32)
+        replace_file(path, secret)
+        return secret

@@ -1,0 +1,66 @@
+"""The ledger: what a server held is known after its end, whatever the end was."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from authority.epoch import Fence
+from simserver import ledger as module
+from simserver.ledger import Interrupted, Ledger
+from tree import DirectoryInUse
+
+
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Ledger]:
+    ledger = Ledger("alpha.s1", directory)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(ledger.serve)
+        yield ledger
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_new_server_was_not_interrupted(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        assert ledger.interrupted == ()
+        assert list(ledger.moved()) == []
+
+
+async def test_what_lived_here_is_known_at_the_next_start_and_what_left_is_not_among_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        ledger.lives("alpha.a", "ball", Fence(1))
+        ledger.lives("alpha.b", "ball", Fence(3, 2))
+        ledger.lives("alpha.c", "ball", Fence(4))
+        ledger.left("alpha.a", "alpha.s2", Fence(2))
+        await ledger.flush()
+        ledger.forget("alpha.c")
+        await ledger.flush()
+    async with running(tmp_path) as ledger:
+        assert ledger.interrupted == (Interrupted("alpha.b", "ball", 3, 2),)
+        assert list(ledger.moved()) == [("alpha.a", "alpha.s2", Fence(2))]
+        ledger.left("alpha.b", "alpha.s3", Fence(4))
+        await ledger.flush()
+    async with running(tmp_path) as ledger:
+        assert ledger.interrupted == ()
+
+
+async def test_the_latest_word_on_an_entity_counts_however_much_is_noted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS_PER_WRITE", 3)
+    async with running(tmp_path) as ledger:
+        for number in range(10):
+            ledger.lives(f"alpha.e{number}", "ball", Fence(1))
+            ledger.left(f"alpha.e{number}", "alpha.s2", Fence(2))
+        await ledger.flush()
+        assert {moved_to for _, moved_to, _ in ledger.moved()} == {"alpha.s2"}
+        assert ledger.replica.store.count_children(("entities",)) == 10
+
+
+async def test_two_servers_cannot_write_one_ledger(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        with pytest.RaisesGroup(DirectoryInUse, flatten_subgroups=True):
+            async with running(tmp_path):
+                raise AssertionError("it must not start")
