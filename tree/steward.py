@@ -44,6 +44,10 @@ class ChangeNotFinished(Exception):
         self.sentence: Final = sentence
 
 
+class _NoAnswer(ChangeRefused):
+    """The leader was asked and did not answer; it may have granted the request."""
+
+
 class Steward:
     """One member's part in changing the members: it asks, and as leader it decides."""
 
@@ -112,18 +116,22 @@ class Steward:
         unsettled: Callable[[Configuration], str],
         timeout_s: float,
     ) -> None:
-        granted, code = False, "timed_out"
+        granted, in_doubt, code = False, False, "timed_out"
         with trio.move_on_after(timeout_s):
             while not granted:
                 try:
                     await self._ask(change.to_data())
                     granted = True
                 except ChangeRefused as refused:
-                    if refused.code not in _TRY_AGAIN:
-                        raise
+                    in_doubt = in_doubt or isinstance(refused, _NoAnswer)
                     code = refused.code
-                    await trio.sleep(_LOOK_AGAIN_S)
-            code = "timed_out"
+                    if code in _TRY_AGAIN:
+                        await trio.sleep(_LOOK_AGAIN_S)
+                    elif in_doubt:
+                        break  # it may be refused only because it was granted before, and is done
+                    else:
+                        raise
+            code = "timed_out" if granted else code
             while not (self._is_removed and change == Dismiss(self._name)):
                 if settled(self._running().configuration):
                     return
@@ -179,7 +187,7 @@ class Steward:
         finally:
             del self._answers[number]
         if not answers:
-            raise ChangeRefused("not_leader", f"{leader} did not answer")
+            raise _NoAnswer("not_leader", f"{leader} did not answer")
         if answers[0]["code"] is not None:
             raise ChangeRefused(answers[0]["code"][:64], answers[0]["sentence"][:1024])
 
@@ -228,6 +236,8 @@ class Steward:
 
 
 def _is_granted(configuration: Configuration, change: Admit) -> bool:
-    """Whether this very member is in already, as after a request whose answer was lost."""
+    """Whether this very member is in already, as after a request whose answer was lost, and maybe all is done."""
     seat = configuration.seat(change.member.name)
-    return seat is not None and seat.member == change.member and change.replaces in (seat.replaces, None)
+    if seat is None or seat.member != change.member:
+        return False
+    return change.replaces in (seat.replaces, None) or configuration.seat(change.replaces) is None

@@ -3,7 +3,8 @@
 `baton chaos tree` runs it; docs/faults.md says what it does and what it found. In the order of reading:
 
 plan        which faults a run meets: kinds, and a plan drawn from a seed (pure)
-faults      how each kind is done to an instance and healed
+faults      how each kind is done and healed: a table of what is in killing, cutting, spoiling and changing
+stage       where a fault happens
 run         a run: load, fault, judgement, next fault
 workload    the clients, which never stop reading and writing
 history     the judgement on what they were told (pure)

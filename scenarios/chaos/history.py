@@ -19,6 +19,8 @@ from scenarios.simulation.registers import ABSENT, Get, Value, apply_action
 __all__ = ["Addition", "CounterLedger", "RegisterLedger", "counter_problems"]
 
 _NEVER: Final = float("inf")
+# Good histories of a round need some thousands. Only a bad one is searched to the end, and it need not be to be found.
+_MAX_CONFIGURATIONS: Final = 200_000
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class RegisterLedger:
 
 def _register_problem(history: list[Operation]) -> str | None:
     try:
-        check_linearizable(history, apply_action, ABSENT)
+        check_linearizable(history, apply_action, ABSENT, max_configurations=_MAX_CONFIGURATIONS)
     except NotLinearizable as error:
         return str(error)
     except Undecided as error:

@@ -20,6 +20,8 @@ __all__ = ["PATIENCE_S", "Instance", "NotInTime"]
 
 _ASK_S: Final = 1.0
 _POLL_S: Final = 0.01
+# How long one member is asked to pursue a change of the members before another one is.
+_CHANGE_ATTEMPT_S: Final = 5.0
 # Several elections that come to nothing, or a start of everything on a machine that is busy with other things.
 PATIENCE_S: Final = 30.0
 
@@ -44,7 +46,8 @@ class Instance:
         processes: ChildProcesses,
         nursery: trio.Nursery,
     ) -> None:
-        self.names: Final = tuple(names)
+        self.names: Final = list(names)
+        """The members as they are now; changed in place when one is added, removed or replaced."""
         self.network: Final = network
         self.storage: Final = storage
         self._directory: Final = directory
@@ -53,30 +56,29 @@ class Instance:
         self._secret: Final = secrets.token_bytes(32)
         self._children: dict[str, Child] = {}
         self._links: dict[str, MemberLink] = {}
+        self._founders: Final = tuple(names)
+        self._newcomers = 0
 
     async def prepare(self) -> None:
-        """Make the places of all members."""
+        """Make the places of all members that found the instance."""
         for name in self.names:
             await self.storage.add(name)
             await self.network.plug_in(name)
+        for name in self.names:
+            self._configure(name, self.names, join=False)
+
+    @property
+    def is_as_founded(self) -> bool:
+        """Whether the members are still those that the instance began with."""
+        return self.names == list(self._founders)
 
     # --- processes ---
 
     def launch(self, name: str) -> Child:
         """Start a member's process; whether it can run shows later."""
-        config = MemberConfig(
-            name=name,
-            members=tuple((other, *self.network.address(other)) for other in self.names),
-            directory=str(self.storage.directory(name)),
-            secret_hex=self._secret.hex(),
-            socket=str(self._socket(name)),
-            account=str(self.account(name)),
-        )
-        config_file = self._directory / f"{name}.json"
-        config_file.touch(mode=0o600)
-        config.save(config_file)
         self._socket(name).unlink(missing_ok=True)
-        argv = (*self.network.prefix(name), sys.executable, "-m", "scenarios.chaos.member", str(config_file))
+        config_file = str(self._config_file(name))
+        argv = (*self.network.prefix(name), sys.executable, "-m", "scenarios.chaos.member", config_file)
         child = self._processes.start(Command(name, argv, self.log_file(name)))
         self._children[name] = child
         return child
@@ -152,6 +154,71 @@ class Instance:
                 nursery.cancel_scope.cancel()
         return child.exit
 
+    # --- members ---
+
+    async def newcomer(self) -> str:
+        """A place for one more member, which is started and waits to be admitted; its name."""
+        self._newcomers += 1
+        name = f"m{len(self._founders) + self._newcomers}"
+        await self.storage.add(name)
+        await self.network.plug_in(name)
+        self._configure(name, [*self.names, name], join=True)
+        await self.start(name)
+        return name
+
+    async def returns_empty(self, name: str) -> None:
+        """Start a member whose files were moved away as one that waits to be admitted."""
+        self._configure(name, self.names, join=True)
+        await self.start(name)
+
+    async def retire(self, name: str) -> ChildExit | None:
+        """A member was removed and has to end by itself; how it did, or None if it did not. Its place is taken away."""
+        child = self._children[name]
+        child.stop_requested = True
+        with trio.move_on_after(PATIENCE_S):
+            await child.wait()
+        end = child.exit
+        await self.kill(name)
+        await self.network.unplug(name)
+        await self.storage.remove(name)
+        return end
+
+    def is_dead(self, name: str) -> bool:
+        """Whether the member was killed and not started again."""
+        end = self._children[name].exit
+        return end is not None and end.returncode == -signal.SIGKILL
+
+    def may_end(self, name: str) -> None:
+        """From now on, this member is about to be removed."""
+        self._children[name].stop_requested = True
+
+    async def change(self, op: str, *, through: str | None = None, **arguments: Any) -> Any:
+        """Have a change of the members, or of the leader, made through any member, or one of those that are there.
+
+        It is asked for again, as it may be, whenever it was refused or its outcome is unknown.
+
+        Raises:
+            NotInTime: it is not done; the sentence has the last refusal.
+        """
+        last = "no member could be asked"
+        turn = 0
+        with trio.move_on_after(PATIENCE_S):
+            while True:
+                name = through or self.names[turn % len(self.names)]
+                through, turn = None, turn + 1
+                try:
+                    return await self.ask(
+                        name, op, within_s=_CHANGE_ATTEMPT_S + _ASK_S, timeout_s=_CHANGE_ATTEMPT_S, **arguments
+                    )
+                except (MemberGone, NoAnswer, NotAccepted) as error:
+                    last = f"{name}: {error}"
+                    await trio.sleep(_POLL_S)
+        raise NotInTime(f"{op} {arguments} was not done within {PATIENCE_S:g} s ({last})")
+
+    def member(self, name: str) -> tuple[str, str, int]:
+        """Name, host and port."""
+        return (name, *self.network.address(name))
+
     # --- questions ---
 
     def link(self, name: str) -> MemberLink | None:
@@ -225,6 +292,23 @@ class Instance:
     def account(self, name: str) -> Path:
         """Where the member leaves the account of its unsynced writes."""
         return self._directory / f"{name}.unsynced"
+
+    def _configure(self, name: str, members: Sequence[str], *, join: bool) -> None:
+        config = MemberConfig(
+            name=name,
+            members=tuple(self.member(other) for other in members),
+            directory=str(self.storage.directory(name)),
+            secret_hex=self._secret.hex(),
+            socket=str(self._socket(name)),
+            account=str(self.account(name)),
+            join=join,
+        )
+        file = self._config_file(name)
+        file.touch(mode=0o600)
+        config.save(file)
+
+    def _config_file(self, name: str) -> Path:
+        return self._directory / f"{name}.json"
 
     def _socket(self, name: str) -> Path:
         return self._directory / f"{name}.socket"

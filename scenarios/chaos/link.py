@@ -23,7 +23,8 @@ class NotAccepted(Exception):
     """The member answered with an error.
 
     Attributes:
-        code: `no_quorum` (certainly not done), `outcome_unknown` (as `NoAnswer`), or `aborted` (refused, not done).
+        code: `no_quorum` (certainly not done), `outcome_unknown` (as `NoAnswer`), `aborted` (refused, not done), or
+            that of a refused change of the members.
     """
 
     def __init__(self, code: str, message: str = "") -> None:

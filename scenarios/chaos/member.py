@@ -10,6 +10,7 @@ reply has the same number and either a `value` or an `error` with a stable code.
 | `read` | the value at a path after a read barrier, or None |
 | `status` | name of the leader, whether it is this one, term, applied index |
 | `dump` | every value below the root of the run, and the digest of the tree, when an index is applied |
+| `add_member`, `remove_member`, `replace_member`, `transfer_leadership` | as the methods of `Replica` |
 | `die_in_sync` | nothing: the member dies in one of its next syncs (see `tearing`) |
 
 It ends when its parent does (see `scenarios.orphans`), and with status 3 and one sentence when the member cannot run.
@@ -28,7 +29,18 @@ import trio
 
 from scenarios.chaos.tearing import AccountingDisk
 from scenarios.orphans import die_with_parent
-from tree import Aborted, Member, NoQuorum, OutcomeUnknown, Procedure, Replica, ReplicaConfig, Transaction
+from tree import (
+    Aborted,
+    ChangeNotFinished,
+    ChangeRefused,
+    Member,
+    NoQuorum,
+    OutcomeUnknown,
+    Procedure,
+    Replica,
+    ReplicaConfig,
+    Transaction,
+)
 
 __all__ = ["CANNOT_RUN", "PROCEDURES", "ROOT_NAME", "MemberConfig", "main"]
 
@@ -52,6 +64,7 @@ class MemberConfig:
     secret_hex: str
     socket: str
     account: str
+    join: bool
 
     def save(self, path: Path) -> None:
         """Write the configuration file."""
@@ -72,6 +85,7 @@ class MemberConfig:
             members=tuple(Member(*member) for member in self.members),
             directory=Path(self.directory),
             secret=bytes.fromhex(self.secret_hex),
+            join=self.join,
             compact_after_entries=_COMPACT_AFTER_ENTRIES,
         )
 
@@ -165,12 +179,33 @@ async def _die_in_sync(serving: _Serving, request: dict[str, Any]) -> Any:
     serving.disk.die_in_sync(request["number_of_sync"])
 
 
+async def _add_member(serving: _Serving, request: dict[str, Any]) -> Any:
+    await serving.replica.add_member(Member(*request["member"]), timeout_s=request["timeout_s"])
+
+
+async def _remove_member(serving: _Serving, request: dict[str, Any]) -> Any:
+    await serving.replica.remove_member(request["whom"], timeout_s=request["timeout_s"])
+
+
+async def _replace_member(serving: _Serving, request: dict[str, Any]) -> Any:
+    new = Member(*request["member"])
+    await serving.replica.replace_member(request["whom"], new, timeout_s=request["timeout_s"])
+
+
+async def _transfer_leadership(serving: _Serving, request: dict[str, Any]) -> Any:
+    return await serving.replica.transfer_leadership(request["whom"], timeout_s=request["timeout_s"])
+
+
 _OPERATIONS: Final[dict[str, Callable[[_Serving, dict[str, Any]], Awaitable[Any]]]] = {
     "submit": _submit,
     "read": _read,
     "status": _status,
     "dump": _dump,
     "die_in_sync": _die_in_sync,
+    "add_member": _add_member,
+    "remove_member": _remove_member,
+    "replace_member": _replace_member,
+    "transfer_leadership": _transfer_leadership,
 }
 
 
@@ -181,6 +216,8 @@ async def _reply_to(serving: _Serving, request: dict[str, Any]) -> dict[str, Any
         return {"error": "no_quorum"}
     except OutcomeUnknown:
         return {"error": "outcome_unknown"}
+    except (ChangeRefused, ChangeNotFinished) as error:
+        return {"error": error.code, "message": str(error)}
     except Aborted as aborted:
         return {"error": "aborted", "message": str(aborted)}
 

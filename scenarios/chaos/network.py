@@ -32,8 +32,8 @@ class Network(ABC):
         """Give a member its place in the network. Once for each, before it is started."""
 
     @abstractmethod
-    async def close(self) -> None:
-        """Take the network down. Its members must be gone."""
+    async def unplug(self, name: str) -> None:
+        """Take a member's place away, for good. It must be gone."""
 
     @abstractmethod
     def address(self, name: str) -> tuple[str, int]:
@@ -59,8 +59,9 @@ class Loopback(Network):
         """Host and port on which the member listens."""
         return self._addresses[name]
 
-    async def close(self) -> None:
-        """Nothing: the ports are their owner's to give back."""
+    async def unplug(self, name: str) -> None:
+        """Forget the port."""
+        del self._addresses[name]
 
     def prefix(self, name: str) -> Sequence[str]:
         """Nothing: loopback is where this process lives."""
@@ -98,7 +99,7 @@ class NamespacedNetwork(Network):
 
     async def plug_in(self, name: str) -> None:
         """Make the member's namespace and connect it to the bridge."""
-        place = self._places[name] = len(self._places) + 1
+        place = self._places[name] = next(place for place in range(1, 255) if place not in self._places.values())
         namespace = str(self._directory / f"{name}.net")
         await run_tool("touch", namespace)
         await run_tool("unshare", f"--net={namespace}", "true")
@@ -109,12 +110,11 @@ class NamespacedNetwork(Network):
         await self._inside(name, "link", "set", "eth0", "up")
         await self._inside(name, "link", "set", "lo", "up")
 
-    async def close(self) -> None:
-        """Let go of the namespaces and of the bridge."""
-        for name in self._places:
-            await run_tool("umount", str(self._directory / f"{name}.net"))
-        self._places.clear()
-        await run_tool("ip", "link", "delete", _BRIDGE)
+    async def unplug(self, name: str) -> None:
+        """Remove the member's namespace; its number may be another member's soon."""
+        await run_tool("ip", "link", "delete", self._plug(name))
+        await run_tool("umount", str(self._directory / f"{name}.net"))
+        del self._places[name]
 
     def address(self, name: str) -> tuple[str, int]:
         """Host and port on which the member listens."""

@@ -43,6 +43,10 @@ class Kind(StrEnum):
     POWER_CUT = "power-cut"
     POWER_CUT_ALL = "power-cut-all"
     DISK_FULL = "disk-full"
+    TRANSFER_LEADERSHIP = "transfer-leadership"
+    REPLACE_MEMBER = "replace-member"
+    REPLACE_AND_KILL = "replace-and-kill"
+    ADD_AND_REMOVE = "add-and-remove"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,12 @@ KINDS: Final = {
     Kind.POWER_CUT: KindFacts("a member loses power: its disk is what had reached the device", _IMAGES),
     Kind.POWER_CUT_ALL: KindFacts("all members lose power at once", _IMAGES, lasts=False),
     Kind.DISK_FULL: KindFacts("a member's disk is full: must stop with a sentence, or go on; then room again", _IMAGES),
+    Kind.TRANSFER_LEADERSHIP: KindFacts(
+        "the leadership is handed over, to a named member or the best one", lasts=False
+    ),
+    Kind.REPLACE_MEMBER: KindFacts("a member, dead with its disk or alive, is replaced by a new one", lasts=False),
+    Kind.REPLACE_AND_KILL: KindFacts("the same while the leader is killed; the leader returns after a while"),
+    Kind.ADD_AND_REMOVE: KindFacts("a new member is added, and then one removed, perhaps the leader", lasts=False),
 }
 
 

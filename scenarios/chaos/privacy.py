@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Permissions", "enter_private_namespaces"]
+__all__ = ["Permissions", "detach_mounts_below", "enter_private_namespaces"]
 
 # <linux/sched.h>, <linux/mount.h>
 _CLONE_NEWNS: Final = 0x0002_0000
@@ -25,6 +25,7 @@ _CLONE_NEWUSER: Final = 0x1000_0000
 _CLONE_NEWNET: Final = 0x4000_0000
 _MS_REC: Final = 0x4000
 _MS_PRIVATE: Final = 1 << 18
+_MNT_DETACH: Final = 2
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,16 @@ def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
         reason = f"mounts cannot be made private here ({_last_error()})"
         return Permissions(reason, reason)
     return Permissions(None, None if superuser else "only the superuser can mount the image of a disk")
+
+
+def detach_mounts_below(directory: Path) -> None:
+    """Let go of everything that this process's namespace has mounted below a directory; what is in use goes later."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        # Blanks and the like are written as octal escapes; see proc_mounts in getmntent(3).
+        place = line.split(" ")[1].encode(errors="surrogateescape").decode("unicode_escape").encode("latin-1")
+        if place.startswith(bytes(directory) + b"/"):
+            libc.umount2(place, _MNT_DETACH)
 
 
 def _become_root_inside(user: int, group: int) -> None:

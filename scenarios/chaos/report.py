@@ -132,9 +132,10 @@ def _percentile(values: list[float], percent: int) -> float | None:
 
 def chaos_table(report: ChaosReport) -> RenderableType:
     """The table by kind, what was skipped, and the verdict."""
-    table = Table(box=SIMPLE_HEAD, title=f"Faults on {report.members} member processes, seed {report.seed}")
+    title = f"Faults on {report.members} member processes, seed {report.seed} (times in ms)"
+    table = Table(box=SIMPLE_HEAD, title=title)
     table.add_column("fault", no_wrap=True)
-    for heading in ("times", "next write ms p50", "p99", "max", "together ms p50", "max", "violations"):
+    for heading in ("times", "next write p50", "p99", "max", "together p50", "max", "violations"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in summarise_kinds(report.results):
         figures = (row.next_write_p50_ms, row.next_write_p99_ms, row.next_write_max_ms, row.healed_p50_ms)

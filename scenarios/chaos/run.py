@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import trio
 
-from scenarios.chaos.faults import FAULTS, Stage
+from scenarios.chaos.faults import FAULTS
 from scenarios.chaos.instance import PATIENCE_S, Instance, NotInTime
 from scenarios.chaos.link import MemberGone, NoAnswer
 from scenarios.chaos.network import Loopback, NamespacedNetwork, Network
 from scenarios.chaos.plan import PlannedFault
 from scenarios.chaos.probe import next_accepted_write
 from scenarios.chaos.report import ChaosReport, FaultResult
+from scenarios.chaos.stage import Stage
 from scenarios.chaos.storage import ImageDisks, PlainDisks, Storage
 from scenarios.chaos.workload import COUNTERS, Workload
 from scenarios.ports import Ports
@@ -25,6 +26,8 @@ __all__ = ["Grounds", "run_faults"]
 _CLIENTS: Final = 9
 # Between two faults: enough for every client to have written through every member.
 _STEADY_WRITES: Final = 60
+# Of one fault: whatever loses a register loses many, and one sentence tells as much as fifty.
+_MAX_TOLD: Final = 3
 _DUMP_TRIES: Final = 20
 _DUMP_RETRY_S: Final = 0.1
 
@@ -59,40 +62,33 @@ async def run_faults(
             crashes.append(end)
             scope.cancel()
 
-        async with _prepared(grounds, ports) as (network, storage):
+        async with ChildProcesses.open(on_crash=crashed, grace_s=0.0) as processes, _children() as nursery:
             names = [f"m{number}" for number in range(1, report.members + 1)]
-            async with ChildProcesses.open(on_crash=crashed, grace_s=0.0) as processes, _children() as nursery:
-                instance = Instance(names, grounds.directory, network, storage, processes, nursery)
-                workload = Workload(instance, report.seed, clients=_CLIENTS)
-                try:
-                    await instance.prepare()
-                    await instance.start(*names)
-                    nursery.start_soon(workload.serve)
-                    await _do_all(plan, instance, workload, report, progress, grounds.directory)
-                except (NotInTime, _Fatal) as end:
-                    report.problems.append(str(end))
-                finally:
-                    report.acknowledged_writes = workload.acknowledged
-                    report.linearizable_reads = workload.reads
-                    report.retried_attempts = workload.retries
-                    report.problems += workload.problems
-                    report.seconds = trio.current_time() - began_at
+            network, storage = await _prepared(grounds, ports)
+            instance = Instance(names, grounds.directory, network, storage, processes, nursery)
+            workload = Workload(instance, report.seed, clients=_CLIENTS)
+            try:
+                await instance.prepare()
+                await instance.start(*names)
+                nursery.start_soon(workload.serve)
+                await _do_all(plan, instance, workload, report, progress, grounds.directory)
+            except (NotInTime, _Fatal) as end:
+                report.problems.append(str(end))
+            finally:
+                report.acknowledged_writes = workload.acknowledged
+                report.linearizable_reads = workload.reads
+                report.retried_attempts = workload.retries
+                report.problems += workload.problems
+                report.seconds = trio.current_time() - began_at
     report.problems += [f"{end.name} ended by itself: {end.report}" for end in crashes]
 
 
-@asynccontextmanager
-async def _prepared(grounds: Grounds, ports: Ports) -> AsyncIterator[tuple[Network, Storage]]:
-    """The network and the disks; taken down when all processes are gone."""
+async def _prepared(grounds: Grounds, ports: Ports) -> tuple[Network, Storage]:
     disks = grounds.directory / "disks"
     disks.mkdir()
     storage = ImageDisks(disks) if grounds.images else PlainDisks(disks)
     network = await NamespacedNetwork.make(grounds.directory) if grounds.network else Loopback(ports)
-    try:
-        yield network, storage
-    finally:
-        with trio.CancelScope(shield=True):
-            await storage.close()
-            await network.close()
+    return network, storage
 
 
 @asynccontextmanager
@@ -187,8 +183,10 @@ async def _judge(instance: Instance, workload: Workload, directory: Path, number
         {key: value for key, value in values.items() if key.startswith(f"{COUNTERS}/")},
     )
     unsound = workload.registers.judge(values, trio.current_time(), name)
-    for key, problem in unsound.items():
-        problems.append(problem)
+    problems += list(unsound.values())[:_MAX_TOLD]
+    if len(unsound) > _MAX_TOLD:
+        problems.append(f"and {len(unsound) - _MAX_TOLD} more registers: {', '.join(list(unsound)[_MAX_TOLD:])}")
+    for key in unsound:
         history = directory / f"history.{number}.{key.replace('/', '.')}.txt"
         history.write_text("".join(f"{operation}\n" for operation in workload.registers.history_of(key)))
     workload.new_round()

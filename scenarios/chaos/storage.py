@@ -39,8 +39,8 @@ class Storage(ABC):
         """Give a member an empty disk. Once for each, before it is started."""
 
     @abstractmethod
-    async def close(self) -> None:
-        """Let go of the disks; their files stay."""
+    async def remove(self, name: str) -> None:
+        """Take a member's disk away with everything on it. It must be gone."""
 
     def directory(self, name: str) -> Path:
         """Where the member keeps its files; made by the member itself."""
@@ -68,16 +68,13 @@ class PlainDisks(Storage):
         """Make the directory."""
         await run_tool("mkdir", str(self.disk(name)))
 
-    async def close(self) -> None:
-        """Nothing: directories are just there."""
+    async def remove(self, name: str) -> None:
+        """Remove the directory."""
+        await run_tool("rm", "-r", str(self.disk(name)))
 
 
 class ImageDisks(Storage):
     """An ext4 image per member, mounted through a loop device in the private mount namespace of the run."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._mounted: set[str] = set()
 
     @staticmethod
     def missing_tools() -> str | None:
@@ -123,10 +120,10 @@ class ImageDisks(Storage):
         """Undo `fill`."""
         self._filler(name).unlink()
 
-    async def close(self) -> None:
-        """Unmount all images."""
-        for name in sorted(self._mounted):
-            await self._unmount(name)
+    async def remove(self, name: str) -> None:
+        """Unmount and remove the image."""
+        await self._unmount(name)
+        await run_tool("rm", "-r", str(self._image(name)), str(self.disk(name)))
 
     def _filler(self, name: str) -> Path:
         return self.disk(name) / "filler"
@@ -144,7 +141,6 @@ class ImageDisks(Storage):
     async def _mount(self, name: str) -> None:
         # commit=600: nothing reaches the device on its own while the image is copied, only what is synced.
         await run_tool("mount", "-o", "loop,noatime,commit=600", str(self._image(name)), str(self.disk(name)))
-        self._mounted.add(name)
 
     async def _unmount(self, name: str) -> None:
         # A process that was just reaped may hold its files for a moment yet.
@@ -156,5 +152,4 @@ class ImageDisks(Storage):
                     raise
                 await trio.sleep(_UNMOUNT_RETRY_S)
             else:
-                self._mounted.discard(name)
                 return

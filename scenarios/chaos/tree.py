@@ -15,7 +15,7 @@ from rich.console import Console
 from scenarios.cases import machine, versions
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.plan import KINDS, Kind, Need, draw_plan, parse_kinds
-from scenarios.chaos.privacy import enter_private_namespaces
+from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
 from scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_table, write_chaos_json
 from scenarios.chaos.run import Grounds, run_faults
 from scenarios.chaos.storage import ImageDisks
@@ -157,5 +157,6 @@ class _Place:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        detach_mounts_below(self.path)
         if not self._kept:
             shutil.rmtree(self.path, ignore_errors=True)

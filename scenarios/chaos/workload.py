@@ -242,7 +242,8 @@ class _Client:
 
     async def _attempt(self, op: str, **arguments: Any) -> Any:
         """Ask this client's member; if that does not answer well, the next attempt goes to the next member."""
-        name = self._instance.names[self._member]
+        names = self._instance.names
+        name = names[self._member % len(names)]
         try:
             if self._instance.link(name) is None:
                 raise _NotSubmitted
@@ -262,7 +263,7 @@ class _Client:
             raise NoAnswer(str(error)) from error
 
     def _next_member(self) -> None:
-        self._member = (self._member + 1) % len(self._instance.names)
+        self._member += 1
 
 
 def _as_procedure(key: str, action: Action) -> tuple[str, dict[str, Any]]:

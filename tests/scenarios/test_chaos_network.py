@@ -21,7 +21,7 @@ async def test_members_on_loopback_have_ports_of_their_own_and_need_no_prefix() 
         assert network.address("m1")[0] == network.address("m2")[0] == "127.0.0.1"
         assert network.address("m1") != network.address("m2")
         assert network.prefix("m1") == ()
-        await network.close()
+        await network.unplug("m1")
 
 
 async def test_files_are_set_aside_on_the_same_disk_and_forgotten(tmp_path: Path) -> None:
@@ -35,7 +35,8 @@ async def test_files_are_set_aside_on_the_same_disk_and_forgotten(tmp_path: Path
     assert not disks.directory("m1").exists()
     disks.forget(aside)
     assert list(disks.disk("m1").iterdir()) == []
-    await disks.close()
+    await disks.remove("m1")
+    assert not disks.disk("m1").exists()
 
 
 def test_nothing_is_entered_for_kinds_that_need_nothing() -> None:

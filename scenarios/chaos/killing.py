@@ -1,0 +1,68 @@
+"""Faults of processes: killed, and made to stand still."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from scenarios.chaos.stage import Stage
+
+__all__ = ["kill_all", "kill_follower", "kill_leader", "kill_majority", "stop_follower", "stop_leader"]
+
+
+@asynccontextmanager
+async def _killed(stage: Stage, *victims: str) -> AsyncIterator[str]:
+    stage.strike()
+    await stage.instance.kill(*victims)
+    yield " ".join(victims)
+    await stage.instance.start(*victims)
+
+
+@asynccontextmanager
+async def kill_leader(stage: Stage) -> AsyncIterator[str]:
+    """The leader is killed."""
+    async with _killed(stage, await stage.leader()) as whom:
+        yield whom
+
+
+@asynccontextmanager
+async def kill_follower(stage: Stage) -> AsyncIterator[str]:
+    """A follower is killed."""
+    async with _killed(stage, await stage.follower()) as whom:
+        yield whom
+
+
+@asynccontextmanager
+async def kill_majority(stage: Stage) -> AsyncIterator[str]:
+    """The leader and as many others as make a majority are killed."""
+    leader = await stage.leader()
+    others = [name for name in stage.instance.names if name != leader]
+    async with _killed(stage, leader, *stage.dice.sample(others, len(stage.instance.names) // 2)) as whom:
+        yield whom
+
+
+@asynccontextmanager
+async def kill_all(stage: Stage) -> AsyncIterator[str]:
+    """All are killed at once."""
+    async with _killed(stage, *stage.instance.names) as whom:
+        yield whom
+
+
+@asynccontextmanager
+async def _stopped(stage: Stage, victim: str) -> AsyncIterator[str]:
+    stage.strike()
+    await stage.instance.pause(victim)
+    yield victim
+    stage.instance.resume(victim)
+
+
+@asynccontextmanager
+async def stop_leader(stage: Stage) -> AsyncIterator[str]:
+    """The leader stands still."""
+    async with _stopped(stage, await stage.leader()) as whom:
+        yield whom
+
+
+@asynccontextmanager
+async def stop_follower(stage: Stage) -> AsyncIterator[str]:
+    """A follower stands still."""
+    async with _stopped(stage, await stage.follower()) as whom:
+        yield whom
