@@ -2,8 +2,9 @@
 
 A node (the *watcher*) is given pairs of a pattern and a condition. Each pair holds if every node that the pattern
 matches meets the condition, and, if it matches none, if the condition holds of a missing node (of which only its
-absence is known). The pairs are looked at again whenever a node that they could be about has changed, and the watcher
-is deleted with its subtree as soon as one fails.
+absence is known). The pairs are looked at again whenever a node that they could be about has changed (one whose path
+matches, by names, the pattern or a beginning of it that ends in a condition on contents), and the watcher is deleted
+with its subtree as soon as one fails. What a new node states about itself and what is below it is looked at only then.
 
 The index here answers "whom does a change at this path concern": by the path itself for watched paths, and by the
 names that a watched pattern begins with for the others, so a write pays only for those that watch its neighbourhood.
@@ -137,24 +138,18 @@ class KeepWhileIndex:
         concerned: set[Path] = set()
         for path in changed:
             concerned.update(self._by_path.get(path, ()))
-            if self._by_prefix:
-                for length in range(len(path) + 1):
-                    for watcher, filters in self._by_prefix.get(path[:length], {}).items():
-                        if watcher not in concerned and any(watched.concerns(path) for watched in filters):
-                            concerned.add(watcher)
+            for length in range(len(path) + 1 if self._by_prefix else 0):
+                for watcher, filters in self._by_prefix.get(path[:length], {}).items():
+                    if watcher not in concerned and any(watched.concerns(path) for watched in filters):
+                        concerned.add(watcher)
         return concerned
 
     def _remember(self, watcher: Path, watched: PathFilter, pattern: Resolved) -> None:
-        if len(watched.prefix) == len(pattern):
-            self._each_level(watcher, pattern, watched.prefix)
-            return
-        self._each_level(watcher, pattern, watched.prefix)
-        filters = self._by_prefix.setdefault(watched.prefix, {})
-        filters[watcher] = (*filters.get(watcher, ()), watched)
-
-    def _each_level(self, watcher: Path, pattern: Resolved, prefix: Path) -> None:
-        for path in _watched_paths(pattern, prefix):
+        for path in _watched_paths(pattern, watched.prefix):
             self._by_path.setdefault(path, {})[watcher] = None
+        if len(watched.prefix) < len(pattern):
+            filters = self._by_prefix.setdefault(watched.prefix, {})
+            filters[watcher] = (*filters.get(watcher, ()), watched)
 
     def _forget(self, watcher: Path, watched: PathFilter, pattern: Resolved) -> None:
         for path in _watched_paths(pattern, watched.prefix):
@@ -171,10 +166,11 @@ class KeepWhileIndex:
 
 
 def _watched_paths(pattern: Resolved, prefix: Path) -> list[Path]:
-    """The exact paths whose change matters: the last one, and parents on which a condition stands."""
-    paths = [
+    """The exact paths whose change matters: the last one, and parents on whose contents a condition stands."""
+    if not pattern:
+        return [ROOT]
+    return [
         prefix[: level + 1]
         for level, component in enumerate(pattern[: len(prefix)])
-        if isinstance(component, Condition) or level + 1 == len(pattern)
+        if level + 1 == len(pattern) or not (isinstance(component, str) or component.names_only)
     ]
-    return paths if pattern else [ROOT]

@@ -93,17 +93,26 @@ class PathFilter:
             if not isinstance(component, str):
                 break
             names.append(component)
-        # All paths concerned begin so, or are themselves beginnings of this.
+        # The names that the pattern begins with.
         self.prefix: Final[Path] = tuple(names)
+        # The states reached through a component that looks at contents, and the last one.
+        self._decisive: Final = sum(
+            {1 << len(pattern)}
+            | {2 << position for position, component in enumerate(pattern) if _looks_at_contents(component)}
+        )
 
     def concerns(self, path: Path) -> bool:
-        """Whether a node at this path could match, or lie on the way to one that matches."""
+        """Whether a node at this path could match, or decide by its contents whether others do."""
         states = 1
         for name in path:
             states = _advance(self._pattern, states, _SOME_NODE, name)
             if not states:
                 return False
-        return True
+        return bool(states & self._decisive)
+
+
+def _looks_at_contents(component: str | Condition) -> bool:
+    return not isinstance(component, str) and not component.names_only
 
 
 def _names_of(component: str | Condition) -> str | Condition:
@@ -164,7 +173,7 @@ class EventPattern:
         """Raises `BadPattern` when a parent is told by more than names, `BadPath` as `resolve` does."""
         self._resolved: Final = resolve(pattern)
         for component in self._resolved[:-1]:
-            if not isinstance(component, str) and not component.names_only:
+            if _looks_at_contents(component):
                 raise BadPattern(
                     "in a pattern for events, conditions on a node's contents may stand on the last component only"
                 )

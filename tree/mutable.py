@@ -39,9 +39,10 @@ class MutableTree:
         self.undo: list[tuple[Any, ...]] | None = None
         # While a commit is collected: what each node was before it was first touched.
         self._before: dict[Path, NodeView | None] | None = None
-        # Of the operation under way: the paths it changed, for keep_while, and what went away.
+        # Of the operation under way: the paths it changed and the nodes it kept, for keep_while, and what went away.
         self._changed: list[Path] = []
         self._removals: list[Removal] = []
+        self._just_kept: set[Path] = set()
 
     def lookup(self, path: Path) -> Node | None:
         """The node at exactly this path."""
@@ -62,7 +63,7 @@ class MutableTree:
 
     def begin_operation(self) -> int:
         """Where to roll back to if the operation that begins now fails."""
-        self._changed, self._removals = [], []
+        self._changed, self._removals, self._just_kept = [], [], set()
         return 0 if self.undo is None else len(self.undo)
 
     def roll_back(self, mark: int) -> None:
@@ -117,15 +118,17 @@ class MutableTree:
         refuse_unmet(self.root, path, pairs, is_new=is_new)
         node = self.lookup(path)
         if node is not None and (node.made_on_the_way or pairs != self.kept.pairs.get(path, ())):
-            self._note(path, node)
+            self._remember(path, node)
             self.stay(path)
             self._set_kept(path, pairs)
+        # Just looked at, and what may not hold yet is not to be looked at before something else changes.
+        self._just_kept.add(path)
 
     def stay(self, path: Path) -> None:
         """The node was asked for explicitly: the implicit rule for parents made on the way is not for it any more."""
         node = self.lookup(path)
         if node is not None and node.made_on_the_way:
-            self._note(path, node)
+            self._remember(path, node)
             self._log(_undo_made_on_the_way, node, True)
             node.made_on_the_way = False
 
@@ -148,7 +151,9 @@ class MutableTree:
         """Remove what keep_while does not keep any more, until nothing changes. Each round removes a node, or ends."""
         while self.kept and self._changed:
             changed, self._changed = self._changed, []
-            for watcher in sorted(self.kept.concerned(changed)):
+            concerned = self.kept.concerned(changed) - self._just_kept
+            self._just_kept = set()
+            for watcher in sorted(concerned):
                 pairs = self.kept.pairs.get(watcher)
                 if pairs is not None and unmet(self.root, pairs) is not None:
                     self.remove(watcher, Reason.KEEP_WHILE)
@@ -160,10 +165,14 @@ class MutableTree:
         if self.undo is not None:
             self.undo.append((inverse, *arguments))
 
-    def _note(self, path: Path, node: Node | None) -> None:
+    def _remember(self, path: Path, node: Node | None) -> None:
         """Remember what the node was before this commit, if somebody will want to know."""
         if self._before is not None and path not in self._before:
             self._before[path] = None if node is None else view_of(node)
+
+    def _note(self, path: Path, node: Node | None) -> None:
+        """The node is about to change in a way that readers and conditions can see."""
+        self._remember(path, node)
         if self.kept:
             self._changed.append(path)
 

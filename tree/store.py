@@ -449,9 +449,10 @@ class Store:
         for path in paths:
             node = tree.lookup(check_path(path))
             before[path] = None if node is None else view_of(node)
-            written = tree.write(path, node, encoded)
-            if keep_while is not None:
-                tree.keep(path, keep_while, is_new=not written.existed)
+            tree.write(path, node, encoded)
+        if keep_while is not None:
+            for path, old in before.items():
+                tree.keep(path, keep_while, is_new=old is None)
         if encoded is None and keep_while is None:
             for path in reversed(paths):
                 tree.reclaim(path)

@@ -4,7 +4,25 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tree.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
+from tree.conditions import (
+    AllOf,
+    AnyOf,
+    Compare,
+    Condition,
+    IfChildListLength,
+    IfChildListVersion,
+    IfDataLike,
+    IfDataMatches,
+    IfHasData,
+    IfHasPayload,
+    IfNameMatches,
+    IfNodeExists,
+    IfPathMatches,
+    IfPayloadVersion,
+    Name,
+    NotOf,
+)
+from tree.pattern import ANY_DEPTH, ANY_NAME, Component, Pattern, Step
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 paths = st.lists(names, max_size=6).map(tuple)
@@ -25,8 +43,32 @@ plain_data: st.SearchStrategy[Any] = st.recursive(
 )
 few_values: st.SearchStrategy[Any] = st.sampled_from([None, 0, 1, True, 1.0, "x", [1], {"k": 1}])
 
+counters = st.integers(0, 4) | st.builds(
+    Compare, st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]), st.integers(0, 4)
+)
+shapes = st.sampled_from(
+    [
+        IfDataLike({"$any": True}),
+        IfDataLike({"k": {"$bind": "n"}}, [["ge", {"$bind": "n"}, 1]]),
+        IfDataLike([{"$bind": "x"}]),
+        IfDataLike({"$bind": "x"}, [["lt", {"$bind": "x"}, 1.5]]),
+    ]
+)
+name_conditions: st.SearchStrategy[Condition] = (
+    close_names.map(Name)
+    | st.sampled_from([IfNameMatches(), IfNameMatches(regex="[ab]"), IfNameMatches(prefix="c")])
+    | st.sampled_from([IfPathMatches(), IfPathMatches(regex="[bc]")])
+)
 _leaves: st.SearchStrategy[Condition] = (
-    st.booleans().map(IfNodeExists) | st.integers(0, 4).map(IfPayloadVersion) | few_values.map(IfDataMatches)
+    st.booleans().map(IfNodeExists)
+    | st.booleans().map(IfHasData)
+    | st.booleans().map(IfHasPayload)
+    | counters.map(IfPayloadVersion)
+    | counters.map(IfChildListVersion)
+    | counters.map(IfChildListLength)
+    | few_values.map(IfDataMatches)
+    | shapes
+    | name_conditions
 )
 conditions: st.SearchStrategy[Condition] = st.recursive(
     _leaves,
@@ -37,3 +79,35 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
     ),
     max_leaves=5,
 )
+
+steps = st.sampled_from(list(Step))
+components: st.SearchStrategy[Component] = st.one_of(
+    close_names, close_names, st.sampled_from([ANY_NAME, ANY_DEPTH]), steps, conditions
+)
+patterns: st.SearchStrategy[Pattern] = st.lists(components, max_size=4).map(tuple)
+# By their form, for one node; and now and then not.
+_guarded = st.builds(lambda name, condition: AllOf((name, condition)), close_names, conditions)
+one_node_patterns: st.SearchStrategy[Pattern] = (
+    close_paths | st.lists(st.one_of(close_names, close_names, _guarded, steps), max_size=4).map(tuple) | patterns
+)
+# Conditions that often hold, so that what depends on them often goes ahead.
+likely_conditions: st.SearchStrategy[Condition] = st.sampled_from(
+    [
+        IfNodeExists(),
+        IfNodeExists(),
+        IfNodeExists(False),
+        IfHasData(),
+        IfPayloadVersion(1),
+        IfChildListLength(Compare("le", 1)),
+        NotOf(IfDataMatches(0)),
+        AnyOf((IfHasData(), IfChildListLength(Compare("ge", 1)))),
+    ]
+)
+near_patterns: st.SearchStrategy[Pattern] = st.one_of(
+    close_paths,
+    close_paths,
+    st.lists(close_names | st.sampled_from([ANY_NAME, ANY_DEPTH]), min_size=1, max_size=3).map(tuple),
+    st.tuples(st.sampled_from([Step.THIS, Step.PARENT]), close_names | st.sampled_from([Step.PARENT, ANY_NAME])),
+    st.tuples(st.builds(lambda name, condition: AllOf((name, condition)), close_names, likely_conditions), close_names),
+)
+keep_whiles = st.lists(st.tuples(near_patterns, likely_conditions), max_size=2).map(tuple)

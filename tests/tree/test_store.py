@@ -1,165 +1,17 @@
-"""The store against a dumb twin, and Khepri's rules one by one (numbers of its conformance cases in brackets)."""
+"""The rules of the store one by one; `test_store_against_twin` looks for what these do not say."""
 
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.tree.strategies import close_paths, conditions, few_values
-from tree.conditions import AllOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion
-from tree.data import decode, encode
-from tree.errors import Abort, BadData, BadPath, MismatchingNode, NodeNotFound
-from tree.store import NodeView, Store
-from tree.transaction import Transaction, TransactionEnded
+from tree.conditions import AllOf, IfDataMatches, IfNodeExists, IfPayloadVersion
+from tree.errors import BadData, BadPath, MismatchingNode, NodeNotFound
+from tree.store import Store
+from tree.transaction import TransactionEnded
 
 Path = tuple[str, ...]
-
-
-class Twin:
-    """The same tree as a flat map from path to [payload bytes, payload version, children version, made on the way]."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[Path, list[Any]] = {(): [None, 1, 1, False]}
-
-    def children(self, path: Path) -> list[str]:
-        return sorted(node[-1] for node in self.nodes if node and node[:-1] == path)
-
-    def view(self, path: Path) -> NodeView | None:
-        if path not in self.nodes:
-            return None
-        payload, version, list_version, _ = self.nodes[path]
-        return NodeView(payload, version, list_version, len(self.children(path)))
-
-    def put(self, path: Path, payload: bytes) -> None:
-        existed = path in self.nodes
-        made: set[Path] = set()
-        for depth in range(1, len(path) + 1):
-            if path[:depth] not in self.nodes:
-                if depth == 1 or path[: depth - 1] not in made:
-                    self.nodes[path[: depth - 1]][2] += 1
-                self.nodes[path[:depth]] = [None, 1, 1, depth < len(path)]
-                made.add(path[:depth])
-        node = self.nodes[path]
-        if existed and node[0] != payload:
-            node[1] += 1
-        node[0] = payload
-
-    def clear_payload(self, path: Path) -> None:
-        if path in self.nodes:
-            if self.nodes[path][0] is not None:
-                self.nodes[path][:2] = [None, self.nodes[path][1] + 1]
-            self.reclaim(path)
-
-    def delete(self, path: Path) -> int:
-        before = len(self.nodes)
-        if path == ():
-            root = self.nodes[()]
-            root[1] += root[0] is not None
-            root[0] = None
-            root[2] += len(self.children(()))
-            self.nodes = {(): root}
-        elif path in self.nodes:
-            self.drop(path)
-            self.reclaim(path[:-1])
-        return before - len(self.nodes)
-
-    def drop(self, path: Path) -> None:
-        self.nodes = {other: node for other, node in self.nodes.items() if other[: len(path)] != path}
-        self.nodes[path[:-1]][2] += 1
-
-    def reclaim(self, path: Path) -> None:
-        while path and self.nodes[path][3] and self.nodes[path][0] is None and not self.children(path):
-            self.drop(path)
-            path = path[:-1]
-
-    def copy(self) -> "Twin":
-        twin = Twin()
-        twin.nodes = {path: list(node) for path, node in self.nodes.items()}
-        return twin
-
-
-class StoreAgainstTwin(RuleBasedStateMachine):
-    """Any sequence of operations, in transactions or not, leaves the store and its twin alike."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = Store()
-        self.twin = Twin()
-        self.saved: Twin | None = None
-        self.open: Any = None
-        self.target: Store | Transaction = self.store
-
-    @rule(path=close_paths, value=few_values, condition=st.none() | conditions)
-    def put(self, path: Path, value: Any, condition: Condition | None) -> None:
-        view = self.twin.view(path)
-        if condition is None or condition.holds(view):
-            written = self.target.put(path, value, condition)
-            assert (written.existed, written.previous_encoded) == (view is not None, view.encoded if view else None)
-            self.twin.put(path, encode(value))
-            assert written.payload_version == self.twin.nodes[path][1]
-        else:
-            with pytest.raises(NodeNotFound if view is None else MismatchingNode):
-                self.target.put(path, value, condition)
-
-    @rule(path=close_paths)
-    def delete(self, path: Path) -> None:
-        assert self.target.delete(path).removed_count == self.twin.delete(path)
-
-    @rule(path=close_paths)
-    def clear_payload(self, path: Path) -> None:
-        self.target.clear_payload(path)
-        self.twin.clear_payload(path)
-
-    @precondition(lambda self: self.saved is None)
-    @rule()
-    def begin(self) -> None:
-        self.saved = self.twin.copy()
-        self.open = self.store.transaction()
-        self.target = self.open.__enter__()
-
-    @precondition(lambda self: self.saved is not None)
-    @rule()
-    def commit(self) -> None:
-        self.open.__exit__(None, None, None)
-        self.saved, self.target = None, self.store
-
-    @precondition(lambda self: self.saved is not None)
-    @rule()
-    def abort(self) -> None:
-        reason = Abort("changed_its_mind")
-        assert not self.open.__exit__(Abort, reason, None)
-        assert self.saved is not None
-        self.twin, self.saved, self.target = self.saved, None, self.store
-
-    @precondition(lambda self: self.saved is None)
-    @rule()
-    def restore_from_own_snapshot(self) -> None:
-        digest = self.store.digest()
-        other = Store()
-        other.restore(decode(encode(self.store.to_data())))
-        assert other.digest() == digest
-        self.store = self.target = other
-
-    @invariant()
-    def alike(self) -> None:
-        seen: dict[Path, NodeView] = {}
-
-        def collect(path: Path, node: NodeView, order: list[Path]) -> list[Path]:
-            seen[path] = node
-            return [*order, path]
-
-        start: list[Path] = []
-        order = self.store.fold_below((), collect, start)
-        assert seen == {path: self.twin.view(path) for path in self.twin.nodes}
-        assert order == sorted(order), "parents before children, siblings by name"
-        assert self.store.count_below(()) == len(self.twin.nodes) - 1
-        for path in self.twin.nodes:
-            assert list(self.store.children(path)) == self.twin.children(path)
-
-
-TestStoreAgainstTwin = StoreAgainstTwin.TestCase
 
 
 def versions(store: Store, path: Path) -> tuple[Any, int, int]:
