@@ -7,7 +7,7 @@ transaction changed is found by comparing copies, and keep_while is looked at fo
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from tree.conditions import Condition, only_name
+from tree.conditions import Condition, Name, only_name
 from tree.node import NodeView
 from tree.path import Path
 from tree.pattern import Component, Pattern, Step
@@ -40,6 +40,8 @@ def absolute(pattern: Pattern, base: Path = ()) -> tuple[Component, ...]:
                 found = found[:-1]
             case Step.THIS:
                 pass
+            case Name(name):
+                found.append(name)
             case _:
                 found.append(component)
     return tuple(found)
