@@ -68,6 +68,7 @@ class MixResult:
     elections: int = 0
     snapshots: int = 0
     crashes: int = 0
+    changes: int = 0
     events: int = 0
     virtual_s: float = 0.0
     busy_s: float = 0.0
@@ -77,7 +78,17 @@ class MixResult:
     def add(self, outcome: dict[str, Any], campaign: Campaign) -> None:
         """One more run."""
         self.runs += 1
-        for name in ("acknowledged", "unknown", "reads", "elections", "snapshots", "crashes", "events", "virtual_s"):
+        for name in (
+            "acknowledged",
+            "unknown",
+            "reads",
+            "elections",
+            "snapshots",
+            "crashes",
+            "changes",
+            "events",
+            "virtual_s",
+        ):
             setattr(self, name, getattr(self, name) + outcome[name])
         self.violated += bool(outcome["violations"])
         for kind, sentence in outcome["violations"]:

@@ -6,6 +6,7 @@ the oracle what they did. It knows nothing of the system under test but `Member`
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from scenarios.simulation.calls import Call, Client, History
@@ -15,9 +16,10 @@ from scenarios.simulation.oracle import Oracle
 from scenarios.simulation.registers import Append, Value
 from scenarios.simulation.schedule import Schedule
 
-__all__ = ["Cluster", "Crashed", "Member", "System"]
+__all__ = ["Cluster", "Crashed", "Member", "Seats", "System", "Wanted"]
 
 CLIENTS: Final = 4
+SPARES: Final = 4
 # What a member's code takes between two looks at the clock; and after how many looks in one go it is going in circles.
 _LOOK_S: Final = 1e-5
 _MAX_LOOKS: Final = 20_000
@@ -31,6 +33,31 @@ class Spinning(Exception):
     """A member looks at the clock again and again, and does not come to an end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Who the members are since the entry `index` of the log; `settled` unless somebody is on the way in or out."""
+
+    index: int
+    members: frozenset[str]
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A change of the members: a newcomer, a leaver, or the one in the place of the other."""
+
+    newcomer: str | None
+    leaver: str | None
+
+    def is_met_by(self, seats: Seats) -> bool:
+        """Whether the change has happened."""
+        return (
+            seats.settled
+            and (self.newcomer is None or self.newcomer in seats.members)
+            and (self.leaver is None or self.leaver not in seats.members)
+        )
+
+
 class Member(Protocol):
     """A member of the system under test: one process that can be started and ended, and its disk, which remains."""
 
@@ -39,6 +66,9 @@ class Member(Protocol):
 
     def start(self) -> None:
         """Begin a process on what the disk holds; raises `Crashed`."""
+
+    def prepare_to_join(self, doors: list[str]) -> None:
+        """Have an empty disk, and wait at these members' doors to be let in when it starts."""
 
     def end(self, *, power_cut: bool) -> None:
         """The process is gone, and with a power cut everything that the disk does not have for certain."""
@@ -76,6 +106,15 @@ class Member(Protocol):
     def transfer(self, target: str) -> None:
         """As leader, hand the leadership to that member, if the system can do that."""
 
+    def change(self, wanted: Wanted) -> None:
+        """As leader, begin to change the members like this, if that is possible now."""
+
+    def seats(self) -> Seats | None:
+        """Who the members are, as far as it has applied the log; None if the system cannot change them."""
+
+    def meets(self, other: "Member") -> bool:
+        """Whether the two let each other in. `other` is of the same system."""
+
 
 class System(Protocol):
     """A system under test."""
@@ -83,6 +122,8 @@ class System(Protocol):
     name: str
     retries: bool
     """Whether a command may be submitted again under the same number."""
+    changes_members: bool
+    """Whether members can be added and removed here."""
 
     def member(self, name: str, cluster: "Cluster") -> Member:
         """A member with an empty disk, not yet started."""
@@ -120,14 +161,17 @@ class Cluster:
         self._looks = 0
         self._looked_at = -1
         self.system: Final = system
-        self.names: Final = [f"h{number}" for number in range(size)]
+        spares = SPARES if mix.change and system.changes_members else 0
+        self.names: Final = [f"h{number}" for number in range(size + spares)]
+        self.doors: Final = self.names[:size]
+        self._present = set(self.doors)
         self.network: Final = Network(self.names, self.schedule, dice, mix.weather, self)
         self._processes: Final = {name: _Process(system.member(name, self)) for name in self.names}
         self.clients: Final = [
             Client(f"c{number}", self.schedule, dice, self.history, self, retries=system.retries)
             for number in range(CLIENTS)
         ]
-        for name in self.names:
+        for name in self.doors:
             self.start(name)
         for client in self.clients:
             client.think()
@@ -155,6 +199,27 @@ class Cluster:
     def running(self) -> list[str]:
         """The members whose processes run, paused or not."""
         return [name for name, process in self._processes.items() if process.running]
+
+    def present(self) -> list[str]:
+        """The members that there are: they run, or will again. Others are not admitted yet, or gone for good."""
+        return [name for name in self.names if name in self._present]
+
+    def configuration(self) -> Seats | None:
+        """The newest committed one that any running member has applied."""
+        known = [seats for name in self.running() if (seats := self.member(name).seats()) is not None]
+        return max(known, key=lambda seats: seats.index, default=None)
+
+    def join(self, name: str) -> None:
+        """A newcomer starts with an empty disk and waits to be let in."""
+        self.member(name).prepare_to_join(self.present())
+        self._present.add(name)
+        self.start(name)
+
+    def _retire(self, name: str) -> None:
+        """A member that the others let go is stopped for good."""
+        if self._processes[name].running:
+            self.crash(name, power_cut=False)
+        self._present.discard(name)
 
     def leaders(self) -> list[str]:
         """The members that take themselves for the leader."""
@@ -191,6 +256,8 @@ class Cluster:
             self.schedule.after(self.dice.uniform(*self.mix.down_s), lambda: self._restart(name))
 
     def _restart(self, name: str) -> None:
+        if name not in self._present:
+            return
         if not self._processes[name].running and self.dice.random() < self.mix.recovery_crash_share:
             self.member(name).crash_within(8)
         self.start(name)
@@ -228,16 +295,41 @@ class Cluster:
             self.crash_and_restart(name, power_cut=True)
             return
         if process.member.failure is not None:
-            self.oracle.violated("stopped", f"{name} stopped by itself: {process.member.failure!r}")
+            self._stopped(name, process.member.failure)
+            return
         term = process.member.leads_in()
         if term is not None:
             self.oracle.leads(name, term)
+
+    def _stopped(self, name: str, failure: Exception) -> None:
+        """A member stopped by itself: right after it was removed, wrong otherwise."""
+        seats = self.configuration()
+        if getattr(failure, "code", None) == "removed_member" and seats is not None and name not in seats.members:
+            self._retire(name)
+        else:
+            self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
+
+    def dismiss_the_removed(self) -> None:
+        """Stop whoever is no member any more, as an operator does when all is done."""
+        seats = self.configuration()
+        if seats is not None:
+            for name in self.present():
+                if name not in seats.members:
+                    self._retire(name)
 
     # --- what the network reports ---------------------------------------------------------------------------------
 
     def may_connect(self, one: str, other: str) -> bool:
         """See `Endpoint`."""
-        return all(process.running and not process.paused for process in (self._processes[one], self._processes[other]))
+        processes = (self._processes[one], self._processes[other])
+        return all(process.running and not process.paused for process in processes) and self._let_in(one, other)
+
+    def _let_in(self, one: str, other: str) -> bool:
+        """Whether two members let each other in; either of them may learn from the other, and stop."""
+        met = self.member(one).meets(self.member(other))
+        for name in (one, other):
+            self._inside(name, lambda: None)
+        return met
 
     def frames_arrived(self, name: str, sender: str, frames: list[Frame]) -> None:
         """See `Endpoint`."""

@@ -126,7 +126,7 @@ def render(results: dict[str, MixResult]) -> Table:
     """One line per mix."""
     table = Table(title="simulated clusters", title_justify="left")
     table.add_column("mix")
-    titles = "runs violated acknowledged unknown reads terms snapshots crashes virtual_s seeds/s"
+    titles = "runs violated acknowledged unknown reads terms snapshots crashes changes virtual_s seeds/s"
     for title in titles.split():
         table.add_column(title.replace("_", " "), justify="right")
     table.add_column("violations, runs with each")
@@ -138,6 +138,7 @@ def render(results: dict[str, MixResult]) -> Table:
             result.elections,
             result.snapshots,
             result.crashes,
+            result.changes,
             round(result.virtual_s),
         ]
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(result.kinds.items()))

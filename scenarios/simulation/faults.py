@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from scenarios.simulation.changes import Operator
 from scenarios.simulation.cluster import Cluster
 
 __all__ = ["Faults"]
@@ -20,6 +21,7 @@ class Faults:
         self._dice: Final = cluster.dice
         self._rates: Final = dict(cluster.mix.rates())
         self._total: Final = sum(self._rates.values())
+        self._operator: Final = Operator(cluster)
         self._stopped = False
         if self._total:
             self._next()
@@ -55,13 +57,13 @@ class Faults:
     # --- whom it hits ---------------------------------------------------------------------------------------------
 
     def _anyone(self) -> str:
-        return self._dice.choice(self._cluster.names)
+        return self._dice.choice(self._cluster.present())
 
     def _leader(self) -> str:
-        return self._dice.choice(self._cluster.leaders() or self._cluster.names)
+        return self._dice.choice(self._cluster.leaders() or self._cluster.present())
 
     def _two(self) -> list[str]:
-        return self._dice.sample(self._cluster.names, 2)
+        return self._dice.sample(self._cluster.present(), 2)
 
     # --- processes and machines, named as the rates of a mix ------------------------------------------------------
 
@@ -81,7 +83,7 @@ class Faults:
 
     def _crash_all(self) -> None:
         power_cut = self._dice.random() < self._mix.power_cut_share
-        for name in self._cluster.names:
+        for name in self._cluster.present():
             self._cluster.crash_and_restart(name, power_cut=power_cut)
 
     def _pause(self) -> None:
@@ -115,7 +117,7 @@ class Faults:
         self._block([link for other in others for link in ((name, other), (other, name))])
 
     def _halve(self) -> None:
-        names = self._dice.sample(self._cluster.names, len(self._cluster.names))
+        names = self._dice.sample(self._cluster.present(), len(self._cluster.present()))
         part = self._dice.randint(1, len(names) - 1)
         some, others = names[:part], names[part:]
         self._block([link for one in some for other in others for link in ((one, other), (other, one))])
@@ -151,6 +153,10 @@ class Faults:
 
     def _burst(self) -> None:
         self._cluster.burst()
+
+    def _change(self) -> None:
+        if self._cluster.system.changes_members:
+            self._operator.change()
 
     def _transfer(self) -> None:
         cluster = self._cluster

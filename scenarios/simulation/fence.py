@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from scenarios.simulation.calls import Call
-from scenarios.simulation.cluster import Cluster, Crashed
+from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
 from scenarios.simulation.network import Frame
 from scenarios.simulation.registers import ABSENT, Append, CompareAndSwap, Get, Put, Value
 from tree.commands import Answer, Command, Machine, encode_command
 from tree.errors import Abort
-from tree.membership import ChangeRefused, Configuration
+from tree.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
 from tree.raft import RaftCore, use_clock
 from tree.replica import Replica
-from tree.roster import Roster
+from tree.roster import REMOVED, Roster
 from tree.status import ReplicaConfig
 from tree.submissions import MAX_ENTRY_BYTES, Submission
 from tree.transaction import Transaction
 from tree.transport import Member as Address
-from tree.transport import Peers
+from tree.transport import Peers, RefusedByInstance
 
 __all__ = ["Fence", "SimulatedReplica"]
 
@@ -57,6 +57,7 @@ class Fence:
 
     name = "fence"
     retries = True
+    changes_members = True
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Fence:
         machine = Machine(_PROCEDURES)
         for index in sorted(cluster.oracle.log):
             machine.apply_entry(cluster.oracle.log[index])
-        for name in cluster.names:
+        for name in cluster.present():
             member = cast("FencedMember", cluster.member(name))
             machine.configuration = member.machine().configuration
             if member.machine().digest() != machine.digest():
@@ -220,6 +221,47 @@ class SimulatedReplica(Replica):
         submission.waiting.clear()
         self._submissions.leave(submission)
 
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._config.name
+
+    @property
+    def roster(self) -> Roster:
+        """Whom it lets in."""
+        return self._roster
+
+    def judges(self, other: "SimulatedReplica") -> bool:
+        """Whether it lets the other one in, which stops if it was removed."""
+        greeting = other.roster.greeting(probe=False)
+        if self._roster.judge(greeting, None).code is not None:
+            return False
+        verdict = self._roster.judge_proven(greeting)
+        if verdict.code == REMOVED:
+            other.refused_by_instance(RefusedByInstance(REMOVED, verdict.sentence))
+        return verdict.code is None
+
+    def hint_for(self, other: "SimulatedReplica") -> Configuration | None:
+        """What the other one should know of the members."""
+        return self._roster.hint_for(other.roster.greeting(probe=False))
+
+    def take_hint(self, hint: Configuration | None) -> None:
+        """The other one knew of newer members."""
+        if hint is not None:
+            self.peers.adopt(hint)
+
+    def decide(self, request: list[Any]) -> None:
+        """As leader, grant a request or raise `ChangeRefused`."""
+        self._steward._decide_untrusted(request)
+        self._wake.set()
+
+    def _take_configuration(self) -> None:
+        super()._take_configuration()
+        configuration = self.raft().configuration
+        if configuration.index >= 0:
+            members = frozenset(seat.name for seat in configuration.seats)
+            self._cluster.oracle.members_are(self.name, configuration.index, members)
+
     def ask_for_index(self, deliver: Callable[[int], None]) -> tuple[int, bool]:
         """Begin a read, as `read_barrier` does."""
         return self._ask_for_index(deliver)
@@ -244,7 +286,8 @@ class FencedMember:
         self._name: Final = name
         self._cluster: Final = cluster
         self._fence: Final = fence
-        self._disk: Final = fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
+        self._disk = fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
+        self._doors: list[str] | None = None  # where to knock, if it joined later
         self._replica: SimulatedReplica | None = None
         self._submissions: dict[Call, Submission] = {}
         self._reads: dict[Call, _Read] = {}
@@ -256,15 +299,16 @@ class FencedMember:
     # --- life, see `Member` ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        addresses = tuple(Address(name, "simulated", 1) for name in self._cluster.names)
+        known = self._cluster.doors if self._doors is None else {*self._doors, self._name}
         config = ReplicaConfig(
             _KIND,
             _INSTANCE,
             self._name,
-            addresses,
+            tuple(map(_address, sorted(known))),
             _DIRECTORY / self._name,
             b"",
             compact_after_entries=self._cluster.mix.compact_after_entries,
+            join=self._doors is not None,
         )
         self._replica = self._fence.make_replica(config, self._cluster, self._disk, self._fence.make_raft)
         self._doing(self._begin)
@@ -276,6 +320,11 @@ class FencedMember:
             self.failure = error
             return
         self._wake_up()
+
+    def prepare_to_join(self, doors: list[str]) -> None:
+        self._disk = self._fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
+        self._doors = doors
+        self.failure = None
 
     def end(self, *, power_cut: bool) -> None:
         if power_cut or self._disk.crashed:
@@ -316,6 +365,36 @@ class FencedMember:
     def transfer(self, target: str) -> None:
         with suppress(ChangeRefused):
             self._running().raft().transfer_leadership(target)
+
+    def change(self, wanted: Wanted) -> None:
+        """As the operator's request arrives at the leader."""
+        request = (
+            Dismiss(wanted.leaver or "") if wanted.newcomer is None else Admit(_address(wanted.newcomer), wanted.leaver)
+        )
+        with suppress(ChangeRefused):
+            self._doing(lambda: self._running().decide(request.to_data()))
+
+    def seats(self) -> Seats | None:
+        if self._replica is None or self.failure is not None:
+            return None
+        configuration = self._replica.raft().configuration
+        settled = all(seat.role is Role.VOTER and seat.replaces is None for seat in configuration.seats)
+        return Seats(configuration.index, frozenset(seat.name for seat in configuration.seats), settled)
+
+    def meets(self, other: Member) -> bool:
+        """As two `tree.transport.Peers` introduce themselves, after either of them dialled or knocked."""
+        mine, theirs = self._running(), cast(FencedMember, other)._running()
+        smaller, larger = (mine, theirs) if self._name < cast(FencedMember, other)._name else (theirs, mine)
+        dials = larger.name in smaller.roster.contacts
+        if not dials and smaller.name not in larger.roster.contacts:
+            return False
+        welcome = [smaller.judges(larger), larger.judges(smaller)]
+        if not all(welcome):
+            return False
+        hints = smaller.hint_for(larger), larger.hint_for(smaller)
+        larger.take_hint(hints[0])
+        smaller.take_hint(hints[1])
+        return dials
 
     # --- what is seen of it ---------------------------------------------------------------------------------------
 
@@ -415,6 +494,10 @@ class FencedMember:
             if read.index is not None and read.index <= applied_index:
                 del self._reads[read.call]
                 self._cluster.answered(read.call, self.value(read.call.key))
+
+
+def _address(name: str) -> Address:
+    return Address(name, name, 1)
 
 
 def _command(call: Call) -> Command:

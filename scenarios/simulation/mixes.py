@@ -58,6 +58,7 @@ class FaultMix:
 
     # --- what operators do
     transfer: float = 0.0  # hand the leadership to another member
+    change: float = 0.0  # add, remove or replace a member, while there is no other change
 
     def rates(self) -> Mapping[str, float]:
         """The faults that have a rate, by the names of their fields."""
@@ -128,6 +129,22 @@ _MIXES: Final = (
         weather=Weather(latency_s=(0.0002, 0.02), spike_share=0.02, spike_s=0.5, late_share=0.5),
     ),
     FaultMix(
+        name="membership",
+        purpose="members come, go and are replaced, the leader among them, while members crash and networks split",
+        change=2.0,
+        transfer=0.2,
+        crash=0.2,
+        crash_on_disk=0.2,
+        crash_all=0.03,
+        crash_leader=0.1,
+        isolate=0.1,
+        isolate_leader=0.1,
+        halve=0.1,
+        reset=0.2,
+        burst=0.3,
+        compact_after_entries=40,
+    ),
+    FaultMix(
         name="everything",
         purpose="all of this, each of it seldom",
         crash=0.1,
@@ -143,6 +160,7 @@ _MIXES: Final = (
         reset=0.1,
         slow=0.2,
         transfer=0.1,
+        change=0.3,
         burst=0.5,
         batch_bytes=1500,
         compact_after_entries=20,

@@ -24,6 +24,8 @@ class Oracle:
     def __init__(self) -> None:
         self.log: Final[dict[int, bytes]] = {}
         self.violations: Final[list[Violation]] = []
+        self.changes = 0
+        self._seats: dict[int, frozenset[str]] = {}
         self._applied_by: dict[int, str] = {}
         self._leaders: dict[int, str] = {}
 
@@ -39,6 +41,16 @@ class Oracle:
         if known != command:
             self.violated(
                 "state-machine", f"{name} applied {command!r:.120} at {index}, where {first} applied {known!r:.120}"
+            )
+
+    def members_are(self, name: str, index: int, members: frozenset[str]) -> None:
+        """A member applied a change of the members: the same one as everybody else at that index."""
+        if index not in self._seats:
+            self.changes += index > 0
+        known = self._seats.setdefault(index, members)
+        if known != members:
+            self.violated(
+                "state-machine", f"since {index} the members are {sorted(members)} to {name}, {sorted(known)} to others"
             )
 
     def leads(self, name: str, term: int) -> None:

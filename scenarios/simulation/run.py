@@ -35,6 +35,7 @@ class Outcome:
     elections: int
     snapshots: int
     crashes: int
+    changes: int
     events: int
     virtual_s: float
     trace: str
@@ -66,6 +67,7 @@ def simulate(system: System, mix: FaultMix, seed: int, size: int) -> Outcome:
             elections=cluster.oracle.terms,
             snapshots=sum(cluster.member(name).snapshots() for name in cluster.names),
             crashes=cluster.crashes,
+            changes=cluster.oracle.changes,
             events=cluster.schedule.happened,
             virtual_s=cluster.schedule.now_s - 1000.0,
             trace=cluster.schedule.digest(),
@@ -81,7 +83,7 @@ def _run(cluster: Cluster) -> None:
     schedule.run_until(schedule.now_s + FAULTS_S, lambda: bool(oracle.violations))
     if not oracle.violations:
         faults.stop()
-        for name in cluster.names:
+        for name in cluster.present():
             cluster.start(name)
         _check_liveness(cluster)
     _check_histories(cluster)
@@ -90,6 +92,10 @@ def _run(cluster: Cluster) -> None:
 def _check_liveness(cluster: Cluster) -> None:
     """Everything works: so every member answers a write, and in the end all have applied the same."""
     schedule, oracle = cluster.schedule, cluster.oracle
+    schedule.run_until(schedule.now_s + HEAL_S, lambda: bool(oracle.violations) or _members_settled(cluster))
+    if not oracle.violations and not _members_settled(cluster):
+        oracle.violated("not-live", f"the members were still changing {HEAL_S} s after everything was healed")
+    cluster.dismiss_the_removed()
     probes = _Probes(cluster)
     schedule.run_until(schedule.now_s + HEAL_S, lambda: bool(oracle.violations) or probes.answered())
     for client in cluster.clients:
@@ -110,12 +116,12 @@ class _Probes:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._calls: dict[str, list[Call]] = {name: [] for name in cluster.names}
-        for name in cluster.names:
+        self._calls: dict[str, list[Call]] = {name: [] for name in cluster.present()}
+        for name in cluster.present():
             self._submit(name)
 
     def answered(self) -> bool:
-        return len(self._cluster.running()) == len(self._cluster.names) and all(map(self._is_answered, self._calls))
+        return self._cluster.running() == self._cluster.present() and all(map(self._is_answered, self._calls))
 
     def _is_answered(self, name: str) -> bool:
         return any(call.returned_at is not None for call in self._calls[name])
@@ -126,11 +132,17 @@ class _Probes:
             self._cluster.schedule.after(1.0, lambda: self._submit(name))
 
 
+def _members_settled(cluster: Cluster) -> bool:
+    """Whether a leader has applied a configuration in which nobody is on the way in or out."""
+    seats = cluster.configuration()
+    return seats is None or (seats.settled and bool(cluster.leaders()))
+
+
 def _settled(cluster: Cluster) -> bool:
     running = cluster.running()
     indices = {cluster.member(name).applied_index() for name in running}
     return (
-        len(running) == len(cluster.names)
+        running == cluster.present()
         and len(indices) == 1
         and len(cluster.leaders()) == 1
         and all(client.idle for client in cluster.clients)
@@ -139,7 +151,7 @@ def _settled(cluster: Cluster) -> bool:
 
 def _check_bursts(cluster: Cluster) -> None:
     """Each write of a burst has its own key: it is there once if it was acknowledged, and never twice."""
-    for name in cluster.names:
+    for name in cluster.present():
         member = cluster.member(name)
         for call in cluster.bursts:
             value = member.value(call.key)

@@ -30,7 +30,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from scenarios.simulation.calls import Call
-from scenarios.simulation.cluster import Cluster, Crashed
+from scenarios.simulation.cluster import Cluster, Crashed, Member, Seats, Wanted
 from scenarios.simulation.network import Frame
 from scenarios.simulation.registers import ABSENT, Action, Append, CompareAndSwap, Get, Put, Value, apply_action
 
@@ -49,6 +49,7 @@ class Stock:
 
     name = "stock"
     retries = False
+    changes_members = False
 
     def __init__(self) -> None:
         where = _MEMORY_FILES if _MEMORY_FILES.is_dir() else None
@@ -309,6 +310,18 @@ class _StockMember:
 
     def transfer(self, target: str) -> None:
         self._doing(lambda: self._running().transferLeadership(self._nodes[target]))
+
+    def prepare_to_join(self, doors: list[str]) -> None:
+        """The package's members are not changed here."""
+
+    def change(self, wanted: Wanted) -> None:
+        """See `prepare_to_join`."""
+
+    def seats(self) -> Seats | None:
+        return None
+
+    def meets(self, other: Member) -> bool:
+        return True
 
     def leads_in(self) -> int | None:
         registers = self._registers
