@@ -19,6 +19,7 @@ from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.projections import Projection, ProjectionStatus
 from tree.registrations import Registrations, stored_procedure_at
 from tree.sessions import Sessions
+from tree.state import FrozenState, LoadedState, StateLoader
 from tree.store import Store
 from tree.transaction import Transaction
 from tree.triggers import Fired
@@ -291,7 +292,7 @@ class Machine:
     # --- the whole state ------------------------------------------------------------------------------------------
 
     def to_data(self) -> dict[str, Any]:
-        """Everything as plain data, for a snapshot."""
+        """Everything as plain data, at once: for digests and small states. See `freeze` for snapshots."""
         data = {
             "format": 2,
             "revision": self.store.revision,
@@ -303,22 +304,30 @@ class Machine:
 
     def restore(self, data: Any) -> None:
         """Become what `to_data` described; raises `BadData` for anything else."""
-        match data:
-            case {
-                "format": 2,
-                "revision": int(revision),
-                "store": store,
-                "registrations": registrations,
-                "sessions": sessions,
-            }:
-                remembered = Sessions.from_data(sessions)
-                registered = self._registrations.read_untrusted(registrations)
-                self.store.restore(store, revision)
-                self._registrations.become(registered)
-                self._sessions.become(remembered)
-                self.configuration = data.get("configuration")
-            case _:
-                raise BadData("not the state of a tree in format 2; was it written by a newer version?")
+        loader = StateLoader()
+        loader.take_whole_untrusted(data)
+        self.install(loader.finish())
+
+    def freeze(self) -> FrozenState:
+        """The state as it is now, to be read in chunks while commands are applied; one at a time. See `thaw`."""
+        parts = {
+            "revision": self.store.revision,
+            "registrations": self._registrations.to_data(),
+            "configuration": self.configuration,
+        }
+        return FrozenState(parts, self.store.freeze(), self._sessions.freeze())
+
+    def thaw(self, frozen: FrozenState) -> None:
+        """What `freeze` gave is not needed any more."""
+        frozen.release()
+        self.store.thaw()
+
+    def install(self, state: LoadedState) -> None:
+        """Become this state at once. What was frozen must be thawed before."""
+        self.store.install(state.tree, state.revision)
+        self._registrations.become(state.registered)
+        self._sessions.become(state.sessions)
+        self.configuration = state.configuration
 
     def digest(self) -> bytes:
         """SHA-256 of the whole state: members that applied the same commands have the same digest."""

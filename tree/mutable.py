@@ -20,8 +20,9 @@ from tree.keep_while import (
     resolve_pairs,
     unmet,
 )
-from tree.node import Node, NodeView, rows_of, size_of, tree_from_rows, view_of, walk
+from tree.node import Node, NodeView, rows_of, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
+from tree.rows import BuiltTree, FrozenTree, TreeBuilder
 
 __all__ = ["MutableTree", "Row"]
 
@@ -43,6 +44,8 @@ class MutableTree:
         self._changed: list[Path] = []
         self._removals: list[Removal] = []
         self._just_kept: set[Path] = set()
+        # While a view of an earlier moment is read: it is told of every node before its first change.
+        self._frozen: FrozenTree | None = None
 
     def lookup(self, path: Path) -> Node | None:
         """The node at exactly this path."""
@@ -129,6 +132,8 @@ class MutableTree:
         node = self.lookup(path)
         if node is not None and node.made_on_the_way:
             self._remember(path, node)
+            if self._frozen is not None:
+                self._frozen.keep_fields(node)
             self._log(_undo_made_on_the_way, node, True)
             node.made_on_the_way = False
 
@@ -178,6 +183,8 @@ class MutableTree:
 
     def _set_payload(self, path: Path, node: Node, encoded: bytes | None, version: int) -> None:
         self._note(path, node)
+        if self._frozen is not None:
+            self._frozen.keep_fields(node)
         self._log(_undo_payload, node, node.encoded, node.payload_version)
         node.encoded, node.payload_version = encoded, version
 
@@ -197,6 +204,8 @@ class MutableTree:
             made = child
         made.encoded = encoded
         size = len(path) - depth
+        if self._frozen is not None:
+            self._frozen.keep_child(parent, path[depth])
         parent.attach(path[depth], top)
         parent.child_list_version += 1
         self.node_count += size
@@ -217,6 +226,8 @@ class MutableTree:
                 if node_path in self.kept.pairs:
                     self._set_kept(node_path, ())
         size = size_of(child)
+        if self._frozen is not None:
+            self._frozen.keep_child(parent, name)
         parent.detach(name)
         parent.child_list_version += 1
         self.node_count -= size
@@ -240,12 +251,25 @@ class MutableTree:
 
     def restore(self, rows: Any) -> None:
         """Replace everything by what `to_rows` gave; raises `BadData` and changes nothing if it is not that."""
-        root, count, kept = tree_from_rows(rows)
-        index = KeepWhileIndex()
-        for path, data in kept.items():
-            index.replace(path, resolve_pairs(path, keep_while_from_data_untrusted(data)))
-        self.root, self.node_count, self.kept = root, count, index
-        self.undo = self._before = None
+        builder = TreeBuilder()
+        builder.add_untrusted(rows)
+        self.become(builder.finish())
+
+    def become(self, built: BuiltTree) -> None:
+        """Replace everything at once. A frozen view goes on to show what it shows, and is not told of anything more."""
+        self.root, self.node_count, self.kept = built
+        self.undo = self._before = self._frozen = None
+
+    def freeze(self) -> FrozenTree:
+        """A view of the tree as it is now, to be read in slices while the tree changes; one at a time. See `thaw`."""
+        if self.undo is not None or self._frozen is not None:
+            raise RuntimeError("the tree cannot be frozen within a transaction, or twice at a time")
+        self._frozen = FrozenTree(self.root, self.node_count, dict(self.kept.pairs))
+        return self._frozen
+
+    def thaw(self) -> None:
+        """The view that `freeze` gave is not needed any more; what it kept is forgotten."""
+        self._frozen = None
 
     def row(self, path: Path) -> Row | None:
         """Everything that is kept of the node at `path`, as plain data; None if there is none."""
@@ -289,6 +313,8 @@ class MutableTree:
             parent.child_list_version -= 1
             node = parent.children[path[-1]]
         self._note(path, node)
+        if self._frozen is not None:
+            self._frozen.keep_fields(node)
         self._log(_undo_payload, node, node.encoded, node.payload_version)
         self._log(_undo_child_list_version, node, node.child_list_version)
         self._log(_undo_made_on_the_way, node, node.made_on_the_way)

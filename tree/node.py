@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from tree.data import decode
-from tree.errors import BadData
-from tree.path import ROOT, Path, check_path
+from tree.path import ROOT, Path
 from tree.payload import has_data, procedure_name
 
-__all__ = ["NO_CHILDREN", "Node", "NodeView", "rows_of", "size_of", "tree_from_rows", "view_of", "walk"]
+__all__ = ["NO_CHILDREN", "Node", "NodeView", "rows_of", "size_of", "view_of", "walk"]
 
 # What every leaf has instead of a dict of its own; never written to.
 NO_CHILDREN: Final[dict[str, "Node"]] = {}
@@ -130,40 +129,3 @@ def rows_of(root: Node, keep_while: dict[Path, Any]) -> Iterator[list[Any]]:
         if path in keep_while:
             row.append(keep_while[path])
         yield row
-
-
-def tree_from_rows(rows: Any) -> tuple[Node, int, dict[Path, Any]]:
-    """The root, the number of nodes below it, and the keep_while data by path; raises `BadData`."""
-    if not isinstance(rows, list) or not rows:
-        raise BadData("a tree has at least the row of its root")
-    branch: list[Node] = []  # the nodes from the root down to the row read last
-    names: list[str] = []
-    keep_while: dict[Path, Any] = {}
-    for row in rows:
-        match row:
-            case [
-                int(depth),
-                str(name),
-                bytes() | None as encoded,
-                int(payload_version),
-                int(list_version),
-                bool(way),
-                *kept,
-            ]:
-                if depth < 0 or depth > len(branch) or (depth == 0) is not (not branch) or len(kept) > 1:
-                    raise BadData(f"the row of {name!r} does not follow its parent")
-            case _:
-                raise BadData(f"not the row of a node: {row!r:.100}")
-        node = Node(made_on_the_way=way)
-        node.encoded, node.payload_version, node.child_list_version = encoded, payload_version, list_version
-        del branch[depth:], names[max(depth - 1, 0) :]
-        if branch:
-            check_path((name,))
-            if name in branch[-1].children:
-                raise BadData(f"two rows for {name!r} under one parent")
-            branch[-1].attach(name, node)
-            names.append(name)
-        if kept:
-            keep_while[tuple(names)] = kept[0]
-        branch.append(node)
-    return branch[0], len(rows) - 1, keep_while

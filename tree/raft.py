@@ -20,11 +20,12 @@ from typing import Any, Final, Protocol, cast
 
 import pysyncobj.serializer
 import pysyncobj.syncobj
-from pysyncobj import SERIALIZER_STATE, SyncObj, SyncObjConf
+from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from tree.compaction import CompactionPolicy, Snapshots
 from tree.disk import REAL_DISK, Disk
 from tree.elections import Candidacy
 from tree.errors import BadData
@@ -45,6 +46,7 @@ from tree.membership import (
     proposed_seats,
 )
 from tree.snapshot import SnapshotDamaged, SnapshotFile
+from tree.state import FrozenState, LoadedState
 
 __all__ = ["CHANGE_KIND", "COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing", "use_clock"]
 
@@ -94,14 +96,17 @@ class Driver(Protocol):
     def apply(self, command: bytes) -> None:
         """Apply a committed command. Must not raise: a command that stops one member stops all of them for good."""
 
-    def capture(self) -> Any:
-        """The applied state as plain data."""
+    def freeze(self) -> FrozenState:
+        """The applied state as it is now, to be read while commands are applied."""
 
-    def install(self, state: Any) -> None:
-        """Replace the applied state by one that `capture` returned on some member."""
+    def thaw(self, frozen: FrozenState) -> None:
+        """What `freeze` gave is not needed any more."""
+
+    def install(self, state: LoadedState) -> None:
+        """Replace the applied state at once by one that some member froze."""
 
     def configure(self, configuration: Any) -> None:
-        """Keep this plain data with the applied state: `capture` and `install` must take it along. Must not raise."""
+        """Keep this plain data with the applied state: `freeze` and `install` must take it along. Must not raise."""
 
     def configuration(self) -> Any:
         """What `configure` was last given, here or on the member whose state was installed; None if nothing ever."""
@@ -215,53 +220,6 @@ class _JournalPort:
         """The driver closes the journal."""
 
 
-class _SnapshotPort:
-    """The snapshot file in the place of PySyncObj's serializer, under the names that it calls (T4)."""
-
-    def __init__(self, file: SnapshotFile, journal: Journal, driver: Driver) -> None:
-        self._file = file
-        self._driver = driver
-        self._journal = journal
-        self._compact_up_to: int | None = None
-        self.applied_index: Callable[[], int] = lambda: 0
-        self.failure: Exception | None = None
-
-    def checkSerializing(self) -> tuple[int, int | None]:  # noqa: N802  # PySyncObj's name
-        if self._compact_up_to is None:
-            return SERIALIZER_STATE.NOT_SERIALIZING, None
-        index, self._compact_up_to = self._compact_up_to, None
-        return SERIALIZER_STATE.SUCCESS, index
-
-    def serialize(self, data: Any, index: int) -> None:
-        """Write the state as it is now. `index` is that of the entry before the last applied one."""
-        _, last, previous, _ = data
-        if 2 * (index - self._journal.first_index) < len(self._journal):
-            return  # mostly entries that wait for a quorum: a snapshot would hardly shorten the log
-        self._file.write(previous, last, self._driver.capture())
-        self._compact_up_to = index
-
-    def deserialize(self) -> tuple[None, Entry, Entry, list[Node]]:
-        """Install the snapshot file. PySyncObj would log an error and go on; so the error is kept for the driver."""
-        try:
-            snapshot = self._file.load()
-            if snapshot is None:
-                raise SnapshotDamaged("the snapshot that was just received has vanished")
-            self._driver.install(snapshot.state)
-        except Exception as error:
-            self.failure = error
-            raise
-        return None, snapshot.last, snapshot.previous, []
-
-    def getTransmissionData(self, node: Node) -> tuple[bytes, bool, bool] | None:  # noqa: N802  # PySyncObj's name
-        return None if self._driver.is_congested(node.id) else self._file.next_piece(node.id)
-
-    def setTransmissionData(self, data: tuple[bytes, bool, bool] | None) -> bool:  # noqa: N802  # PySyncObj's name
-        return data is not None and self._file.take_piece_untrusted(*data, newer_than=self.applied_index())
-
-    def cancelTransmisstion(self, node: Node) -> None:  # noqa: N802  # PySyncObj's name, spelled like that
-        self._file.stop_sending(node.id)
-
-
 class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     """One member's Raft. Not to be used after any method raised: the driver stops the member."""
 
@@ -280,8 +238,9 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         compact_after_bytes: int,
         batch_bytes: int = _BATCH_BYTES,
         disk: Disk = REAL_DISK,
+        compact_interval_s: float = 0.0,
     ) -> None:
-        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`.
+        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`, `DiskFailed`.
 
         `members` are those that the instance began with; none for a member that waits to be admitted. Once the members
         were changed, what the log says counts and not this.
@@ -292,7 +251,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._driver = driver
         self._journal = journal
         self._heartbeat_s = timing.heartbeat_s
-        self._compact_after_bytes = compact_after_bytes
         self._batch_bytes = batch_bytes
         self._queued = 0
         self._uncommitted_bytes = 0
@@ -313,8 +271,13 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._handover: _Handover | None = None
         self._unsettled = False  # whether somebody waits to be promoted or dismissed
         self._proposed = (0, 0)  # the term and the index of the last change that this member proposed
-        self._snapshot_file = SnapshotFile(directory / "snapshot", owner, disk)
-        self._snapshots = _SnapshotPort(self._snapshot_file, journal, driver)
+        self._snapshots = Snapshots(
+            SnapshotFile(directory / "snapshot", owner, disk),
+            journal,
+            driver,
+            CompactionPolicy(compact_after_entries, compact_after_bytes, compact_interval_s),
+            lambda: cast(int, self.raftLastApplied),
+        )
         restored_index = self._restore(directory)
         commit_index = max(restored_index, min(journal.recorded_commit, journal.last_index))
         # The changes in the log that are not known to be committed, in order; see `_remember_committed_changes`.
@@ -335,8 +298,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             appendEntriesUseBatch=True,
             appendEntriesBatchSizeBytes=batch_bytes,
             leaderFallbackTimeout=2 * timing.election_max_s,
-            logCompactionMinEntries=compact_after_entries,
-            logCompactionMinTime=float("inf"),
             journalFile=_JournalPort(journal, commit_index),
             fullDumpFile=None,
             useFork=False,
@@ -345,25 +306,22 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__serializer = self._snapshots
         self._SyncObj__needLoadDumpFile = False
         self._SyncObj__raftLastApplied = restored_index
-        self._snapshots.applied_index = lambda: cast(int, self.raftLastApplied)
         journal.mark_committed(commit_index)
         self._adopt(self.configuration)
         if self.is_alone():
             self.hasten_election(0.0)
 
     def _restore(self, directory: Path) -> int:
-        snapshot = self._snapshot_file.load()
-        if snapshot is None:
-            if self._journal.first_index > 1:
-                raise JournalDamaged(
-                    f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
-                    "held what came before is gone. Restore the directory from a copy, or move it away and start this "
-                    "member empty while all the other members are running"
-                )
-            return 1
-        self._driver.install(snapshot.state)
-        self._journal.begin_at_snapshot(snapshot.previous, snapshot.last)
-        return snapshot.last[1]
+        restored_index = self._snapshots.restore()
+        if restored_index is not None:
+            return restored_index
+        if self._journal.first_index > 1:
+            raise JournalDamaged(
+                f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
+                "held what came before is gone. Restore the directory from a copy, or move it away and start this "
+                "member empty while all the other members are running"
+            )
+        return 1
 
     def _restored_configuration(self) -> Configuration | None:
         data = self._driver.configuration()
@@ -376,11 +334,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def tick(self) -> None:
         """Do what is due. The journal must be synced. Announces new entries and a new commit index at once (T9)."""
-        if (
-            self._journal.size_bytes > self._compact_after_bytes
-            and self.raftLastApplied - self._journal.first_index > 2
-        ):
-            self._forceLogCompaction()
         if self.raftCommitIndex > self.raftLastApplied:
             self._SyncObj__applyLogEntries()  # changes of the members above all, before this one stands (T16)
         self._prepare_to_stand()
@@ -395,6 +348,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         else:
             self._handover = None
         self._remember_committed_changes()
+        self._snapshots.work(_now_s())
 
     def _announce_news(self) -> None:
         """Send new entries at once; a new commit index too if another member waits for it, else with the next entries.
@@ -508,12 +462,14 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """How long nothing is due if nothing happens."""
         due = self._SyncObj__newAppendEntriesTime if self._isLeader() else self._SyncObj__raftElectionDeadline
         now_s = _now_s()
-        if self._announce_at_s is not None and self._isLeader():
-            return max(0.0, self._announce_at_s - now_s)
         remaining_s = float(due) - now_s
         # A hair later than due, because PySyncObj asks whether the time is over, not whether it has come. What stays
         # overdue after a tick waits for something else, such as an election for a member to stand before.
-        return min(remaining_s + 0.0005, _LONGEST_IDLE_S) if remaining_s > 0 else self._heartbeat_s
+        idle_s = min(remaining_s + 0.0005, _LONGEST_IDLE_S) if remaining_s > 0 else self._heartbeat_s
+        if self._announce_at_s is not None and self._isLeader():
+            idle_s = max(0.0, self._announce_at_s - now_s)
+        work_s = self._snapshots.next_work_in_s(now_s)
+        return idle_s if work_s is None else min(idle_s, work_s)
 
     def leader_name(self) -> str | None:
         """The leader this member follows, or itself; None if it knows none or cannot reach it."""
@@ -536,7 +492,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def close(self) -> None:
         """Close what is open. The journal belongs to the driver."""
-        self._snapshot_file.close()
+        self._snapshots.close()
 
     # --- elections ------------------------------------------------------------------------------------------------
 
@@ -856,6 +812,8 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__onMessageReceived(node, message)
         if message["reset"]:
             self._announced = (0, 0)  # send from where it says at the next tick, not at the next heartbeat
+        elif not message["success"] and self._snapshots.is_sending(node.id):
+            self._announced = (0, 0)  # a piece of a snapshot has arrived: send the next ones
         if message["success"]:
             # PySyncObj would send again everything that is under way (T8).
             next_index = self._SyncObj__raftNextIndex
@@ -926,6 +884,9 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._driver.apply(command[1:])
         elif command[:1] == CHANGE_KIND:
             self._apply_change(command[1:])
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """Snapshots are taken in slices, see `tree.compaction` (T4)."""
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
         """Dice are an input (T2); who has no vote never stands (T16)."""

@@ -36,6 +36,7 @@ from tree.procedures import Procedure
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
 from tree.roster import REMOVED, Roster
+from tree.state import FrozenState, LoadedState
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.steward import Steward
 from tree.store import Store
@@ -68,7 +69,7 @@ __all__ = [
 log = logging.getLogger("tree.replica")
 
 MAX_OUTSTANDING: Final = 4096
-CONGESTED_BYTES: Final = 4 * 1024 * 1024
+CONGESTED_BYTES: Final = 1024 * 1024
 LATENCIES_KEPT: Final = 1024
 
 Message = dict[str, Any]
@@ -206,6 +207,7 @@ class Replica:
             config.timing,
             compact_after_entries=config.compact_after_entries,
             compact_after_bytes=config.compact_after_bytes,
+            compact_interval_s=config.compact_interval_s,
             disk=self._disk,
         )
 
@@ -580,13 +582,17 @@ class Replica:
         for command_id, answer in self._machine.apply_entry(command):
             self._submissions.answered(command_id, answer)
 
-    def capture(self) -> Any:
+    def freeze(self) -> FrozenState:
         """See `tree.raft.Driver`."""
-        return self._machine.to_data()
+        return self._machine.freeze()
 
-    def install(self, state: Any) -> None:
+    def thaw(self, frozen: FrozenState) -> None:
+        """See `tree.raft.Driver`."""
+        self._machine.thaw(frozen)
+
+    def install(self, state: LoadedState) -> None:
         """Take over a snapshot; what waits here may have been answered in it. See `tree.raft.Driver`."""
-        self._machine.restore(state)
+        self._machine.install(state)
         self._submissions.look_up(self._machine.answer_to)
 
     def peer_connected(self, name: str) -> None:

@@ -7,11 +7,12 @@ must not be used again after 4096 other clients have come: members make a new on
 """
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tree.errors import BadData
 
-__all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "Session", "Sessions"]
+__all__ = ["MAX_ANSWERS", "MAX_ANSWER_BYTES", "MAX_SESSIONS", "FrozenSessions", "Session", "Sessions"]
 
 MAX_SESSIONS: Final = 4096
 # More than one client can have outstanding, so a live retry always finds its answer.
@@ -24,6 +25,8 @@ class Session:
     """The answers to one client, by number."""
 
     def __init__(self) -> None:
+        # Told before the first change, while somebody reads the sessions as they were; see `FrozenSessions`.
+        self.before_change: Callable[[Session], None] | None = None
         self._answers: OrderedDict[int, bytes] = OrderedDict()
         self._is_sorted = True  # by number, as they come as a rule
         self._highest = -1
@@ -43,6 +46,8 @@ class Session:
         answers = self._answers
         if number <= self._forgotten_up_to or number in answers:
             return
+        if self.before_change is not None:
+            self.before_change(self)
         if number > self._highest:
             self._highest = number
         else:
@@ -111,6 +116,17 @@ class Sessions:
         """Take over the contents of another memory."""
         self._sessions, self._latest = other._sessions, other._latest
 
+    def freeze(self) -> "FrozenSessions":
+        """The sessions as they are now, to be read in slices while they change."""
+        return FrozenSessions(self._sessions)
+
+    def add_untrusted(self, rows: Any) -> None:
+        """Take the next rows of `FrozenSessions`, the longest unused first; raises `BadData`."""
+        for client, session in Sessions.from_data(rows)._sessions.items():
+            if client in self._sessions or len(self._sessions) >= MAX_SESSIONS:
+                raise BadData(f"a client's session is there twice, or there are more than {MAX_SESSIONS}")
+            self._sessions[client] = session
+
     def to_data(self) -> list[Any]:
         """As plain data, the longest unused first."""
         return [[client, session.to_data()] for client, session in self._sessions.items()]
@@ -128,3 +144,28 @@ class Sessions:
                 case _:
                     raise BadData("not the row of a session")
         return sessions
+
+
+class FrozenSessions:
+    """The sessions of one moment: a session that is about to change is written down before it does."""
+
+    def __init__(self, sessions: dict[str, Session]) -> None:
+        self._sessions: Final = list(sessions.items())
+        self._before: Final[dict[Session, list[Any]]] = {}
+        for _, session in self._sessions:
+            session.before_change = self._keep
+
+    def rows(self) -> Iterator[list[Any]]:
+        """A row per session, the longest unused first; to be taken in slices."""
+        for client, session in self._sessions:
+            session.before_change = None
+            yield [client, self._before.pop(session, None) or session.to_data()]
+
+    def release(self) -> None:
+        """Nobody reads on."""
+        for _, session in self._sessions:
+            session.before_change = None
+
+    def _keep(self, session: Session) -> None:
+        session.before_change = None
+        self._before[session] = session.to_data()

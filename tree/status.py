@@ -18,6 +18,7 @@ class ReplicaConfig:
     and this counts no more. With `join`, this member begins with nothing and waits until it is added: `members` are
     then itself and some members at whose addresses to knock. `secret` is shared by the members of the instance and by
     nobody else; at least 16 random bytes.
+    When snapshots are taken is what `compact_...` say, see `tree.compaction.CompactionPolicy`.
     """
 
     kind: str
@@ -27,9 +28,10 @@ class ReplicaConfig:
     directory: Path
     secret: bytes
     timing: Timing = field(default_factory=Timing)
-    compact_after_entries: int = 16_384
+    compact_after_entries: int = 262_144
     compact_after_bytes: int = 32 * 1024 * 1024
     join: bool = False
+    compact_interval_s: float = 10.0
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]

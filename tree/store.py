@@ -36,6 +36,7 @@ from tree.node import Node, NodeView, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
 from tree.pattern import Pattern, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
+from tree.rows import BuiltTree, FrozenTree
 from tree.transaction import ReadTransaction, Transaction
 
 __all__ = ["NodeView", "Store", "Written"]
@@ -316,9 +317,25 @@ class Store:
     def restore(self, rows: Any, revision: int = 0) -> None:
         """Replace the whole tree by what `to_data` returned; raises `BadData` and changes nothing if it is not that."""
         self._tree.restore(rows)
+        self._restored(revision)
+
+    def install(self, built: BuiltTree, revision: int) -> None:
+        """Replace the whole tree at once by one that was built beside it."""
+        self._tree.become(built)
+        self._restored(revision)
+
+    def _restored(self, revision: int) -> None:
         self.revision = revision
         if self.on_restore is not None:
             self.on_restore(revision)
+
+    def freeze(self) -> FrozenTree:
+        """A view of the tree as it is now, to be read in slices while the tree changes; one at a time. See `thaw`."""
+        return self._tree.freeze()
+
+    def thaw(self) -> None:
+        """The view that `freeze` gave is not needed any more; what it kept is forgotten."""
+        self._tree.thaw()
 
     def digest(self) -> bytes:
         """SHA-256 over the canonical bytes of the whole tree: equal for equal trees, whatever their history."""

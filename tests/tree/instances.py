@@ -44,7 +44,7 @@ def free_ports(count: int) -> list[int]:
 def configs(directory: Path, size: int, **changes: Any) -> list[ReplicaConfig]:
     """The configurations of all members of an instance."""
     members = tuple(Member(f"h{rank}", "127.0.0.1", port) for rank, port in enumerate(free_ports(size)))
-    config = ReplicaConfig("homeserver", "alpha", "h0", members, directory, SECRET)
+    config = ReplicaConfig("homeserver", "alpha", "h0", members, directory, SECRET, compact_interval_s=0.0)
     config = replace(config, **changes)
     return [replace(config, name=member.name, directory=directory / member.name) for member in members]
 

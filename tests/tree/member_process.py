@@ -31,6 +31,7 @@ def config_from(data: dict[str, Any]) -> ReplicaConfig:
         directory=Path(data["directory"]),
         secret=bytes.fromhex(data["secret"]),
         compact_after_entries=data.get("compact_after_entries", 16_384),
+        compact_interval_s=0.0,
     )
 
 

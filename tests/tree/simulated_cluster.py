@@ -20,6 +20,7 @@ from tree.frames import decode_message_untrusted, encode_message
 from tree.journal import Journal
 from tree.membership import Member
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore, Timing
+from tree.state import FrozenState, LoadedState
 from tree.transaction import Transaction
 
 Message = dict[str, Any]
@@ -84,11 +85,14 @@ class SimulatedMember:
             if command_id[0] == self.name:
                 self.cluster.acknowledged.add(command_id)
 
-    def capture(self) -> Any:
-        return self.machine.to_data()
+    def freeze(self) -> FrozenState:
+        return self.machine.freeze()
 
-    def install(self, state: Any) -> None:
-        self.machine.restore(state)
+    def thaw(self, frozen: FrozenState) -> None:
+        self.machine.thaw(frozen)
+
+    def install(self, state: LoadedState) -> None:
+        self.machine.install(state)
 
     def configure(self, configuration: Any) -> None:
         self.machine.configuration = configuration

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tree.journal import Entry, Journal, JournalConflict, JournalDamaged, JournalForeign
-from tree.snapshot import Snapshot, SnapshotDamaged, SnapshotFile
 
 OWNER = "homeserver/alpha/h1"
 
@@ -370,71 +369,3 @@ class JournalAgainstTwin(RuleBasedStateMachine):
 
 
 TestJournalAgainstTwin = JournalAgainstTwin.TestCase
-
-
-def test_a_snapshot_is_read_back() -> None:
-    snapshot = Snapshot("homeserver/alpha", entry(4), entry(5), {"some": ["state"]})
-    assert Snapshot.decode_untrusted(snapshot.encoded(), "homeserver/alpha") == snapshot
-
-
-@given(st.data())
-def test_a_snapshot_with_any_bit_flipped_or_any_byte_missing_is_refused(data: Any) -> None:
-    encoded = Snapshot("homeserver/alpha", entry(4), entry(5), {"some": ["state"]}).encoded()
-    position = data.draw(st.integers(0, len(encoded) - 1))
-    flipped = bytearray(encoded)
-    flipped[position] ^= 1 << data.draw(st.integers(0, 7))
-    for damaged in (bytes(flipped), encoded[:position]):
-        with pytest.raises(SnapshotDamaged):
-            Snapshot.decode_untrusted(damaged, "homeserver/alpha")
-
-
-def test_the_snapshot_of_another_instance_is_refused() -> None:
-    encoded = Snapshot("homeserver/beta", entry(4), entry(5), None).encoded()
-    with pytest.raises(SnapshotDamaged, match="belongs"):
-        Snapshot.decode_untrusted(encoded, "homeserver/alpha")
-
-
-def test_a_snapshot_file_arrives_in_pieces_and_is_checked_whole(tmp_path: Path) -> None:
-    source, target = SnapshotFile(tmp_path / "sent", "i"), SnapshotFile(tmp_path / "received", "i")
-    assert source.next_piece("h1") is None
-    source.write(entry(4), entry(5), {"state": "x" * 600_000})
-    taken = []
-    while piece := source.next_piece("h1"):
-        taken.append(target.take_piece_untrusted(*piece, newer_than=4))
-        if piece[2]:
-            break
-    assert taken == [False] * (len(taken) - 1) + [True]
-    assert len(taken) > 3
-    assert target.load() == source.load()
-
-
-@pytest.mark.parametrize("newer_than", [5, 6])
-def test_a_late_snapshot_never_moves_the_state_back(tmp_path: Path, newer_than: int) -> None:
-    source, target = SnapshotFile(tmp_path / "sent", "i"), SnapshotFile(tmp_path / "received", "i")
-    source.write(entry(4), entry(5), None)
-    for piece in (source.next_piece("h1"), source.next_piece("h1")):
-        assert piece is not None
-        assert not target.take_piece_untrusted(*piece, newer_than=newer_than)
-    assert target.load() is None
-
-
-def test_pieces_that_miss_their_beginning_or_do_not_fit_are_not_taken(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    source, target = SnapshotFile(tmp_path / "sent", "i"), SnapshotFile(tmp_path / "received", "i")
-    source.write(entry(4), entry(5), None)
-    piece = source.next_piece("h1")
-    assert piece is not None
-    assert not target.take_piece_untrusted(piece[0], False, True, newer_than=0)
-    assert not target.take_piece_untrusted(piece[0][:-1], True, True, newer_than=0)
-    assert "checksum" in caplog.text
-    assert target.load() is None
-    source.close()
-
-
-def test_a_damaged_snapshot_stops_the_member_with_its_name(tmp_path: Path) -> None:
-    file = SnapshotFile(tmp_path / "snapshot", "i")
-    file.write(entry(4), entry(5), None)
-    (tmp_path / "snapshot").write_bytes(b"nonsense")
-    with pytest.raises(SnapshotDamaged, match="snapshot"):
-        file.load()
