@@ -253,9 +253,9 @@ class MutableTree:
         """Replace everything by what `to_rows` gave; raises `BadData` and changes nothing if it is not that."""
         builder = TreeBuilder()
         builder.add_untrusted(rows)
-        self.become(builder.finish())
+        self.replace_all(builder.finish())
 
-    def become(self, built: BuiltTree) -> None:
+    def replace_all(self, built: BuiltTree) -> None:
         """Replace everything at once. A frozen view goes on to show what it shows, and is not told of anything more."""
         self.root, self.node_count, self.kept = built
         self.undo = self._before = self._frozen = None

@@ -321,7 +321,7 @@ class Store:
 
     def install(self, built: BuiltTree, revision: int) -> None:
         """Replace the whole tree at once by one that was built beside it."""
-        self._tree.become(built)
+        self._tree.replace_all(built)
         self._restored(revision)
 
     def _restored(self, revision: int) -> None:
