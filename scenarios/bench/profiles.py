@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["WAITING", "Profile", "from_collapsed", "from_cprofile", "layer_of"]
+__all__ = ["WAITING", "WAITING_FOR_DISK", "Profile", "from_collapsed", "from_cprofile", "is_waiting", "layer_of"]
 
 # The first one that is found in a file's path is its layer.
 _LAYERS: Final = (
     ("pysyncobj/", "raft: PySyncObj"),
     ("tree/raft", "raft: the fence"),
-    ("tree/journal", "journal: encoding, writing, fdatasync"),
-    ("tree/durable", "journal: encoding, writing, fdatasync"),
-    ("tree/disk", "journal: encoding, writing, fdatasync"),
+    ("tree/journal", "journal: encoding and writing"),
+    ("tree/durable", "journal: encoding and writing"),
+    ("tree/disk", "journal: encoding and writing"),
+    ("tree/batches", "journal: encoding and writing"),
     ("tree/snapshot", "snapshots"),
     ("tree/tls", "TLS"),
     ("tree/frames", "messages: CBOR and checks"),
@@ -32,29 +33,34 @@ _LAYERS: Final = (
     ("scenarios/bench/", "the benchmark's clients"),
 )
 _OTHER: Final = "other"
-WAITING: Final = "waiting, which takes no processor time"
-# The functions in which threads of trio wait for the world or for work. py-spy takes some of that for activity.
-_WAITING: Final = frozenset(
-    {"EpollIOManager.get_events", "WorkerThread._work", "<method 'poll' of 'select.epoll' objects>"}
-)
+WAITING: Final = "waiting for others"
+WAITING_FOR_DISK: Final = "waiting for the disk (fdatasync)"
+# The functions in which a thread waits, and takes no processor time. py-spy takes some of that for activity.
+_WAITING: Final = {
+    "EpollIOManager.get_events": WAITING,
+    "WorkerThread._work": WAITING,
+    "<method 'poll' of 'select.epoll' objects>": WAITING,
+    "_RealFile.sync_data": WAITING_FOR_DISK,
+    "<built-in method posix.fdatasync>": WAITING_FOR_DISK,
+}
 _FRAME: Final = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)$")
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Seconds of self time by function (`name (file)`) and by layer."""
+    """Seconds of self time by function (`name (file)`) and by layer, waiting included."""
 
     by_function: dict[str, float]
     by_layer: dict[str, float]
 
     @property
-    def total_s(self) -> float:
-        """All of it."""
-        return sum(self.by_layer.values())
+    def active_s(self) -> float:
+        """All of it but the waiting."""
+        return sum(spent_s for layer, spent_s in self.by_layer.items() if not is_waiting(layer))
 
     def top(self, count: int) -> list[tuple[str, float]]:
-        """The functions that took most, and their seconds."""
-        return _most(self.by_function)[:count]
+        """The functions that took most, without those that wait, and their seconds."""
+        return [(name, spent_s) for name, spent_s in _most(self.by_function) if not _waits(name)][:count]
 
     def layers(self) -> list[tuple[str, float]]:
         """The layers, and their seconds, the largest first."""
@@ -64,6 +70,11 @@ class Profile:
 def layer_of(file: str) -> str:
     """The layer that a source file belongs to."""
     return next((layer for part, layer in _LAYERS if part in file), _OTHER)
+
+
+def is_waiting(layer: str) -> bool:
+    """Whether this layer is none: time in which nothing is done."""
+    return layer in {WAITING, WAITING_FOR_DISK}
 
 
 def from_collapsed(text: str, seconds_per_sample: float) -> Profile:
@@ -81,8 +92,7 @@ def from_collapsed(text: str, seconds_per_sample: float) -> Profile:
             raise ValueError(f"not a collapsed stack: {line[:200]!r}")
         innermost = frames[-1]
         by_function[f"{innermost['function']} ({_short(innermost['file'])})"] += int(count)
-        layer = WAITING if innermost["function"] in _WAITING else layer_of(innermost["file"])
-        by_layer[layer] += int(count)
+        by_layer[_WAITING.get(innermost["function"]) or layer_of(innermost["file"])] += int(count)
     return Profile(_scaled(by_function, seconds_per_sample), _scaled(by_layer, seconds_per_sample))
 
 
@@ -94,7 +104,7 @@ def from_cprofile(stats: Mapping[tuple[str, int, str], tuple[Any, ...]]) -> Prof
         built_in = file == "~"
         by_function[name if built_in else f"{name} ({_short(file)})"] += self_s
         if name in _WAITING:
-            by_layer[WAITING] += self_s
+            by_layer[_WAITING[name]] += self_s
         elif built_in and callers:
             for (caller_file, _, _), (_, _, caller_self_s, _) in callers.items():
                 by_layer[layer_of(caller_file)] += caller_self_s
@@ -110,6 +120,10 @@ def _scaled(counts: Mapping[str, int], factor: float) -> dict[str, float]:
 def _most(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
     pairs: Iterable[tuple[str, float]] = seconds.items()
     return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _waits(function: str) -> bool:
+    return function in _WAITING or function.partition(" (")[0] in _WAITING
 
 
 def _short(file: str) -> str:

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.bench.batonpass import Batonpass, BenchMember
-from scenarios.bench.profiles import Profile, from_collapsed
+from scenarios.bench.process_facts import processor_seconds
+from scenarios.bench.profiles import Profile, from_collapsed, is_waiting
 from scenarios.bench.subject import MeasurementFailed
 from scenarios.bench.workloads import Place, Workload
 from scenarios.processes import ChildProcesses, Command
@@ -25,11 +26,21 @@ _WARM_UP_S: Final = 0.5
 
 @dataclass(frozen=True)
 class MemberProfile:
-    """What one member did during a workload; `commands` were answered in the time that it was watched."""
+    """What one member did during a workload: `commands` were answered, and it took `processor_s` for its part."""
 
     role: str
     profile: Profile
     commands: float
+    processor_s: float
+
+    def cost_us(self, spent_s: float) -> float:
+        """Processor time per command of something that took so much of the profile.
+
+        Profilers measure by the clock, which on a busy machine goes on while a process waits for a processor; how much
+        of one it really got is known from the kernel, and shared out.
+        """
+        active_s = self.profile.active_s
+        return spent_s / active_s * self.processor_s / self.commands * 1e6 if active_s else 0.0
 
 
 async def profile_workload(
@@ -42,7 +53,7 @@ async def profile_workload(
     """
     leader, follower = await cluster.leader(), (await cluster.followers())[0]
     host = leader if workload.place is Place.LEADER else follower
-    found: dict[str, Profile] = {}
+    found: dict[str, tuple[Profile, float]] = {}
     rates: list[float] = []
 
     async def load() -> None:
@@ -56,14 +67,19 @@ async def profile_workload(
         rates.append(loop["operations"] * workload.commands_per_operation / loop["seconds"])
 
     async def watch(role: str, member: BenchMember) -> None:
-        found[role] = await _watch(member, seconds, directory / f"{role}.stacks")
+        before_s = processor_seconds(member.child.pid)
+        profile = await _watch(member, seconds, directory / f"{role}.stacks")
+        found[role] = profile, processor_seconds(member.child.pid) - before_s
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(load)
         await trio.sleep(_WARM_UP_S)
         nursery.start_soon(watch, "leader", leader)
         nursery.start_soon(watch, "follower", follower)
-    return [MemberProfile(role, found[role], rates[0] * seconds) for role in ("leader", "follower")]
+    return [
+        MemberProfile(role, profile, commands=rates[0] * seconds, processor_s=processor_s)
+        for role, (profile, processor_s) in sorted(found.items(), reverse=True)
+    ]
 
 
 async def _watch(member: BenchMember, seconds: float, stacks_file: Path) -> Profile:
@@ -83,16 +99,21 @@ async def _watch(member: BenchMember, seconds: float, stacks_file: Path) -> Prof
 
 
 def render_profile(workload: Workload, profiles: list[MemberProfile]) -> RenderableType:
-    """Layers and functions, in microseconds of self time per command."""
+    """Layers and functions, in microseconds of processor time per command; then what was waited for, by the clock."""
     parts: list[RenderableType] = [Text(f"\n{workload.name}", style="bold")]
     for member in profiles:
-        table = Table(box=None, title=Text(f"{member.role}: self time per command"), title_justify="left")
+        title = f"{member.role}: processor time per command"
+        table = Table(box=None, title=Text(title), title_justify="left")
         table.add_column("µs", justify="right")
         table.add_column("%", justify="right")
         table.add_column("where", no_wrap=True)
-        for name, spent_s in member.profile.layers():
-            _add(table, name, spent_s, member)
-        table.add_section()
+        layers = member.profile.layers()
+        for name, spent_s in layers:
+            if not is_waiting(name):
+                _add(table, name, spent_s, member)
+        for name, spent_s in layers:
+            if is_waiting(name):
+                table.add_row(f"{spent_s / member.commands * 1e6:.2f}", "", Text(f"{name}, by the clock", style="dim"))
         for name, spent_s in member.profile.top(_TOP):
             _add(table, f"    {name}", spent_s, member)
         parts.append(table)
@@ -100,5 +121,5 @@ def render_profile(workload: Workload, profiles: list[MemberProfile]) -> Rendera
 
 
 def _add(table: Table, name: str, spent_s: float, member: MemberProfile) -> None:
-    share = spent_s / member.profile.total_s if member.profile.total_s else 0.0
-    table.add_row(f"{spent_s / member.commands * 1e6:.2f}", f"{100 * share:.1f}", Text(name))
+    percent = 100 * spent_s / member.profile.active_s
+    table.add_row(f"{member.cost_us(spent_s):.2f}", f"{percent:.1f}", Text(name))
