@@ -79,7 +79,7 @@ def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:
     data[last] = value
 
 
-def read_secret(path: Path) -> bytes:
+def read_secret(path: Path, *, min_bytes: int = MIN_SECRET_BYTES) -> bytes:
     """Read a shared secret from a file that only its owner may read.
 
     Raises:
@@ -92,8 +92,6 @@ def read_secret(path: Path) -> bytes:
         raise ConfigError(f"cannot read secret file {path}: {error.strerror}") from error
     if mode & 0o077:
         raise ConfigError(f"secret file {path} is readable by others; run: chmod 600 {path}")
-    if not MIN_SECRET_BYTES <= len(secret) <= MAX_SECRET_BYTES:
-        raise ConfigError(
-            f"secret file {path} holds {len(secret)} bytes; expected {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES}"
-        )
+    if not min_bytes <= len(secret) <= MAX_SECRET_BYTES:
+        raise ConfigError(f"secret file {path} holds {len(secret)} bytes; expected {min_bytes} to {MAX_SECRET_BYTES}")
     return secret

@@ -2,6 +2,7 @@
 
     app         the composition root: builds and runs all of it; start reading here
     config      what is read from TOML
+    backend     where the replicated rows are kept: our own Raft, or etcd
     store       the replicated rows: procedures through the log, reads from the local copy
     transfers   what is done with the messages of transfers
     directory   whose keys belong to which name

@@ -13,15 +13,15 @@ from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.keys import Identity
+from homeserver.backend import REFUSALS, make_backend
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
 from homeserver.node import Node, Secrets
 from homeserver.rest import make_app
-from homeserver.store import Store, replicated_procedures
+from homeserver.store import Store
 from homeserver.transfers import Transfers
-from tree.replica import NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
-from tree.transport import Member, RefusedByInstance
+from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["main", "run"]
 
@@ -41,17 +41,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     )
     identity = Identity.load_or_create(config.directory / "keys")
     sealer = Sealer(config.name, identity)
-    replica = Replica(
-        ReplicaConfig(
-            kind="homeserver",
-            instance=config.instance,
-            name=config.name,
-            members=tuple(Member(m.name, m.host, m.raft_port) for m in config.members),
-            directory=config.directory / "raft",
-            secret=read_secret(config.raft_secret_file),
-        ),
-        replicated_procedures(),
-    )
+    replica = make_backend(config)
     store = Store(replica)
     federation = Federation(sealer, config.peers, held.federation, client, clock)
     directory = Directory(config.instance, store, federation)
@@ -102,7 +92,7 @@ def main(config: HomeserverConfig) -> int:
     status = 0
     try:
         run_until_signalled(config.name, lambda: run(config))
-    except* RefusedByInstance:
-        # Why is in the log already: it is the last word of the replica.
+    except* REFUSALS:
+        # Why is in the log already: it is the last word of the backend.
         status = 3
     return status

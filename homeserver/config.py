@@ -1,12 +1,21 @@
 """Configuration of a homeserver and of a relay, as read from TOML."""
 
 from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
 
-__all__ = ["ConfigError", "HomeserverConfig", "MemberConfig", "PeerConfig", "RelayConfig"]
+__all__ = [
+    "ConfigError",
+    "EtcdSettings",
+    "HomeserverConfig",
+    "MemberConfig",
+    "MetadataSettings",
+    "PeerConfig",
+    "RelayConfig",
+]
 
 
 class MemberConfig(Settings):
@@ -14,8 +23,14 @@ class MemberConfig(Settings):
 
     name: ServerName
     host: str = "127.0.0.1"
-    raft_port: int = Field(ge=1, le=65535)
+    # 0: it has none, because the instance keeps its rows in etcd.
+    raft_port: int = Field(default=0, ge=0, le=65535)
     rest_url: str
+
+    @property
+    def raft(self) -> str:
+        """Where its Raft listens; empty if it has none."""
+        return f"{self.host}:{self.raft_port}" if self.raft_port else ""
 
 
 class PeerConfig(Settings):
@@ -29,6 +44,39 @@ class PeerConfig(Settings):
     hops: int = Field(default=1, ge=1, le=8)
 
 
+class EtcdSettings(Settings):
+    """The etcd cluster that keeps the rows of this instance, and how to be let in.
+
+    The limits must not be above what its members were started with (`--max-txn-ops`, `--max-request-bytes`).
+    """
+
+    endpoints: tuple[str, ...] = Field(min_length=1)
+    root: str = Field(default="/batonpass", pattern="^/")
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    user: str | None = None
+    password_file: Path | None = None
+    max_operations: int = 128
+    max_request_bytes: int = 1_572_864
+    request_timeout_s: float = Field(default=2.0, gt=0, le=60)
+
+
+class MetadataSettings(Settings):
+    """Where the replicated rows are kept. All homeservers of an instance must say the same."""
+
+    backend: Literal["raft", "etcd"] = "raft"
+    etcd: EtcdSettings | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.backend == "etcd" and self.etcd is None:
+            raise ValueError("the backend is etcd: say where, in metadata.etcd.endpoints")
+        if self.backend == "raft" and self.etcd is not None:
+            raise ValueError('metadata.etcd is given, but the backend is raft: set metadata.backend = "etcd"')
+        return self
+
+
 class HomeserverConfig(Settings):
     """Everything a homeserver needs to know before it starts."""
 
@@ -39,11 +87,22 @@ class HomeserverConfig(Settings):
     link: Address = Address()
     members: tuple[MemberConfig, ...] = Field(min_length=1, max_length=9)
     peers: tuple[PeerConfig, ...] = ()
-    raft_secret_file: Path
+    metadata: MetadataSettings = MetadataSettings()
+    raft_secret_file: Path | None = None
     join_token_file: Path
     client_token_file: Path
     federation_secret_file: Path
     log_level: str = "INFO"
+
+    @model_validator(mode="after")
+    def _has_what_its_backend_needs(self) -> Self:
+        if self.metadata.backend == "raft":
+            if self.raft_secret_file is None:
+                raise ValueError("raft_secret_file is missing: the members of a Raft know each other by it")
+            without = [member.name for member in self.members if not member.raft_port]
+            if without:
+                raise ValueError(f"raft_port is missing for {', '.join(without)}")
+        return self
 
 
 class RelayConfig(Settings):

@@ -18,7 +18,8 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.store import Store
 from homeserver.transfers import Transfers
-from tree.replica import NoQuorum, OutcomeUnknown, Replica
+from tree.backend import Backend
+from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Node", "Secrets"]
 
@@ -46,7 +47,7 @@ class Node:
     secrets: Secrets
     clock: Clock
     sealer: Sealer
-    replica: Replica
+    replica: Backend
     store: Store
     federation: Federation
     directory: Directory

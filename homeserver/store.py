@@ -10,9 +10,10 @@ from typing import Any, Final
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES, Rows
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from tree.backend import Backend
 from tree.errors import Abort
-from tree.replica import Aborted, Replica
 from tree.store import NodeView
+from tree.submissions import Aborted
 from tree.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
@@ -39,7 +40,7 @@ def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
 class Store:
     """Typed access to the rows of this instance."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Backend) -> None:
         self._replica = replica
 
     async def submit(self, procedure: str, **args: Any) -> Any:
@@ -48,7 +49,7 @@ class Store:
         Raises:
             Refused: the procedure refused; nothing was changed.
             Aborted: it failed for a reason that is no refusal, which is a fault of ours; nothing was changed.
-            NoQuorum, OutcomeUnknown: see `tree.replica`.
+            NoQuorum, OutcomeUnknown: see `tree.submissions`.
         """
         try:
             return await self._replica.submit(procedure, args)

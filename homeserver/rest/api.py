@@ -116,10 +116,7 @@ def _cluster_routes(node: Node) -> APIRouter:
             commit_index=status.commit_index,
             applied_index=status.applied_index,
             rounds=status.rounds,
-            members=[
-                MemberView(name=m.name, rest_url=m.rest_url, raft=f"{m.host}:{m.raft_port}")
-                for m in node.config.members
-            ],
+            members=[MemberView(name=m.name, rest_url=m.rest_url, raft=m.raft) for m in node.config.members],
             refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
             routes=node.federation.reachable_instances(),
         )

@@ -9,7 +9,7 @@ from actors.web import error_response
 from authority.errors import MessageError, Reason, Refused
 from homeserver.federation import PeerUnreachable
 from tree.errors import BadData, MalformedCommand
-from tree.replica import NoQuorum, OutcomeUnknown
+from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["install_errors"]
 

@@ -116,7 +116,7 @@ async def test_another_kind_of_server_is_refused(tmp_path: Path, nursery: trio.N
                 name="alpha.s1",
                 members=members,
                 directory=tmp_path / "stranger",
-                secret=config.raft_secret_file.read_bytes().strip(),
+                secret=(tmp_path / "raft").read_bytes().strip(),
             ),
             {},
         )

@@ -1,0 +1,68 @@
+"""Where the replicated rows of this homeserver are kept: our own Raft, or an etcd cluster that is there already."""
+
+from authority.settings import ConfigError, read_secret
+from homeserver.config import EtcdSettings, HomeserverConfig
+from homeserver.store import replicated_procedures
+from tree.backend import Backend
+from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
+from tree.replica import Replica, ReplicaConfig
+from tree.transport import Member, RefusedByInstance
+
+__all__ = ["KIND", "REFUSALS", "make_backend"]
+
+# What this server is among those that replicate with each other; never changes, for it is in certificates and keys.
+KIND = "homeserver"
+
+# What a backend's `serve` raises when it must not go on: its last word, in the log already.
+REFUSALS = (RefusedByInstance, RefusedByEtcd, Damaged, EtcdReplaced)
+
+
+def make_backend(config: HomeserverConfig) -> Backend:
+    """The backend that the configuration names; nothing runs yet.
+
+    Raises:
+        ConfigError: a secret cannot be read, or the settings do not fit together.
+    """
+    settings = config.metadata.etcd
+    if config.metadata.backend == "etcd" and settings is not None:
+        return EtcdReplica(_etcd_config(config, settings), replicated_procedures())
+    return Replica(_replica_config(config), replicated_procedures())
+
+
+def _replica_config(config: HomeserverConfig) -> ReplicaConfig:
+    secret_file = config.raft_secret_file
+    if secret_file is None:
+        raise ConfigError("raft_secret_file: the Raft backend needs it")
+    return ReplicaConfig(
+        kind=KIND,
+        instance=config.instance,
+        name=config.name,
+        members=tuple(Member(m.name, m.host, m.raft_port) for m in config.members),
+        directory=config.directory / "raft",
+        secret=read_secret(secret_file),
+    )
+
+
+def _etcd_config(config: HomeserverConfig, settings: EtcdSettings) -> EtcdConfig:
+    password = None
+    if settings.password_file is not None:
+        # etcd's operators choose its passwords; how long they are is not ours to judge.
+        password = read_secret(settings.password_file, min_bytes=1).decode()
+    try:
+        return EtcdConfig(
+            kind=KIND,
+            instance=config.instance,
+            name=config.name,
+            endpoints=settings.endpoints,
+            root=settings.root,
+            ca_file=settings.ca_file,
+            certificate_file=settings.certificate_file,
+            key_file=settings.key_file,
+            user=settings.user,
+            password=password,
+            max_operations=settings.max_operations,
+            max_request_bytes=settings.max_request_bytes,
+            request_timeout_s=settings.request_timeout_s,
+        )
+    except ValueError as error:
+        raise ConfigError(f"metadata.etcd: {error}") from error

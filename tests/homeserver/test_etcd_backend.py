@@ -1,0 +1,146 @@
+"""Homeservers that keep their rows in an etcd cluster: everything a client sees is the same."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from homeserver.app import run as run_homeserver
+from homeserver.backend import make_backend
+from homeserver.config import ConfigError, EtcdSettings, HomeserverConfig, MemberConfig, MetadataSettings
+from homeserver.node import Node
+from scenarios.ports import Ports
+from tests.homeserver.process import log_file, server_process
+from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_ports, served, until
+from tests.tree.etcd_process import EtcdCluster, running_etcd
+from tree.etcd.keys import Keys
+
+BALL = "alpha.ball-1"
+REFUSED = 3
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[EtcdCluster]:
+    async with running_etcd(tmp_path) as cluster:
+        yield cluster
+
+
+def etcd_config(directory: Path, ports: Ports, etcd: EtcdCluster, name: str = "alpha.h1") -> HomeserverConfig:
+    """As for Raft, but without its port and secret."""
+    config = homeserver_config(directory, ports, name)
+    members = tuple(MemberConfig(name=member.name, rest_url=member.rest_url) for member in config.members)
+    metadata = MetadataSettings(backend="etcd", etcd=EtcdSettings(endpoints=etcd.urls))
+    return config.model_copy(update={"members": members, "metadata": metadata, "raft_secret_file": None})
+
+
+async def test_an_entity_is_transferred_and_every_homeserver_knows(etcd: EtcdCluster, tmp_path: Path) -> None:
+    with new_ports() as ports:
+        async with served(etcd_config(tmp_path, ports, etcd)) as home:
+            second_config = etcd_config(tmp_path, ports, etcd, "alpha.h2")
+            second: Node = await home.nursery.start(run_homeserver, second_config)
+            await until(lambda: second.registered)
+            await transfer_the_ball(home)
+            async with httpx.AsyncClient(trust_env=False, base_url=second_config.rest.url) as client:
+                record = (await client.get(f"/v1/entities/{BALL}")).json()
+                assert (record["authority"], record["epoch"]) == ("alpha.s2", 2)
+                servers = {row["name"] for row in (await client.get("/v1/servers")).json()}
+                assert servers == {"alpha.h1", "alpha.h2", "alpha.s1", "alpha.s2"}
+            cluster = await home.api.get("/v1/cluster")
+            assert cluster["leader"] == "e0"
+            assert [member["raft"] for member in cluster["members"]] == [""]
+        # Nothing of it is in a directory of theirs: one that begins with an empty one knows it all.
+        async with served(etcd_config(tmp_path, ports, etcd, "alpha.h3")) as late:
+            assert (await late.api.get(f"/v1/entities/{BALL}"))["authority"] == "alpha.s2"
+
+
+async def transfer_the_ball(home: Home) -> None:
+    """Ada spawns a ball on one server and moves it to another."""
+    for name in ("alpha.s1", "alpha.s2"):
+        await home.simserver(name)
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    proof = ada.proof(action="transfer", entity=BALL, to="alpha.s2", transfer_id="transfer-1")
+    body = {"to": "alpha.s2", "requester": ada.name, "proof": proof, "transfer_id": "transfer-1"}
+    await home.api.do("POST", f"/v1/entities/{BALL}/transfers", body)
+    assert (await home.finished("transfer-1"))["result"] == "done"
+
+
+async def test_without_etcd_requests_are_refused_and_work_again_when_it_is_back(
+    etcd: EtcdCluster, tmp_path: Path
+) -> None:
+    with new_ports() as ports:
+        async with served(etcd_config(tmp_path, ports, etcd)) as home:
+            etcd.members[0].kill()
+            await home.api.refused(503, "no_quorum", "GET", f"/v1/entities/{BALL}")
+            etcd.start(etcd.members[0])
+            with trio.fail_after(DEADLINE_S):
+                await etcd.until_ready()
+            await home.player("alpha.ada")
+
+
+def test_a_process_whose_rows_somebody_else_changed_ends_with_one_sentence(tmp_path: Path) -> None:
+    async def run() -> str:
+        async with running_etcd(tmp_path) as etcd:
+            key = b64encode(Keys("/batonpass", "homeserver", "alpha").guard).decode()
+            await etcd.post("/v3/kv/put", {"key": key, "value": b64encode(b"mine").decode()})
+            with new_ports() as ports:
+                config = etcd_config(tmp_path, ports, etcd)
+                with server_process(config) as process:
+                    assert await trio.to_thread.run_sync(process.wait) == REFUSED
+            return log_file(config).read_text()
+
+    log = trio.run(run)
+    assert "Traceback" not in log
+    (line,) = [line for line in log.splitlines() if " CRITICAL " in line]
+    assert "/batonpass/homeserver/alpha/guard" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"metadata": {"backend": "etcd"}}, "metadata.etcd.endpoints"),
+        ({"metadata": {"etcd": {"endpoints": ["http://127.0.0.1:2379"]}}}, 'metadata.backend = "etcd"'),
+        ({"metadata": {"backend": "etcd", "etcd": {"endpoints": []}}}, "at least 1"),
+        ({"metadata": {"backend": "zookeeper"}}, "'raft' or 'etcd'"),
+        ({"raft_secret_file": None}, "raft_secret_file is missing"),
+        ({"members": [{"name": "alpha.h1", "rest_url": "http://127.0.0.1:1"}]}, "raft_port is missing for alpha.h1"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_together_is_refused(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with new_ports() as ports:
+        good = homeserver_config(tmp_path, ports).model_dump(mode="json", exclude_none=True)
+    with pytest.raises(ValueError, match=sentence):
+        HomeserverConfig.model_validate(good | changes)
+
+
+def test_settings_that_etcd_could_not_work_with_are_refused(etcd_settings: EtcdSettings, tmp_path: Path) -> None:
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports)
+    metadata = MetadataSettings(backend="etcd", etcd=etcd_settings)
+    with pytest.raises(ConfigError, match=r"metadata\.etcd"):
+        make_backend(config.model_copy(update={"metadata": metadata}))
+
+
+@pytest.fixture(params=[{"endpoints": ("127.0.0.1:2379",)}, {"endpoints": ("http://x",), "user": "u"}], ids=str)
+def etcd_settings(request: pytest.FixtureRequest) -> EtcdSettings:
+    return EtcdSettings(**request.param)
+
+
+def test_a_password_is_read_from_its_file(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("h\n")
+    settings = EtcdSettings(endpoints=("http://x",), user="u", password_file=secret)
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports)
+    config = config.model_copy(update={"metadata": MetadataSettings(backend="etcd", etcd=settings)})
+    secret.chmod(0o644)
+    with pytest.raises(ConfigError, match="readable by others"):
+        make_backend(config)
+    secret.chmod(0o600)
+    assert make_backend(config).status.name == "alpha.h1"
