@@ -12,7 +12,7 @@ networks can be made but block devices cannot be mounted, which only a real supe
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,20 +40,18 @@ def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
     """Move this process, which must have one thread, into namespaces of its own, if either is wanted; never raises.
 
     Call it before anything else starts: what was opened earlier stays where it was. The new network namespace is
-    empty; even its loopback device is down.
+    empty; even its loopback device is down. Where it is not permitted, this process stays as it was.
     """
     if not network and not images:
         return Permissions()
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        unshare: Callable[[int], int] = libc.unshare
-    except (AttributeError, OSError):
-        reason = "this system is not Linux"
-        return Permissions(reason, reason)
     superuser = os.geteuid() == 0
+    reason = _why_not(network=network, superuser=superuser)
+    if reason is not None:
+        return Permissions(reason, reason)
+    libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
-    namespaces = _CLONE_NEWNS | (_CLONE_NEWNET if network else 0)
-    if unshare(namespaces if superuser else namespaces | _CLONE_NEWUSER) != 0:
+    wanted = _CLONE_NEWNS | (_CLONE_NEWNET if network else 0) | (0 if superuser else _CLONE_NEWUSER)
+    if libc.unshare(wanted) != 0:
         reason = f"namespaces are not permitted here ({_last_error()})"
         return Permissions(reason, reason)
     if not superuser:
@@ -63,6 +61,16 @@ def enter_private_namespaces(*, network: bool, images: bool) -> Permissions:
         reason = f"mounts cannot be made private here ({_last_error()})"
         return Permissions(reason, reason)
     return Permissions(None, None if superuser else "only the superuser can mount the image of a disk")
+
+
+def _why_not(*, network: bool, superuser: bool) -> str | None:
+    """Let another process try the same first: half of it done would be worse for this one than nothing."""
+    flags = ["--mount", *(["--net"] if network else []), *([] if superuser else ["--user", "--map-root-user"])]
+    try:
+        tried = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"unshare (util-linux) cannot be run: {error.strerror}"
+    return None if tried.returncode == 0 else f"namespaces are not permitted here ({tried.stderr.strip()})"
 
 
 def detach_mounts_below(directory: Path) -> None:
@@ -77,9 +85,9 @@ def detach_mounts_below(directory: Path) -> None:
 
 def _become_root_inside(user: int, group: int) -> None:
     """Map this user to the superuser of the new user namespace; see user_namespaces(7)."""
-    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="ascii")
+    Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="utf-8")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1", encoding="utf-8")
 
 
 def _last_error() -> str:

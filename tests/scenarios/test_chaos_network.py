@@ -45,6 +45,23 @@ def test_nothing_is_entered_for_kinds_that_need_nothing() -> None:
     assert Path("/proc/self/ns/net").readlink() == before
 
 
+def test_where_nothing_can_be_entered_the_reason_is_told_and_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = tmp_path / "unshare"
+    refusing.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    before = Path("/proc/self/ns/net").readlink()
+
+    permissions = enter_private_namespaces(network=True, images=True)
+    assert permissions.no_network == "namespaces are not permitted here (unshare: Operation not permitted)"
+    assert permissions.no_images == permissions.no_network
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "unshare (util-linux) cannot be run" in str(enter_private_namespaces(network=True, images=False).no_network)
+    assert Path("/proc/self/ns/net").readlink() == before
+
+
 async def test_a_tool_that_refuses_is_quoted() -> None:
     with pytest.raises(ToolFailed, match=r"`cp /nonexistent /elsewhere` ended with status 1: cp: .*nonexistent"):
         await run_tool("cp", "/nonexistent", "/elsewhere")
