@@ -15,7 +15,8 @@ _STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED:
 
 def render(report: BenchReport) -> RenderableType:
     """The whole report."""
-    return Group(_table(report), _costs(report), *_notes(report))
+    costs = _costs(report)
+    return Group(_table(report), *([costs] if costs.row_count else []), *_notes(report))
 
 
 def _table(report: BenchReport) -> Table:
