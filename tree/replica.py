@@ -286,6 +286,7 @@ class Replica:
         command = encode_fields(procedure, args, *command_id)
         deadline_s = self._now_s() + timeout_s
         if self._raft is None or not await self._take_slot(deadline_s):
+            await trio.lowlevel.checkpoint()  # or a caller that tries again and again would let nobody stop it
             reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         submission = self._submissions.enter(command_id, command)

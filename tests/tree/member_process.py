@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from tree import Aborted, Member, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig, Transaction
+from tree import Aborted, Member, NoQuorum, OutcomeUnknown, RefusedByInstance, Replica, ReplicaConfig, Transaction
 
 
 def count_once(transaction: Transaction, args: Any) -> int:
@@ -32,6 +32,7 @@ def config_from(data: dict[str, Any]) -> ReplicaConfig:
         secret=bytes.fromhex(data["secret"]),
         compact_after_entries=data.get("compact_after_entries", 16_384),
         compact_interval_s=0.0,
+        join=data.get("join", False),
     )
 
 
@@ -100,6 +101,15 @@ async def obey(replica: Replica, order: dict[str, Any], nursery: trio.Nursery) -
         case "status":
             status = replica.status
             say(event="status", leader=status.leader, is_leader=status.is_leader, applied=status.applied_index)
+        case "replace":
+            new = Member(order["new"], "127.0.0.1", order["port"])
+            await replica.replace_member(order["old"], new, timeout_s=40)
+            say(event="changed")
+        case "remove":
+            await replica.remove_member(order["name"], timeout_s=40)
+            say(event="changed")
+        case "members":
+            say(event="members", roles={member.name: member.role for member in replica.status.members})
         case "write":
             await write_one(replica, order["number"], order["client"], quiet=True)
             say(event="written", at=trio.current_time())
@@ -133,3 +143,5 @@ if __name__ == "__main__":
         trio.run(main)
     except* Aborted as aborted:
         raise SystemExit(str(aborted)) from aborted
+    except* RefusedByInstance as refused:
+        say(event="refused", codes=[error.code for error in refused.exceptions if isinstance(error, RefusedByInstance)])

@@ -75,6 +75,13 @@ class ProcessInstance:
         self._members = [[f"h{rank}", port] for rank, port in enumerate(free_ports(3))]
         self.processes: dict[str, MemberProcess] = {}
         self.names = [f"h{rank}" for rank in range(3)]
+        self.newcomers: dict[str, int] = {}  # their ports
+
+    async def start_newcomer(self, name: str) -> MemberProcess:
+        """A member that waits to be admitted."""
+        (self.newcomers[name],) = free_ports(1)
+        self._members.append([name, self.newcomers[name]])
+        return await self.start(name)
 
     async def start(self, name: str) -> MemberProcess:
         config = {
@@ -83,6 +90,7 @@ class ProcessInstance:
             "directory": str(self._directory / name),
             "secret": "5a" * 16,
             "compact_after_entries": 200,
+            "join": name in self.newcomers,
         }
         command = [sys.executable, "-m", "tests.tree.member_process", json.dumps(config)]
         process = await trio.lowlevel.open_process(command, stdin=PIPE, stdout=PIPE, cwd=REPOSITORY)
