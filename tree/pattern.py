@@ -173,9 +173,8 @@ _Characters = list[tuple[str, bool]]
 
 def parse_pattern(text: str) -> Pattern:
     """Read the written form of a pattern; one leading slash is allowed. Raises `BadPath` or `BadPattern`."""
-    components = list(_split(text))
-    if components and not components[0]:
-        components = components[1:]  # the leading slash, or nothing at all
+    trimmed = text.removeprefix("/")
+    components = list(_split(trimmed)) if trimmed else []
     return pattern_from_data_untrusted([_component_to_data(_parse_component(part)) for part in components])
 
 

@@ -1,0 +1,160 @@
+"""Export and import: what is exported makes an equal tree elsewhere; what is not whole is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tree.strategies import close_paths, plain_data
+from tree.commands import Answer, Command, Machine, encode_command
+from tree.conditions import IfNodeExists
+from tree.data import MAX_DATA_DEPTH, encode
+from tree.errors import BadData
+from tree.export import export, read_rows_untrusted
+from tree.json_form import from_json_untrusted, to_json
+from tree.path import Path
+from tree.pattern import ANY_DEPTH
+from tree.payload import NO_PAYLOAD, StoredProcedure
+from tree.store import Store
+
+payloads = plain_data | st.just(NO_PAYLOAD) | st.just(StoredProcedure("p"))
+
+
+def load(machine: Machine, rows: Any, mode: str = "merge", number: int = 1) -> Answer:
+    args = {"rows": rows, "mode": mode}
+    return Answer.from_encoded(machine.apply(encode_command(Command("tree.import", args, "c", number)))[1])
+
+
+def contents(store: Store) -> dict[Path, Any]:
+    return {path: (view.data, view.procedure, store.keep_while(path)) for path, view in store.matches((ANY_DEPTH,))}
+
+
+@given(st.lists(st.tuples(close_paths.filter(bool), payloads), max_size=10))
+def test_an_export_read_as_json_makes_an_equal_tree(written: list[tuple[Path, Any]]) -> None:
+    store, machine = Store(), Machine({})
+    for path, payload in written:
+        store.put(path, payload)
+    lines = [json.dumps(to_json(row)) for row in export(store, (ANY_DEPTH,))]
+    rows = [from_json_untrusted(json.loads(line)) for line in lines]
+    answer = load(machine, rows)
+    assert answer.value == {"nodes": store.count_below(()), "removed": 0}
+    assert encode([list(contents(store).values())[n][:2] for n in range(store.count_below(()))]) == encode(
+        [list(contents(machine.store).values())[n][:2] for n in range(store.count_below(()))]
+    )
+    assert contents(store).keys() == contents(machine.store).keys()
+
+
+def test_keep_while_is_exported_whatever_the_order() -> None:
+    store, machine = Store(), Machine({})
+    store.put(("z",), 1)
+    store.put(("a",), 2, keep_while=[(("z",), IfNodeExists())])
+    assert load(machine, list(export(store, (ANY_DEPTH,)))).ok
+    assert contents(machine.store) == contents(store)
+    machine.store.delete(("z",))
+    assert contents(machine.store) == {}
+
+
+def test_merging_leaves_other_nodes_alone_and_replacing_does_not() -> None:
+    store = Store()
+    store.put(("a", "b"), 1)
+    rows = list(export(store, ("a", ANY_DEPTH)))
+    machine = Machine({})
+    machine.store.put(("a", "other", "below"), 2)
+    machine.store.put(("elsewhere",), 3)
+    assert load(machine, rows).value == {"nodes": 1, "removed": 0}
+    assert machine.store.exists(("a", "other"))
+    assert load(machine, rows, "replace", number=2).value == {"nodes": 1, "removed": 2}
+    assert set(contents(machine.store)) == {("a",), ("a", "b"), ("elsewhere",)}
+    assert machine.store.get(("a", "b")) == 1
+
+
+def test_an_import_that_is_refused_changes_nothing() -> None:
+    machine = Machine({})
+    machine.store.put(("a",), 1)
+    rows = [
+        {"format": "batonpass tree", "version": 1, "pattern": [["if_path_matches", None]]},
+        {"path": ["b"], "data": 1},
+        {"path": ["c"], "data": 1, "keep_while": [[["missing"], ["if_node_exists", True]]]},
+        {"end": True, "nodes": 2},
+    ]
+    digest = machine.store.digest()
+    assert load(machine, rows, "replace").code == "keep_while_conditions_not_met"
+    assert machine.store.digest() == digest
+
+
+HEAD = {"format": "batonpass tree", "version": 1, "pattern": []}
+END = {"end": True, "nodes": 1}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        None,
+        [],
+        [HEAD],
+        [HEAD, {"path": ["a"]}],
+        [HEAD, {"end": True, "nodes": 1}],
+        [{"format": "batonpass tree", "version": 2, "pattern": []}, {"end": True, "nodes": 0}],
+        [{"format": "other", "version": 1, "pattern": []}, {"end": True, "nodes": 0}],
+        [{"version": 1}, {"end": True, "nodes": 0}],
+        [{**HEAD, "pattern": 5}, {"end": True, "nodes": 0}],
+        [HEAD, {}, END],
+        [HEAD, {"path": [""]}, END],
+        [HEAD, {"path": ["a"], "procedure": 1}, END],
+        [HEAD, {"path": ["a"], "keep_while": [[1]]}, END],
+    ],
+)
+def test_what_is_not_a_whole_export_is_refused(rows: Any) -> None:
+    with pytest.raises(BadData):
+        read_rows_untrusted(rows)
+
+
+def test_bad_arguments_of_an_import() -> None:
+    assert load(Machine({}), [HEAD, {"end": True, "nodes": 0}], "sideways").code == "bad_arguments"
+
+
+@given(plain_data)
+def test_plain_data_survives_json(data: Any) -> None:
+    assert encode(from_json_untrusted(json.loads(json.dumps(to_json(data), allow_nan=False)))) == encode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [
+        (b"\x00\xff", {"$bytes": "AP8="}),
+        (float("inf"), {"$float": "inf"}),
+        ({b"k": 1}, {"$map": [[{"$bytes": "aw=="}, 1]]}),
+        ({"$bytes": "x"}, {"$map": [["$bytes", "x"]]}),
+        ({"$a": 1, "b": 2}, {"$a": 1, "b": 2}),
+        ((1, 2), [1, 2]),
+    ],
+)
+def test_the_stated_forms(data: Any, form: Any) -> None:
+    assert to_json(data) == form
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$bytes": "not base64!"},
+        {"$bytes": 1},
+        {"$float": "1.5"},
+        {"$map": [[1, 2]]},
+        {"$map": [1]},
+        {"$map": {}},
+        {"$other": 1},
+    ],
+)
+def test_forms_that_mean_nothing_are_refused(value: Any) -> None:
+    with pytest.raises(BadData):
+        from_json_untrusted(value)
+
+
+def test_json_that_is_too_deep_is_refused() -> None:
+    value: Any = 1
+    for _ in range(MAX_DATA_DEPTH + 1):
+        value = [value]
+    with pytest.raises(BadData):
+        from_json_untrusted(value)
