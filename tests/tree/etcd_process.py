@@ -5,8 +5,9 @@ import shutil
 import signal
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import trio
 from tests.tree.instances import free_ports
 from tree.etcd import EtcdConfig
 
-__all__ = ["EtcdCluster", "EtcdMember", "needs_etcd", "running_etcd"]
+__all__ = ["EtcdCluster", "EtcdMember", "needs_etcd", "running_etcd", "started_etcd"]
 
 READY_S: Final = 20.0
 
@@ -142,6 +143,30 @@ class EtcdCluster:
                 if status["leader"] == status["header"]["member_id"]:
                     return member
             await trio.sleep(0.05)
+
+
+@contextmanager
+def started_etcd(directory: Path) -> Iterator[EtcdCluster]:
+    """A cluster of one member for many tests, started and ended without trio."""
+    needs_etcd()
+    cluster = EtcdCluster(directory, 1)
+    (member,) = cluster.members
+    try:
+        cluster.start(member)
+        deadline_s = time.monotonic() + READY_S
+        with httpx.Client(trust_env=False, timeout=1.0) as client:
+            while not _is_ready(client, member):
+                assert time.monotonic() < deadline_s, "etcd does not become ready"
+        yield cluster
+    finally:
+        member.kill()
+
+
+def _is_ready(client: httpx.Client, member: EtcdMember) -> bool:
+    try:
+        return client.get(f"{member.url}/health").is_success
+    except httpx.HTTPError:
+        return False
 
 
 @asynccontextmanager
