@@ -63,11 +63,12 @@ async def replace_and_kill(stage: Stage) -> AsyncIterator[str]:
 async def replace_by_newcomer(stage: Stage, victim: str) -> str:
     """Start a new member, have it take the victim's place, and see that the victim stops if it runs; who it is."""
     instance = stage.instance
+    was_running = instance.is_running(victim)
     newcomer = await instance.newcomer()
     instance.may_end(victim)
     await instance.change("replace_member", whom=victim, member=instance.member(newcomer))
     instance.names[instance.names.index(victim)] = newcomer
-    await _retire(stage, victim)
+    await _retire(stage, victim, was_running=was_running)
     return newcomer
 
 
@@ -83,15 +84,14 @@ async def add_and_remove(stage: Stage) -> AsyncIterator[str]:
     instance.may_end(victim)
     await instance.change("remove_member", whom=victim)
     instance.names.remove(victim)
-    await _retire(stage, victim)
+    await _retire(stage, victim, was_running=True)
     yield f"added {newcomer}, removed {victim}"
 
 
-async def _retire(stage: Stage, name: str) -> None:
-    """A member that was removed has to stop by itself, saying that it was, unless it is dead already."""
-    was_killed = stage.instance.is_dead(name)
+async def _retire(stage: Stage, name: str, *, was_running: bool) -> None:
+    """A member that was removed while it was running has to stop by itself, saying that it was removed."""
     end = await stage.instance.retire(name)
-    if was_killed:
+    if not was_running:
         return
     if end is None:
         stage.problems.append(f"{name} was removed and goes on running")

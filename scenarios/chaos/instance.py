@@ -129,14 +129,17 @@ class Instance:
         return False
 
     async def stops_by_itself(self, name: str, within_s: float) -> ChildExit | None:
-        """Wait for a running member to end without being killed, as it may now; how it did, or None if it goes on."""
+        """Wait for a member to end without being killed, as it may from now on; how it did, or None if it goes on."""
         child = self._children[name]
         child.stop_requested = True
         with trio.move_on_after(within_s):
             await child.wait()
             self._drop_link(name)
-        child.stop_requested = child.exit is not None
         return child.exit
+
+    def must_go_on(self, name: str) -> None:
+        """From now on, a member that ends by itself is a violation again."""
+        self._children[name].stop_requested = False
 
     async def ends(self, name: str) -> ChildExit | None:
         """Launch a member that is expected to refuse to run; how it ended, or None if it runs."""
@@ -183,10 +186,9 @@ class Instance:
         await self.storage.remove(name)
         return end
 
-    def is_dead(self, name: str) -> bool:
-        """Whether the member was killed and not started again."""
-        end = self._children[name].exit
-        return end is not None and end.returncode == -signal.SIGKILL
+    def is_running(self, name: str) -> bool:
+        """Whether the member's process is there."""
+        return self._children[name].running
 
     def may_end(self, name: str) -> None:
         """From now on, this member is about to be removed."""

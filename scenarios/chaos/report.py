@@ -26,7 +26,7 @@ __all__ = [
 
 
 # What the table needs; a narrower terminal folds lines.
-MIN_WIDTH: Final = 100
+MIN_WIDTH: Final = 110
 
 
 @dataclass(frozen=True)

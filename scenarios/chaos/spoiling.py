@@ -15,6 +15,8 @@ __all__ = ["corrupt_journal", "disk_full", "power_cut", "power_cut_all", "tear_j
 
 _MAX_SYNCS_TO_LIVE: Final = 8
 _TIME_TO_NOTICE_S: Final = 10.0
+# It may have met the end of its disk just before there was room again.
+_TIME_TO_END_S: Final = 0.5
 
 
 @asynccontextmanager
@@ -109,12 +111,14 @@ async def disk_full(stage: Stage) -> AsyncIterator[str]:
     """A member's disk is full for a while."""
     victim = await stage.anybody()
     stage.disks.fill(victim)
-    # What it allocated ahead lasts for a while; it notices when its journal begins a new part.
-    end = await stage.instance.stops_by_itself(victim, _TIME_TO_NOTICE_S)
+    # What it allocated ahead lasts for a while; it notices when its journal begins a new part, or never.
+    await stage.instance.stops_by_itself(victim, _TIME_TO_NOTICE_S)
     stage.strike()
-    if end is not None:
-        _judge_refusal(stage, victim, "its disk is full", end)
-    yield f"{victim} {'goes on' if end is None else 'stopped'}"
+    yield victim
     stage.disks.make_room(victim)
-    if end is not None:
+    end = await stage.instance.stops_by_itself(victim, _TIME_TO_END_S)
+    if end is None:
+        stage.instance.must_go_on(victim)
+    else:
+        _judge_refusal(stage, victim, "its disk was full", end)
         await stage.instance.start(victim)

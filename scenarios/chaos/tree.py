@@ -1,5 +1,6 @@
 """`baton chaos tree`: real member processes of the tree under faults drawn from a seed."""
 
+import os
 import random
 import shutil
 import signal
@@ -71,7 +72,7 @@ def command(
         progress.print(f"skipping {kind}: {reason}", style="yellow")
     if not possible:
         raise EnvironmentFailed("none of the chosen kinds of faults is possible here")
-    report = ChaosReport(seed, int(members), faults, skipped, versions=versions(), machine=machine(), kinds=kinds)
+    report = ChaosReport(seed, int(members), faults, skipped, versions=versions(), machine=_machine(), kinds=kinds)
     progress.print(f"seed {seed}; {faults} faults on {members} members", style="dim")
     with _Place(directory) as place:
         trio.run(_interruptible, possible, place, report, progress)
@@ -104,6 +105,11 @@ def _skipped(kinds: tuple[Kind, ...]) -> dict[Kind, str]:
             if reason is not None:
                 skipped[kind] = f"needs {need}: {reason}"
     return skipped
+
+
+def _machine() -> dict[str, str | int | float]:
+    """Where it runs, and how busy that is: the times of a run mean little on a machine that does other things too."""
+    return {**machine(), "load_average": round(os.getloadavg()[0], 2)}
 
 
 def _console(stream: TextIO) -> Console:
