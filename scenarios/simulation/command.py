@@ -20,7 +20,7 @@ from scenarios.simulation.mixes import MIXES
 __all__ = ["command", "render"]
 
 _INTERRUPTED: Final = 130
-_MIN_WIDTH: Final = 120
+_MIN_WIDTH: Final = 150
 _SHOWN: Final = 10
 
 

@@ -149,6 +149,10 @@ class Faults:
         network.slow_down(sender, receiver, self._dice.uniform(*self._mix.slow_extra_s))
         self._later(self._dice.uniform(*self._mix.slow_s), lambda: network.slow_down(sender, receiver, 0.0))
 
+    def _echo(self) -> None:
+        sender, receiver = self._two()
+        self._cluster.network.echo(sender, receiver)
+
     # --- clients and operators ------------------------------------------------------------------------------------
 
     def _burst(self) -> None:

@@ -48,6 +48,7 @@ class FaultMix:
     slow: float = 0.0  # one direction becomes slow
     slow_extra_s: Range = (0.2, 3.0)
     slow_s: Range = (0.5, 4.0)
+    echo: float = 0.0  # what was sent in one direction before arrives once more, out of order
     weather: Weather = _FAIR_WEATHER
 
     # --- what makes ordinary things rare or frequent
@@ -117,16 +118,21 @@ _MIXES: Final = (
     ),
     FaultMix(
         name="slow",
-        purpose="delays of seconds in one direction, reordering across connections, pauses, frequent elections",
-        slow=0.8,
-        pause=0.2,
-        pause_leader=0.25,
-        reset=0.4,
-        transfer=0.2,
-        isolate_leader=0.15,
-        burst=0.5,
+        purpose="delays of seconds in one direction, pauses, old frames that come again, many elections",
+        slow=0.5,
+        echo=15.0,
+        pause=0.15,
+        pause_leader=0.2,
+        reset=0.3,
+        reset_share=0.9,
+        transfer=0.5,
+        isolate_leader=0.5,
+        halve=0.8,
+        cut_s=(0.3, 1.5),
+        burst=2.0,
+        burst_writes=(1, 8),
         compact_after_entries=40,
-        weather=Weather(latency_s=(0.0002, 0.02), spike_share=0.02, spike_s=0.5, late_share=0.5),
+        weather=Weather(latency_s=(0.0002, 0.01), spike_share=0.01, spike_s=0.5, late_share=0.8, remembers=True),
     ),
     FaultMix(
         name="membership",

@@ -19,6 +19,8 @@ __all__ = ["Endpoint", "Network", "Weather"]
 Frame = Any
 _REDIAL_S: Final = (0.02, 0.4)
 _LATE_S: Final = (0.001, 3.0)
+_FRAMES_REMEMBERED: Final = 400
+_FRAMES_ECHOED: Final = 40
 _QUICKLY_S: Final = (0.0, 0.004)
 
 
@@ -29,12 +31,15 @@ class Weather:
     `spike_share` of the frames take up to `spike_s` more, and all that follow on that connection wait for them.
     `late_share` of the frames that are under way when a connection breaks arrive all the same, perhaps after those of
     the next connection: a receiver that reads on from a connection that the sender has given up.
+    With `remembers`, what was sent before can be made to arrive once more (`Network.echo`), which TLS rules out, and
+    which Raft survives all the same.
     """
 
     latency_s: tuple[float, float] = (0.0002, 0.002)
     spike_share: float = 0.0
     spike_s: float = 0.0
     late_share: float = 0.0
+    remembers: bool = False
 
 
 class Endpoint(Protocol):
@@ -80,6 +85,7 @@ class Network:
         self._connections: dict[tuple[str, str], _Connection] = {}
         self._blocks: dict[tuple[str, str], int] = {}
         self._slow_s: dict[tuple[str, str], float] = {}
+        self._past: dict[tuple[str, str], deque[Frame]] = {}
         self._dialling: set[tuple[str, str]] = set()
         for pair in combinations(names, 2):
             self._dial_later(pair)
@@ -99,6 +105,8 @@ class Network:
         arrives_at_s = max(connection.free_at_s[receiver], self._schedule.now_s + self._latency_s(sender, receiver))
         connection.free_at_s[receiver] = arrives_at_s
         connection.under_way[receiver].append((arrives_at_s, frame))
+        if self.weather.remembers:
+            self._past.setdefault((sender, receiver), deque(maxlen=_FRAMES_REMEMBERED)).append(frame)
         if not self._blocks.get((sender, receiver)):
             self._deliver_later(connection, sender, receiver, arrives_at_s - self._schedule.now_s)
         return True
@@ -124,6 +132,13 @@ class Network:
     def slow_down(self, sender: str, receiver: str, extra_s: float) -> None:
         """Everything in this direction takes this much longer, until it is called with zero."""
         self._slow_s[sender, receiver] = extra_s
+
+    def echo(self, sender: str, receiver: str) -> None:
+        """Some of what was sent in this direction, on this connection or an earlier one, arrives once more."""
+        past = self._past.get((sender, receiver))
+        if past and not self._blocks.get((sender, receiver)):
+            for frame in self._dice.sample(list(past), min(len(past), _FRAMES_ECHOED)):
+                self._schedule.after(self._dice.uniform(*_LATE_S), self._arriving_late(sender, receiver, frame))
 
     def break_connection(self, one: str, other: str) -> None:
         """End a connection now; each end notices soon, and some of what is under way may be late."""

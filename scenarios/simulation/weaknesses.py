@@ -32,16 +32,17 @@ class Weakness:
 
 class _AcknowledgementsOfAnyTerm(RaftCore):
     def _receive_acknowledgement(self, node: Any, message: Message) -> None:
-        super()._receive_acknowledgement(node, {**message, "term": self.raftCurrentTerm})
+        # An earlier one only: that of a later term deposes a leader, which is another guard.
+        super()._receive_acknowledgement(node, {**message, "term": max(message["term"], self.raftCurrentTerm)})
 
 
 class _CommitIndexBesideSnapshot(RaftCore):
-    def _receive_append(self, node: Any, message: Message) -> None:
-        if "serialized" not in message or (message["term"] == self.raftCurrentTerm and self.is_leader()):
-            super()._receive_append(node, message)
+    def _take_append(self, node: Any, message: Message, term: int) -> None:
+        if "serialized" not in message:
+            super()._take_append(node, message, term)
             return
-        term = self.raftCurrentTerm
         self._SyncObj__onMessageReceived(node, message)
+        self._adopt_installed()
         if message["term"] >= term:
             self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
 
