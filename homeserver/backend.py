@@ -40,6 +40,7 @@ def _replica_config(config: HomeserverConfig) -> ReplicaConfig:
         members=tuple(Member(m.name, m.host, m.raft_port) for m in config.members),
         directory=config.directory / "raft",
         secret=read_secret(secret_file),
+        join=config.join,
     )
 
 

@@ -86,6 +86,8 @@ class HomeserverConfig(Settings):
     rest: Address = Address()
     link: Address = Address()
     members: tuple[MemberConfig, ...] = Field(min_length=1, max_length=9)
+    # Start with nothing and wait to be added to a running instance; `members` are then whom to knock at.
+    join: bool = False
     peers: tuple[PeerConfig, ...] = ()
     metadata: MetadataSettings = MetadataSettings()
     raft_secret_file: Path | None = None

@@ -30,8 +30,8 @@ _BATCH: Final = struct.Struct(">4sQIII")  # magic, sequence, body bytes, body CR
 _NONCE_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
-# A member that forgot what it acknowledged is only harmless while the others, who remember, are all there.
-REMEDY: Final = "move {} away and start this member empty while all the other members are running"
+# A member that forgot what it acknowledged and for whom it voted is harmless only as a new one.
+REMEDY: Final = "remove this member from its instance, move {} away, add it again and start it with `join`"
 
 
 class JournalDamaged(Exception):

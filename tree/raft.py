@@ -25,6 +25,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from tree.batches import REMEDY
 from tree.compaction import CompactionPolicy, Snapshots
 from tree.disk import REAL_DISK, Disk
 from tree.elections import Candidacy
@@ -318,8 +319,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         if self._journal.first_index > 1:
             raise JournalDamaged(
                 f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
-                "held what came before is gone. Restore the directory from a copy, or move it away and start this "
-                "member empty while all the other members are running"
+                f"held what came before is gone. Restore both from one copy, or {REMEDY.format(directory)}"
             )
         return 1
 

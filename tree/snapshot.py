@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import cbor2
 
+from tree.batches import REMEDY
 from tree.data import decode_untrusted
 from tree.disk import REAL_DISK, Disk, DiskFile
 from tree.errors import BadData
@@ -237,8 +238,7 @@ class SnapshotFile:
             return self._load(file)
         except SnapshotDamaged as error:
             raise SnapshotDamaged(
-                f"{self._path}: {error}. Restore the directory from a copy, or move it away and start this member "
-                "empty while all the other members are running"
+                f"{self._path}: {error}. Restore the directory from a copy, or {REMEDY.format(self._path.parent)}"
             ) from error
         finally:
             file.close()

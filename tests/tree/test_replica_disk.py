@@ -95,7 +95,7 @@ async def test_a_member_with_a_damaged_journal_does_not_start_and_names_the_file
     await life.run(lambda disk: disk.fail_next("syncing", errno.EIO))
     journal = config.directory / "journal"
     disk.scribble(journal, 3000, b"\0\0\0")
-    with pytest.raises(JournalDamaged, match=f"{journal} is damaged at byte .* start this member empty while all"):
+    with pytest.raises(JournalDamaged, match=f"{journal} is damaged at byte .* remove this member"):
         await Replica(config, PROCEDURES, disk=disk).serve()
 
 
