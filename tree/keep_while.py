@@ -35,7 +35,8 @@ __all__ = [
 MAX_PAIRS: Final = 64
 
 # What callers give: pairs, or a map; patterns that begin with THIS or PARENT are relative to the node.
-KeepWhile = Mapping[Pattern, Condition] | Iterable[tuple[Pattern, Condition]]
+# The keys of a map are patterns too; mappings are invariant in their keys, so their type cannot say it.
+KeepWhile = Mapping[Any, Condition] | Iterable[tuple[Pattern, Condition]]
 # Absolute, and in the order in which they were given.
 Pairs = tuple[tuple[Resolved, Condition], ...]
 

@@ -34,7 +34,7 @@ from tree.matching import find_matches
 from tree.mutable import MutableTree, Row
 from tree.node import Node, NodeView, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
-from tree.pattern import Pattern, one_node, resolve
+from tree.pattern import Pattern, is_path, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
 from tree.rows import BuiltTree, FrozenTree
 from tree.transaction import ReadTransaction, Transaction
@@ -400,7 +400,8 @@ class Store:
                 for name in pattern:
                     node = node.children[name]  # type: ignore[index, union-attr]  # as in `get`
             except (KeyError, TypeError):
-                pass
+                if is_path(pattern):
+                    return check_path(pattern), None
             else:
                 return pattern, node  # type: ignore[return-value]  # all were names
         path, conditions = one_node(pattern)

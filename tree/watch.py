@@ -230,7 +230,7 @@ class History:
                 event = Event(commit.revision, kind, path, before, after)
                 self._events.append(event)
                 self._bytes += event.size_bytes
-                for watcher in self._watchers.about(path):
+                for watcher in self._watchers.about(path) if self._watchers else ():
                     if event.matches(watcher.pattern) and watcher.offer(event):
                         told[watcher] = None
         self.revision = commit.revision

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, few_values
-from tree import commands, sessions
+from tree import commands, procedures, sessions
 from tree.changes import Written
 from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_entry
 from tree.data import decode, encode
@@ -268,3 +268,72 @@ def test_commands_of_one_entry_are_applied_in_order_and_what_is_none_is_skipped(
 @given(st.integers(0, 70_000))
 def test_an_entry_is_the_array_of_its_commands(count: int) -> None:
     assert decode(encode_entry([encode(None)] * count)) == [None] * count
+
+
+def test_every_operation_of_the_store_is_a_command() -> None:
+    target = machine()
+    run(target, "tree.put", {"path": ["a", "b"], "data": 1, "full": True}, number=1)
+    assert run(target, "tree.make", {"path": ["m"], "procedure": "p"}, number=2).ok
+    assert run(target, "tree.view", {"path": ["m"]}, number=3).value["procedure"] == "p"
+    assert run(target, "tree.view", {"path": ["missing"]}, number=4).value is None
+    assert run(target, "tree.children", {"path": []}, number=5).value == ["a", "m"]
+    assert run(target, "tree.has_data", {"path": ["a", "b"]}, number=6).value is True
+    any_name = ["if_name_matches", None]
+    (row,) = run(target, "tree.update_many", {"path": ["a", any_name], "data": 2}, number=7).value
+    assert (row["path"], row["before"]["data"], row["after"]["data"]) == (["a", "b"], 1, 2)
+    (row,) = run(target, "tree.clear_many_payloads", {"path": ["a", any_name]}, number=8).value
+    assert row["after"]["payload_version"] == 3
+    rows = run(target, "tree.delete_many", {"path": [any_name]}, number=9).value
+    assert [row["reason"] for row in rows] == ["explicit"] * 3
+
+
+def test_an_answer_that_tells_too_much_undoes_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = machine()
+    for number in range(5):
+        run(target, "tree.put", {"path": [str(number)], "data": "x" * 100}, number=number)
+    everything = {"path": [["if_name_matches", None]]}
+    monkeypatch.setattr(procedures, "MAX_RESULT_NODES", 4)
+    assert run(target, "tree.delete_many", everything, number=10).code == "too_much"
+    monkeypatch.setattr(procedures, "MAX_RESULT_NODES", 5)
+    monkeypatch.setattr(procedures, "MAX_RESULT_BYTES", 400)
+    assert run(target, "tree.get_many", everything, number=11).code == "too_much"
+    assert target.store.count_below(()) == 5
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        None,
+        {"if": 1},
+        {"if": [1]},
+        {"if": [[["a"], ["if_node_exists", False]]] * 1025},
+        {"then": 1},
+        {"then": [1]},
+        {"then": [{"path": ["a"]}]},
+        {"then": [{"op": "transaction"}]},
+        {"then": [{"op": ["put"]}]},
+        {"then": [{"op": "get", "path": []}] * 1025},
+        {"else": [], "if": [[["a"], ["if_node_exists", False]]], "then": [{"op": "put", "path": ["a"]}]},
+    ],
+)
+def test_malformed_transactions_are_refused(args: Any) -> None:
+    assert run(machine(), "tree.transaction", args).code == "bad_arguments"
+
+
+def test_a_transaction_compares_every_node_that_matches() -> None:
+    target = machine()
+    run(target, "tree.put", {"path": ["a"], "data": 1}, number=1)
+    run(target, "tree.put", {"path": ["b"], "data": 2}, number=2)
+    any_name = ["if_name_matches", None]
+    succeeded = [
+        run(target, "tree.transaction", {"if": [[[any_name], condition]]}, number=3 + number).value["succeeded"]
+        for number, condition in enumerate([["if_has_data", True], ["if_data_matches", 1], any_name])
+    ]
+    assert succeeded == [True, False, True]
+    answer = run(target, "tree.transaction", {"then": [{"op": "put", "path": ["a"], "data": 5}]}, number=9)
+    assert answer.value["results"] == [{"existed": True, "previous": 1, "payload_version": 2}]
+
+
+def test_an_entry_that_is_no_list_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.CRITICAL):
+        assert machine().apply_entry(encode(5)) == []

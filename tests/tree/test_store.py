@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tree.changes import Commit
 from tree.conditions import AllOf, IfDataMatches, IfNodeExists, IfPayloadVersion
-from tree.errors import BadData, BadPath, MismatchingNode, NodeNotFound
+from tree.errors import (
+    BadData,
+    BadPath,
+    KeepWhileConditionsNotMet,
+    MismatchingNode,
+    NodeNotFound,
+    ReadOnlyTransaction,
+)
+from tree.pattern import ANY_DEPTH, ANY_NAME
+from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
 from tree.transaction import TransactionEnded
 
@@ -203,3 +213,176 @@ def test_restoring_anything_else_than_a_tree_is_refused_and_changes_nothing(data
     with pytest.raises(BadData):
         store.restore(data)
     assert store.digest() == digest
+
+
+def test_reading_many_nodes() -> None:
+    store = Store()
+    store.put(("a", "b"), 1)
+    store.put(("a", "c"), StoredProcedure("p"))
+    assert store.get_many((ANY_DEPTH,)) == {("a",): None, ("a", "b"): 1, ("a", "c"): None}
+    assert store.fold((ANY_DEPTH,), lambda path, node, total: total + len(path) + node.child_count, 0) == 7
+    seen: list[Path] = []
+    store.for_each(("a", ANY_NAME), lambda path, _node: seen.append(path))
+    assert seen == [("a", "b"), ("a", "c")]
+    assert store.fold_below(("missing",), lambda _path, _node, total: total + 1, 0) == 0
+    assert [store.has_data(pattern) for pattern in [("a", "b"), ("a", "c"), ("a",), ("a", ANY_NAME), ("x",)]] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert store.get(("a", "c")) is None
+    assert store.get_or(("a", "c"), "default") == "default"
+
+
+def test_get_or_and_view_of_a_node_that_is_not_as_described() -> None:
+    store = Store()
+    store.put(("a",), 1)
+    described = (AllOf(("a", IfDataMatches(2))),)
+    assert store.get_or(described, "default") == "default"
+    assert store.view(described) is None
+    assert store.count_children(described) == 0
+    with pytest.raises(MismatchingNode):
+        store.clear_payload(described)
+    assert store.delete(described).is_empty
+    assert store.delete(("a",), IfDataMatches(2)).is_empty
+
+
+def test_a_missing_parent_is_named_by_the_error() -> None:
+    store = Store()
+    store.put(("a",), 1)
+    with pytest.raises(NodeNotFound) as missing:
+        store.get(("a", "b", "c"))
+    assert missing.value.details == {"node_name": "b", "node_path": ["a", "b"], "node_is_target": False}
+    with pytest.raises(NodeNotFound) as missing:
+        store.children(("a", "b"))
+    assert missing.value.details["node_is_target"] is True
+
+
+@pytest.mark.parametrize("path", ["ab", 5, None, {"a": 1}])
+def test_what_is_no_path_is_refused_even_where_it_would_lead_somewhere(path: Any) -> None:
+    store = Store()
+    store.put(("a", "b"), 1)
+    for operation in (store.get, store.view, store.exists, store.count, store.delete):
+        with pytest.raises(BadPath):
+            operation(path)
+    with pytest.raises(BadPath):
+        store.put(path, 2)
+
+
+def test_a_list_is_as_good_as_a_tuple() -> None:
+    store = Store()
+    store.put(["a", "b"], 1)  # type: ignore[arg-type]  # lists come from CBOR
+    assert store.get(["a", "b"]) == 1  # type: ignore[arg-type]  # lists come from CBOR
+
+
+def test_a_revision_is_one_operation_or_transaction_that_changed_something() -> None:
+    store = Store()
+    store.put(("a",), 1)
+    store.put(("a",), 1)
+    store.delete(("missing",))
+    assert store.revision == 1
+    with store.transaction() as transaction:
+        transaction.put(("b",), 1)
+        transaction.put(("c",), 1)
+    assert store.revision == 2
+    with pytest.raises(BadData), store.transaction() as transaction:
+        transaction.put_many((ANY_NAME,), object())
+    assert store.revision == 2
+
+
+def test_a_refused_operation_inside_a_transaction_leaves_the_rest_of_it() -> None:
+    store = Store()
+    with store.transaction() as transaction:
+        transaction.put(("a",), 1)
+        with pytest.raises(KeepWhileConditionsNotMet):
+            transaction.put_many((ANY_NAME, "b"), 1, keep_while=[(("missing",), IfNodeExists())])
+    assert store.count((ANY_DEPTH,)) == 1
+    assert store.children(("a",)) == ()
+
+
+def test_read_only_transactions_read_only() -> None:
+    store = Store()
+    store.put(("a", "b"), 1)
+    with store.reading() as reading:
+        assert reading.get(("a", "b")) == 1
+        assert reading.get_many(("a", ANY_NAME)) == {("a", "b"): 1}
+        assert (reading.count((ANY_DEPTH,)), reading.count_below(()), reading.count_children(("a",))) == (2, 2, 1)
+        assert reading.children(("a",)) == ("b",)
+        assert reading.has_data(("a", "b"))
+        assert reading.keep_while(("a",)) == ()
+        assert reading.fold(("a",), lambda _path, _node, total: total + 1, 0) == 1
+        assert reading.fold_below(("a",), lambda _path, _node, total: total + 1, 0) == 2
+        for write in (reading.delete, reading.delete_many, reading.clear_payload, reading.clear_many_payloads):
+            with pytest.raises(ReadOnlyTransaction):
+                write(("a",))
+    with pytest.raises(TransactionEnded):
+        reading.get(("a",))
+
+
+def test_the_root_cannot_be_kept_while_something() -> None:
+    with pytest.raises(BadPath, match="root"):
+        Store().put((), 1, keep_while=[(("a",), IfNodeExists(False))])
+
+
+def test_keep_while_can_be_replaced_and_taken_back() -> None:
+    store = Store()
+    store.put(("a",), 1)
+    store.put(("b",), 1, keep_while={("a",): IfNodeExists()})
+    assert store.keep_while(("b",)) == ((("a",), IfNodeExists()),)
+    store.put(("b",), 2)
+    assert store.keep_while(("b",)), "a put without keep_while leaves it as it was"
+    store.put(("b",), 2, keep_while={})
+    store.delete(("a",))
+    assert store.get(("b",)) == 2
+
+
+def test_a_node_kept_while_another_is_absent() -> None:
+    store = Store()
+    store.put(("placeholder",), 1, keep_while={("real",): IfNodeExists(False)})
+    store.put(("real",), 2)
+    assert store.children(()) == ("real",)
+
+
+def test_keep_while_has_a_stated_limit() -> None:
+    pairs = [(("a",), IfNodeExists(False))] * 65
+    with pytest.raises(BadData, match="64"):
+        Store().put(("b",), 1, keep_while=pairs)
+
+
+def test_a_node_without_payload_that_was_asked_for_stays() -> None:
+    store = Store()
+    store.put(("a", "b"), 1)
+    store.put(("a",), NO_PAYLOAD)
+    store.delete(("a", "b"))
+    assert store.exists(("a",))
+
+
+def test_the_root_has_no_stored_row_above_it_and_malformed_rows_are_refused() -> None:
+    store = Store()
+    store.put(("a",), 1)
+    digest = store.digest()
+    row = store.row(("a",))
+    assert row is not None
+    assert store.row(("missing",)) is None
+    for rows in ([(("x", "y"), row)], [(("b",), [1])], [(("b",), row), (("c",), [b"", 1, 1, False, 5])]):
+        with pytest.raises(BadData):
+            store.adopt(rows, 9)
+    assert (store.digest(), store.revision) == (digest, 1)
+    with store.transaction(), pytest.raises(RuntimeError, match="transaction"):
+        store.adopt([], 9)
+
+
+def test_whoever_mirrors_tells_watchers_too() -> None:
+    source, mirror, commits = Store(), Store(), list[Commit]()
+    mirror.on_commit = commits.append
+    source.put(("a",), 1)
+    mirror.adopt([((), source.row(())), (("a",), source.row(("a",)))], source.revision)
+    mirror.adopt([((), source.row(())), (("a",), None)], 2)
+    assert [[str(change.kind) for change in commit.changes] for commit in commits] == [
+        ["children", "created"],
+        ["children", "deleted"],
+    ]
+    mirror.adopt([], 3)
+    assert (len(commits), mirror.revision) == (2, 3)
