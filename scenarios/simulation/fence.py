@@ -308,6 +308,7 @@ class FencedMember:
             _DIRECTORY / self._name,
             b"",
             compact_after_entries=self._cluster.mix.compact_after_entries,
+            compact_interval_s=0.0,
             join=self._doors is not None,
         )
         self._replica = self._fence.make_replica(config, self._cluster, self._disk, self._fence.make_raft)
