@@ -18,6 +18,7 @@ from tree.errors import Abort, BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
 from tree.projections import Projection, ProjectionStatus
 from tree.registrations import Registrations, stored_procedure_at
+from tree.rows import Remains
 from tree.sessions import Sessions
 from tree.state import FrozenState, LoadedState, StateLoader
 from tree.store import Store
@@ -322,12 +323,13 @@ class Machine:
         frozen.release()
         self.store.thaw()
 
-    def install(self, state: LoadedState) -> None:
-        """Become this state at once. What was frozen must be thawed before."""
-        self.store.install(state.tree, state.revision)
+    def install(self, state: LoadedState) -> Remains:
+        """Become this state at once; the old tree, to be taken apart in slices. To be called after `thaw`."""
+        remains = self.store.install(state.tree, state.revision)
         self._registrations.become(state.registered)
         self._sessions.become(state.sessions)
         self.configuration = state.configuration
+        return remains
 
     def digest(self) -> bytes:
         """SHA-256 of the whole state: members that applied the same commands have the same digest."""

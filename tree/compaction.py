@@ -6,7 +6,7 @@ steps are apart, and are counted in rows and not in time, which keeps the member
 1. the journal begins a new part, so that what the snapshot makes superfluous is in a file of its own;
 2. the state is frozen (`tree.rows`) at the entry applied last;
 3. slice by slice, some hundred rows are encoded and written, and every half megabyte is synced;
-4. the file is synced and given its name; and only then
+4. the file is synced, and then given its name; and only then
 5. the journal's old part is removed, and the entries in it are dropped from memory, some thousands at a time.
 
 A crash in between leaves the old snapshot, both parts of the journal, and a file that nobody reads.
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tree.journal import Entry, Journal
+from tree.rows import Remains
 from tree.snapshot import Snapshot, SnapshotDamaged, SnapshotFile, SnapshotWriter
 from tree.state import FrozenState, LoadedState
 
@@ -33,6 +34,7 @@ log = logging.getLogger("tree.compaction")
 _SLICE_ROWS: Final = 400
 _BETWEEN_SLICES_S: Final = 0.004
 _TRIM_ENTRIES: Final = 4096
+_TAKE_APART_NODES: Final = 4096
 # Kept in memory behind a snapshot, so that a member that is a little behind does not need the whole state (etcd keeps
 # 5,000 entries); not more than a batch or two would carry.
 _CATCH_UP_ENTRIES: Final = 4096
@@ -71,8 +73,8 @@ class SnapshotDriver(Protocol):
     def thaw(self, frozen: FrozenState) -> None:
         """What `freeze` gave is not needed any more."""
 
-    def install(self, state: LoadedState) -> None:
-        """Replace the applied state at once by one that some member froze."""
+    def install(self, state: LoadedState) -> Remains | None:
+        """Replace the applied state at once by one that some member froze; what is left of the old one, if much."""
 
 
 class Snapshots:
@@ -93,6 +95,8 @@ class Snapshots:
         self._applied_index: Final = applied_index
         self._part_began = False
         self._making: tuple[SnapshotWriter, FrozenState] | None = None
+        self._finished: SnapshotWriter | None = None
+        self._remains: Remains | None = None
         self._received: Snapshot | None = None
         self._next_slice_s = 0.0
         self._ended_at_s = float("-inf")
@@ -125,20 +129,30 @@ class Snapshots:
         self._journal.trim(self._keep_from, _TRIM_ENTRIES)
         if now_s < self._next_slice_s:
             return
-        if self._making is not None:
-            self._next_slice_s = now_s + _BETWEEN_SLICES_S
-            self._make_slice(*self._making, now_s)
+        if self._remains is not None:
+            if not self._remains.take_apart(_TAKE_APART_NODES):
+                self._remains = None
+        elif self._finished is not None:
+            self._commit(self._finished, now_s)
+        elif self._making is not None:
+            self._make_slice(*self._making)
         elif self._part_began:
-            self._next_slice_s = now_s + _BETWEEN_SLICES_S
             self._freeze()
         elif self._is_due(now_s):
-            self._next_slice_s = now_s + _BETWEEN_SLICES_S
             self._journal.begin_part(self._applied_index() - 1)
             self._part_began = True
+        else:
+            return
+        self._next_slice_s = now_s + _BETWEEN_SLICES_S
 
     def next_work_in_s(self, now_s: float) -> float | None:
         """How long until there is a slice to do; None if nothing is under way."""
-        return max(0.0, self._next_slice_s - now_s) if self._part_began else None
+        is_busy = self._part_began or self._remains is not None
+        return max(0.0, self._next_slice_s - now_s) if is_busy else None
+
+    def nodes_under_way(self) -> int:
+        """How many nodes were built of a snapshot that is arriving."""
+        return self._file.nodes_received()
 
     def abandon(self) -> None:
         """Forget the snapshot under way, if there is one. The journal keeps both parts until the next."""
@@ -147,6 +161,7 @@ class Snapshots:
             self._making = None
             writer.abandon()
             self._driver.thaw(frozen)
+        self._finished = None
         self._part_began = False
 
     def _is_due(self, now_s: float) -> bool:
@@ -167,13 +182,18 @@ class Snapshots:
         previous, last = self._journal[position - 1 : position + 1]
         self._making = (self._file.begin(previous, last), self._driver.freeze())
 
-    def _make_slice(self, writer: SnapshotWriter, frozen: FrozenState, now_s: float) -> None:
+    def _make_slice(self, writer: SnapshotWriter, frozen: FrozenState) -> None:
         chunk = frozen.next_chunk(_SLICE_ROWS)
         if chunk is not None:
             writer.append(chunk)
             return
-        self._making, self._part_began = None, False
+        self._making = None
         self._driver.thaw(frozen)
+        writer.finish()
+        self._finished = writer
+
+    def _commit(self, writer: SnapshotWriter, now_s: float) -> None:
+        self._finished, self._part_began = None, False
         self._file.commit(writer)
         self._size_bytes, self._ended_at_s = writer.size_bytes, now_s
         self._end_at(writer.previous, writer.last)
@@ -216,7 +236,7 @@ class Snapshots:
             if received is None:
                 raise SnapshotDamaged("the snapshot that was just received has vanished")
             self.abandon()
-            self._driver.install(received.state)
+            self._remains = self._driver.install(received.state)
             self._covered_index = received.last[1]
             self._size_bytes = self._file.size_bytes()
             self._journal.end_part(received.previous[1])

@@ -22,7 +22,7 @@ from tree.keep_while import (
 )
 from tree.node import Node, NodeView, rows_of, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
-from tree.rows import BuiltTree, FrozenTree, TreeBuilder
+from tree.rows import BuiltTree, FrozenTree, Remains, TreeBuilder
 
 __all__ = ["MutableTree", "Row"]
 
@@ -255,10 +255,12 @@ class MutableTree:
         builder.add_untrusted(rows)
         self.replace_all(builder.finish())
 
-    def replace_all(self, built: BuiltTree) -> None:
-        """Replace everything at once. A frozen view goes on to show what it shows, and is not told of anything more."""
+    def replace_all(self, built: BuiltTree) -> Remains:
+        """Replace everything at once; what is left of the old tree. A frozen view must be thawed before."""
+        remains = Remains(self.root)
         self.root, self.node_count, self.kept = built
         self.undo = self._before = self._frozen = None
+        return remains
 
     def freeze(self) -> FrozenTree:
         """A view of the tree as it is now, to be read in slices while the tree changes; one at a time. See `thaw`."""

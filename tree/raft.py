@@ -46,6 +46,7 @@ from tree.membership import (
     next_step,
     proposed_seats,
 )
+from tree.rows import Remains
 from tree.snapshot import SnapshotDamaged, SnapshotFile
 from tree.state import FrozenState, LoadedState
 
@@ -103,8 +104,8 @@ class Driver(Protocol):
     def thaw(self, frozen: FrozenState) -> None:
         """What `freeze` gave is not needed any more."""
 
-    def install(self, state: LoadedState) -> None:
-        """Replace the applied state at once by one that some member froze."""
+    def install(self, state: LoadedState) -> Remains | None:
+        """Replace the applied state at once by one that some member froze; what is left of the old one, if much."""
 
     def configure(self, configuration: Any) -> None:
         """Keep this plain data with the applied state: `freeze` and `install` must take it along. Must not raise."""
@@ -489,6 +490,10 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def entry_rounds(self) -> int:
         """How many times this member, as leader, sent new entries to the others (or, alone, appended them)."""
         return self._entry_rounds
+
+    def nodes_under_way(self) -> int:
+        """How many nodes were built of a snapshot that is arriving from the leader."""
+        return self._snapshots.nodes_under_way()
 
     def close(self) -> None:
         """Close what is open. The journal belongs to the driver."""

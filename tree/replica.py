@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from tree.certificates import Credentials
+from tree.collector import TreeGrowth, uncollected
 from tree.commands import Answer, Machine, encode_fields
 from tree.deadlines import Deadlines
 from tree.disk import REAL_DISK, Disk, disk_failed
@@ -36,6 +37,7 @@ from tree.procedures import Procedure
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
 from tree.roster import REMOVED, Roster
+from tree.rows import Remains
 from tree.state import FrozenState, LoadedState
 from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.steward import Steward
@@ -117,6 +119,7 @@ class Replica:
         self._asked_at_s = 0.0
         self._submissions: Final = Submissions(max_entry_bytes)
         self._deadlines: Final = Deadlines()
+        self._growth: Final = TreeGrowth()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
         self._reads: Final = ReadRounds()
@@ -192,7 +195,15 @@ class Replica:
                     self._journal.close()
 
     def _open_log(self) -> None:
-        """Recover the journal and the state; raises `JournalDamaged`, `JournalForeign`, `SnapshotDamaged`."""
+        """Recover the journal and the state.
+
+        Raises `DiskFailed`, `JournalDamaged`, `JournalForeign`, `SnapshotDamaged`.
+        """
+        with uncollected():
+            self._recover_log()
+            self._growth.reached(self._machine.store.node_count)
+
+    def _recover_log(self) -> None:
         config = self._config
         owner = f"{config.kind}/{config.instance}"
         self._journal = Journal(config.directory / "journal", f"{owner}/{config.name}", self._disk)
@@ -231,6 +242,7 @@ class Replica:
         self._make_durable()
         self._hand_over()
         raft.tick()
+        self._growth.reached(self._machine.store.node_count + raft.nodes_under_way())
         if raft.configuration is not self._known_configuration:
             self._take_configuration()
         self._begin_reads()
@@ -591,10 +603,11 @@ class Replica:
         """See `tree.raft.Driver`."""
         self._machine.thaw(frozen)
 
-    def install(self, state: LoadedState) -> None:
+    def install(self, state: LoadedState) -> Remains | None:
         """Take over a snapshot; what waits here may have been answered in it. See `tree.raft.Driver`."""
-        self._machine.install(state)
+        remains = self._machine.install(state)
         self._submissions.look_up(self._machine.answer_to)
+        return remains
 
     def peer_connected(self, name: str) -> None:
         """See `tree.transport.PeerHandler`."""

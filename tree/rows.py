@@ -24,7 +24,7 @@ from tree.keep_while import (
 from tree.node import NO_CHILDREN, Node
 from tree.path import MAX_DEPTH, Path, check_path
 
-__all__ = ["BuiltTree", "FrozenTree", "TreeBuilder"]
+__all__ = ["BuiltTree", "FrozenTree", "Remains", "TreeBuilder"]
 
 Row = list[Any]
 
@@ -123,6 +123,11 @@ class TreeBuilder:
         except TreeError as error:
             raise BadData(error.message) from error
 
+    @property
+    def count(self) -> int:
+        """How many rows were taken."""
+        return self._count
+
     def finish(self) -> BuiltTree:
         """The tree; raises `BadData` if there was no row."""
         if not self._branch:
@@ -161,3 +166,26 @@ class TreeBuilder:
         if kept:
             path = tuple(self._names)
             self._keep_while.replace(path, resolve_pairs(path, keep_while_from_data_untrusted(kept[0])))
+
+
+class Remains:
+    """A tree that nobody needs any more, taken apart in slices: a million nodes at once would take too long to free."""
+
+    def __init__(self, root: Node) -> None:
+        """Nobody else may need `root` or anything below it."""
+        self._pending = [root.children]
+
+    def take_apart(self, at_most: int) -> bool:
+        """Free about so many nodes; whether there are more."""
+        pending = self._pending
+        for _ in range(at_most):
+            if not pending:
+                return False
+            children = pending[-1]
+            if children:
+                _, node = children.popitem()
+                if node.children:
+                    pending.append(node.children)
+            else:
+                pending.pop()
+        return True

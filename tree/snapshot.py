@@ -114,6 +114,11 @@ class SnapshotReader:
         self.previous: Entry | None = None
         self.last: Entry | None = None
 
+    @property
+    def node_count(self) -> int:
+        """How many nodes were read."""
+        return self._loader.node_count
+
     def take_untrusted(self, piece: bytes) -> None:
         """Take the next bytes; raises `SnapshotDamaged`, after which the reader is of no use."""
         self._buffer += piece
@@ -256,12 +261,11 @@ class SnapshotFile:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def begin(self, previous: Entry, last: Entry) -> SnapshotWriter:
-        """Begin to write a snapshot beside the present one; to be followed by `commit`."""
+        """Begin to write a snapshot beside the present one; to be followed by `finish` and `commit`."""
         return SnapshotWriter(self._disk, self._temporary(), self._owner, previous, last)
 
     def commit(self, writer: SnapshotWriter) -> None:
-        """End what was begun; it takes the place of the snapshot on disk, durably."""
-        writer.finish()
+        """What was begun, and finished, takes the place of the snapshot on disk, durably."""
         self._disk.rename(self._temporary(), self._path)
         self._disk.sync_directory(self._path.parent)
 
@@ -318,6 +322,10 @@ class SnapshotFile:
             log.error("the leader's snapshot was not taken: %s", error)
             self._stop_receiving()
             return None
+
+    def nodes_received(self) -> int:
+        """How many nodes of a snapshot under way were built so far."""
+        return 0 if self._receiving is None else self._receiving[1].node_count
 
     def _take(
         self, file: DiskFile, reader: SnapshotReader, piece: bytes, last: bool, newer_than: int

@@ -101,6 +101,11 @@ class StateLoader:
         self._tree: Final = TreeBuilder()
         self._sessions: Final = Sessions()
 
+    @property
+    def node_count(self) -> int:
+        """How many nodes were taken."""
+        return self._tree.count
+
     def take_untrusted(self, chunk: Any) -> None:
         """Take the next chunk; raises `BadData` for anything that cannot come here."""
         match chunk:

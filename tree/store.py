@@ -36,7 +36,7 @@ from tree.node import Node, NodeView, size_of, view_of, walk
 from tree.path import ROOT, Path, check_path
 from tree.pattern import Pattern, is_path, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
-from tree.rows import BuiltTree, FrozenTree
+from tree.rows import BuiltTree, FrozenTree, Remains
 from tree.transaction import ReadTransaction, Transaction
 
 __all__ = ["NodeView", "Store", "Written"]
@@ -319,10 +319,16 @@ class Store:
         self._tree.restore(rows)
         self._restored(revision)
 
-    def install(self, built: BuiltTree, revision: int) -> None:
-        """Replace the whole tree at once by one that was built beside it."""
-        self._tree.replace_all(built)
+    def install(self, built: BuiltTree, revision: int) -> Remains:
+        """Replace the whole tree at once by one that was built beside it; the old one, to be taken apart in slices."""
+        remains = self._tree.replace_all(built)
         self._restored(revision)
+        return remains
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are, the root not counted."""
+        return self._tree.node_count
 
     def _restored(self, revision: int) -> None:
         self.revision = revision

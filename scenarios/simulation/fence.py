@@ -23,6 +23,8 @@ from tree.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
 from tree.raft import RaftCore, use_clock
 from tree.replica import Replica
 from tree.roster import REMOVED, Roster
+from tree.rows import Remains
+from tree.state import LoadedState
 from tree.status import ReplicaConfig
 from tree.submissions import MAX_ENTRY_BYTES, Submission
 from tree.transaction import Transaction
@@ -165,10 +167,10 @@ class SimulatedReplica(Replica):
         self._cluster.oracle.applied(self._config.name, self.raft().raftLastApplied + 1, command)
         super().apply(command)
 
-    def install(self, state: Any) -> None:
+    def install(self, state: LoadedState) -> Remains | None:
         """See `tree.raft.Driver`."""
         self.installed += 1
-        super().install(state)
+        return super().install(state)
 
     def raft(self) -> RaftCore:
         """The core, which is there after `begin`."""

@@ -1,5 +1,6 @@
 """Compaction: when it is due, in slices, and without a moment in which a crash could lose something."""
 
+import gc
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.simulation.disk import PowerCut, SimulatedDisk
+from tree.collector import TreeGrowth, uncollected
 from tree.commands import Command, Machine, encode_command
 from tree.compaction import CompactionPolicy, Snapshots
 from tree.journal import Journal
+from tree.rows import Remains
 from tree.snapshot import SnapshotDamaged, SnapshotFile
-from tree.state import FrozenState, LoadedState
+from tree.state import FrozenState, LoadedState, StateLoader
 
 HERE = Path("/member")
 EAGER = CompactionPolicy(after_entries=6, after_bytes=1 << 30, interval_s=0.0)
@@ -80,8 +83,8 @@ class Member:
     def thaw(self, frozen: FrozenState) -> None:
         self.machine.thaw(frozen)
 
-    def install(self, state: LoadedState) -> None:
-        self.machine.install(state)
+    def install(self, state: LoadedState) -> Remains | None:
+        return self.machine.install(state)
 
 
 def expected_after(index: int) -> Machine:
@@ -207,6 +210,8 @@ def test_the_leaders_snapshot_is_installed_also_in_the_middle_of_ones_own() -> N
     follower.journal.append(last)
     follower.journal.settle()
     follower.applied = last[1]
+    follower.work()
+    assert follower.snapshots.next_work_in_s(follower.now_s) is None, "what is left of the old tree is gone"
     assert follower.machine.digest() == leader.machine.digest()
     follower.journal.sync()
     follower_disk.crash(None)
@@ -261,3 +266,42 @@ def test_nothing_received_cannot_be_installed() -> None:
 def test_when_a_snapshot_is_due(entries: int, size: int, snapshot: int, rested_s: float, due: bool) -> None:
     policy = CompactionPolicy(after_entries=100, after_bytes=1000, interval_s=10.0)
     assert policy.is_due(log_entries=entries, log_bytes=size, snapshot_bytes=snapshot, rested_s=rested_s) is due
+
+
+def state_of(machine: Machine) -> LoadedState:
+    loader = StateLoader()
+    loader.take_whole_untrusted(machine.to_data())
+    return loader.finish()
+
+
+@given(st.integers(1, 50))
+def test_a_tree_that_was_replaced_is_taken_apart_in_slices(at_most: int) -> None:
+    machine = expected_after(60)
+    count = machine.store.node_count
+    remains = machine.install(state_of(Machine({})))
+    assert machine.store.node_count == 0
+    slices = 1
+    while remains.take_apart(at_most):
+        slices += 1
+    assert slices >= count // at_most
+
+
+def test_the_collector_puts_nodes_aside_as_they_become_many() -> None:
+    gc.collect()
+    growth, before = TreeGrowth(), gc.get_freeze_count()
+    try:
+        growth.reached(19_999)
+        assert gc.get_freeze_count() == before
+        growth.reached(20_000)
+        assert gc.get_freeze_count() > before
+        with uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        growth.reached(100)
+        gc.unfreeze()
+        growth.reached(20_000)
+        assert gc.get_freeze_count() == 0
+        growth.reached(20_100)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

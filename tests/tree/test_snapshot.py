@@ -63,6 +63,7 @@ def write(machine: Machine, disk: SimulatedDisk, *, last: Entry = LAST, owner: s
     for chunk in chunks(frozen):
         writer.append(chunk)
     machine.thaw(frozen)
+    writer.finish()
     file.commit(writer)
     handle = disk.open(FILE)
     return handle.read(0, handle.size())
