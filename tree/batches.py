@@ -84,20 +84,20 @@ class BatchFile:
         return self._end
 
     def append(self, body: bytes) -> None:
-        """Make a batch durable, in one write and one `fdatasync`."""
+        """Make a batch durable, in one write and one `fdatasync`. `seal` should follow soon, or the next batch."""
         batch = _batch(self._nonce, self._sequence, body)
         self._allocate(len(batch) + _BATCH.size)
         self._file.write(batch, self._end)
         self._file.sync_data()
         self._end += len(batch)
         self._sequence += 1
-        self._seal()
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
+        """Write behind the last batch that it was durable."""
         self._file.write(_batch(self._nonce, self._sequence, b""), self._end)
 
     def _allocate(self, size: int) -> None:
@@ -122,7 +122,7 @@ class BatchFile:
         # What follows is a seal, zeros or a torn write; cut it off so that it can never be taken for something. From
         # now on the last batch counts as durable, so it is sealed.
         self._file.truncate(self._end)
-        self._seal()
+        self.seal()
         self._file.sync()
         self._allocated = self._end
         return bodies

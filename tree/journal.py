@@ -234,8 +234,10 @@ class Journal:
         """Whether there is something that is not durable yet."""
         return bool(self._unsynced)
 
-    def sync(self) -> bool:
+    def sync(self, *, seal: bool = True) -> bool:
         """Make everything so far durable, in one write and one `fdatasync`; False if there was nothing to do.
+
+        With `seal=False` the caller has something urgent to do first, and calls `seal` then.
 
         A failure is remembered and raised again by every later call, without touching the disk: a second `fdatasync`
         would succeed and mean nothing (see `tree.disk`).
@@ -251,7 +253,17 @@ class Journal:
             raise
         self._unsynced.clear()
         self.sync_count += 1
+        if seal:
+            self.seal()
         return True
+
+    def seal(self) -> None:
+        """Note behind what is durable that it is, so that damage to it will not be taken for a torn write."""
+        try:
+            self._file.seal()
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
 
     # --- compaction -----------------------------------------------------------------------------------------------
 

@@ -266,12 +266,15 @@ class Replica:
 
     def _make_durable(self) -> None:
         """Sync the journal; then everything that promises something about it leaves."""
-        _running(self._journal).sync()
+        journal = _running(self._journal)
+        synced = journal.sync(seal=False)
         if self._held:
             held, self._held = self._held, []
             for name, frame in held:
                 _running(self._peers).send(name, frame)
             _running(self._peers).flush()
+        if synced:
+            journal.seal()
 
     def _fail(self, error: Exception) -> None:
         """Stop the member: going on could break a promise."""
@@ -437,6 +440,7 @@ class Replica:
                 with trio.move_on_at(deadline_s):
                     await self.wait_applied(index)
                     return
+        await trio.lowlevel.checkpoint()
         raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
 
     async def _confirmed_index(self, deadline_s: float) -> int | None:

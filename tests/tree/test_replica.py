@@ -190,3 +190,14 @@ def test_a_configuration_must_name_its_own_member_and_each_once(tmp_path: Path) 
         ReplicaConfig("homeserver", "alpha", "stranger", config.members, tmp_path, config.secret)
     with pytest.raises(ValueError, match="same name"):
         ReplicaConfig("homeserver", "alpha", "h0", config.members * 2, tmp_path, config.secret)
+
+
+async def test_whoever_tries_again_at_once_can_be_cancelled(tmp_path: Path) -> None:
+    (config,) = configs(tmp_path, 1)
+    replica = Replica(config, {})
+    for attempt in (lambda: replica.submit("tree.noop"), replica.read_barrier):
+        with trio.move_on_after(0.01) as scope:
+            while True:
+                with pytest.raises(NoQuorum):
+                    await attempt()
+        assert scope.cancelled_caught
