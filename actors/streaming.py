@@ -8,12 +8,14 @@ however slow its reader is.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 import trio
 from fastapi.responses import Response
 
-__all__ = ["EventStream", "JsonLines", "Stream"]
+from actors.web import ERROR_RESPONSES, ErrorBody
+
+__all__ = ["EventStream", "JsonLines", "Stream", "stream_responses"]
 
 _log = logging.getLogger("actors.streaming")
 
@@ -30,11 +32,12 @@ class Stream(Response):
     def __init__(
         self,
         pieces: AsyncIterator[bytes],
+        status_code: int = 200,
         *,
         on_end: Callable[[], None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(headers=dict(headers or {}))
+        super().__init__(status_code=status_code, headers=dict(headers or {}))
         # Its length is not known; without this header the pieces travel as chunks.
         del self.headers["content-length"]
         self._pieces = pieces
@@ -67,6 +70,17 @@ class Stream(Response):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             nursery.cancel_scope.cancel()
+
+
+# FastAPI would say of a route that streams that its errors were of the stream's type.
+_ERROR_SCHEMA: Final = {"schema": {"$ref": f"#/components/schemas/{ErrorBody.__name__}"}}
+
+
+def stream_responses(kind: type[Stream], description: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that answers with such a stream: what it is, and that errors are JSON all the same."""
+    errors = {"description": ERROR_RESPONSES["default"]["description"], "content": {"application/json": _ERROR_SCHEMA}}
+    content = {kind.media_type: {"schema": {"type": "string"}}}
+    return {200: {"description": description, "content": content}, "default": errors}
 
 
 class EventStream(Stream):

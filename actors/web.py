@@ -45,6 +45,7 @@ class ErrorBody(BaseModel):
     code: str = Field(description="stable code for programs")
     message: str = Field(description="one sentence for people")
     value: Any = Field(default=None, description="the offending value, shortened")
+    details: Any = Field(default=None, description="more about the offender for programs, where there is more")
 
 
 # Put on every route, so that the OpenAPI document says what errors look like.
@@ -56,19 +57,27 @@ ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 class ApiError(Exception):
     """An error answer: raise it in a route."""
 
-    def __init__(self, status: int, code: str, message: str, value: Any = None) -> None:
+    def __init__(self, status: int, code: str, message: str, value: Any = None, details: Any = None) -> None:
+        """`details` is sent as it is: whoever raises this sees to its being JSON, and not too long."""
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
         self.value = value
+        self.details = details
 
 
 def error_response(
-    status: int, code: str, message: str, value: Any = None, headers: Mapping[str, str] | None = None
+    status: int,
+    code: str,
+    message: str,
+    value: Any = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    details: Any = None,
 ) -> JSONResponse:
     """The JSON answer for one error; long sentences and values are shortened."""
-    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": _shown(value)}
+    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": _shown(value), "details": details}
     return JSONResponse(content, status, headers)
 
 
@@ -97,7 +106,7 @@ async def _on_api_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)  # noqa: S101 — registered for this class only
     # RFC 9110 section 11.6.1: who is asked for credentials is told which kind.
     headers = {"www-authenticate": "Bearer"} if error.status == http.HTTPStatus.UNAUTHORIZED else None
-    return error_response(error.status, error.code, error.message, error.value, headers)
+    return error_response(error.status, error.code, error.message, error.value, headers, details=error.details)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -123,7 +132,8 @@ def _methods(request: Request) -> str:
     path = request.url.path
     app: FastAPI = request.app
     for template, operations in app.openapi()["paths"].items():
-        if compile_path(template)[0].match(path):
+        # A path in the tree is the one parameter that has slashes in it.
+        if compile_path(template.replace("{path}", "{path:path}"))[0].match(path):
             return ", ".join(sorted(method.upper() for method in operations))
     return "GET"
 
@@ -220,7 +230,8 @@ def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> N
 
 def _error_json(code: str, message: str) -> bytes:
     """The same shape for what is refused before there is a request."""
-    return json.dumps({"code": code, "message": _short(message, _MESSAGE_CHARS), "value": None}).encode()
+    content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": None, "details": None}
+    return json.dumps(content).encode()
 
 
 async def serve_app(

@@ -2,10 +2,11 @@
 
     bytes                                   {"$bytes": "base64, RFC 4648 section 4"}
     floats that are no number or infinite   {"$float": "nan" | "inf" | "-inf"}
-    maps with a key that is not text, or whose only key begins with `$`
+    maps with a key that is not text, or whose only key is one of these three
                                             {"$map": [[key, value], ...]}
 
 Everything else is itself; integers keep all their 64 bits, which some readers of JSON do not (RFC 8259, section 6).
+When read, other maps with a `$`, as in the shapes of `tree.shapes`, are themselves too.
 """
 
 import math
@@ -17,6 +18,7 @@ from tree.errors import BadData
 
 __all__ = ["from_json_untrusted", "to_json"]
 
+_FORMS: Final = frozenset({"$bytes", "$float", "$map"})
 _FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -29,7 +31,7 @@ def to_json(data: Any) -> Any:
     if isinstance(data, list | tuple):
         return [to_json(item) for item in data]
     if isinstance(data, dict):
-        if any(not isinstance(key, str) for key in data) or (len(data) == 1 and next(iter(data)).startswith("$")):
+        if any(not isinstance(key, str) for key in data) or (len(data) == 1 and next(iter(data)) in _FORMS):
             return {"$map": [[to_json(key), to_json(value)] for key, value in data.items()]}
         return {key: to_json(value) for key, value in data.items()}
     return data
@@ -45,7 +47,7 @@ def from_json_untrusted(value: Any, depth: int = 0) -> Any:
         return value
     if len(value) == 1:
         ((key, inner),) = value.items()
-        if key.startswith("$"):
+        if key in _FORMS:
             return _special(key, inner, depth)
     return {key: from_json_untrusted(item, depth + 1) for key, item in value.items()}
 

@@ -3,6 +3,11 @@
 `models`    what requests and answers look like (the OpenAPI document is made from these)
 `api`       routes for people, players and tools
 `servers`   routes for other servers: registration, directory, sealed parcels
+`tree`, `transactions`, `watches`, `transport`
+            the replicated tree: nodes, several operations as one, events, export and import
+`tree_inputs`, `tree_models`, `tree_errors`
+            how requests and answers about the tree look, and its errors
+`cluster`   the members of the instance, and changing them
 `access`    who may call what: client token, join token, players' signatures
 """
 

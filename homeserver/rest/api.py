@@ -37,6 +37,11 @@ from homeserver.rest.models import (
     TransferView,
 )
 from homeserver.rest.servers import server_routes
+from homeserver.rest.transactions import transaction_routes
+from homeserver.rest.transport import transport_routes
+from homeserver.rest.tree import tree_routes
+from homeserver.rest.watches import watch_routes
+from tree.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
 
@@ -60,13 +65,20 @@ def make_app(node: Node) -> FastAPI:
     )
     # base64url twice makes a sealed body 16/9 of its payload.
     sealed_bytes = 2 * MAX_BODY_BYTES
-    prepare_app(app, {"/v1/handoffs": sealed_bytes, "/v1/federation": sealed_bytes})
+    limits = {"/v1/handoffs": sealed_bytes, "/v1/federation": sealed_bytes}
+    # What the log takes of one command is less, but JSON takes more room than CBOR: bytes a third more.
+    limits |= dict.fromkeys(("/v1/tree", "/v1/tx", "/v1/import"), 2 * MAX_COMMAND_BYTES)
+    prepare_app(app, limits)
     install_errors(app)
     app.include_router(_cluster_routes(node))
     app.include_router(_entity_routes(node))
     app.include_router(_transfer_routes(node))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))
+    app.include_router(tree_routes(node))
+    app.include_router(transaction_routes(node))
+    app.include_router(watch_routes(node))
+    app.include_router(transport_routes(node))
     return app
 
 

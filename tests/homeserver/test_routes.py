@@ -125,6 +125,15 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("put", "/v1/players/{player}/keys"),
         ("get", "/v1/players/{player}/keys"),
         ("get", "/v1/players/{player}/asks"),
+        ("get", "/v1/tree"),
+        ("get", "/v1/tree/{path}"),
+        ("put", "/v1/tree/{path}"),
+        ("post", "/v1/tree/{path}"),
+        ("delete", "/v1/tree/{path}"),
+        ("post", "/v1/tx"),
+        ("get", "/v1/watch"),
+        ("get", "/v1/export"),
+        ("post", "/v1/import"),
     }
     found = {(method, path) for path, methods in document["paths"].items() for method in methods}
     assert found == expected

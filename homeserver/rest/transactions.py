@@ -1,0 +1,92 @@
+"""/v1/tx: several operations as one, under conditions; etcd's transactions with Khepri's operations."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import JSONResponse, Response
+
+from authority.reserved import check_write
+from homeserver.node import Node
+from homeserver.rest.access import client_access
+from homeserver.rest.tree_errors import refusing
+from homeserver.rest.tree_inputs import conditions_untrusted, keep_while_untrusted, pattern_untrusted
+from homeserver.rest.tree_models import ComparisonBody, OperationBody, TransactionBody, TransactionView
+from tree.errors import BadData
+from tree.json_form import from_json_untrusted, to_json
+from tree.pattern import pattern_to_data
+
+__all__ = ["OPERATIONS", "transaction_routes"]
+
+_TELL: Final = frozenset({"full"})
+_WRITE: Final = frozenset({"data", "keep_while"}) | _TELL
+# What each operation takes besides `op` and `path`. Those that only read take nothing, and only they may take nothing
+# and be let near the rows of authority.
+OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
+    "get": frozenset(),
+    "view": frozenset(),
+    "get_many": frozenset(),
+    "exists": frozenset(),
+    "has_data": frozenset(),
+    "count": frozenset(),
+    "children": frozenset(),
+    "put": _WRITE | {"condition"},
+    "create": _WRITE,
+    "update": _WRITE,
+    "compare_and_swap": _WRITE | {"expected"},
+    "make": frozenset({"condition", "keep_while"}) | _TELL,
+    "clear_payload": _TELL,
+    "delete": _TELL | {"condition"},
+    "put_many": frozenset({"data", "keep_while"}),
+    "update_many": frozenset({"data", "keep_while"}),
+    "clear_many_payloads": frozenset(),
+    "delete_many": frozenset(),
+}
+_READING: Final = frozenset({"get", "view", "get_many", "exists", "has_data", "count", "children"})
+_REQUIRED: Final = ("data", "expected")
+
+
+def transaction_routes(node: Node) -> APIRouter:
+    """The one route."""
+    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+
+    @routes.post("/v1/tx", response_model=TransactionView)
+    async def transaction(body: TransactionBody) -> Response:
+        """If all comparisons hold, apply `then`, otherwise `else`; if one operation is refused, none is applied."""
+        with refusing():
+            args = {
+                "if": [_comparison(comparison) for comparison in body.comparisons],
+                "then": [_operation(operation) for operation in body.then],
+                "else": [_operation(operation) for operation in body.otherwise],
+            }
+            answer = await node.replica.submit("tree.transaction", args)
+        return JSONResponse(to_json(answer))
+
+    return routes
+
+
+def _comparison(comparison: ComparisonBody) -> list[Any]:
+    (condition,) = conditions_untrusted([comparison.condition])
+    return [pattern_to_data(pattern_untrusted(comparison.path)), condition.to_data()]
+
+
+def _operation(operation: OperationBody) -> dict[str, Any]:
+    """The operation as `tree.transaction` takes it; raises `BadData`, `PathReserved`, and as the inputs do."""
+    takes, given = OPERATIONS[operation.op], operation.model_fields_set - {"op", "path"}
+    surplus, missing = sorted(given - takes), [name for name in _REQUIRED if name in takes and name not in given]
+    if surplus or missing:
+        wrong = f"takes no {surplus[0]!r}" if surplus else f"needs {missing[0]!r}"
+        raise BadData(f"the operation {operation.op!r} {wrong}")
+    pattern = pattern_untrusted(operation.path)
+    data: dict[str, Any] = {"op": operation.op, "path": pattern_to_data(pattern)}
+    if operation.op not in _READING:
+        check_write(pattern)
+    for name in given & {"data", "expected"}:
+        data[name] = from_json_untrusted(getattr(operation, name))
+    if operation.condition is not None:
+        data["condition"] = conditions_untrusted([operation.condition])[0].to_data()
+    if operation.keep_while is not None:
+        data["keep_while"] = keep_while_untrusted(pattern, operation.keep_while)
+    if operation.full:
+        data["full"] = True
+    return data

@@ -1,0 +1,152 @@
+"""/v1/export and /v1/import: parts of the tree as lines of JSON, from any tree of any instance to any other.
+
+An export is of one moment: which nodes there are is collected in one go, and their payloads, which never change in
+place, are written out while the tree goes on.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from actors.streaming import JsonLines, stream_responses
+from actors.web import ApiError
+from authority.reserved import check_keep_while, check_write, is_reserved
+from homeserver.node import Node
+from homeserver.rest.access import client_access
+from homeserver.rest.tree_errors import refusing
+from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
+from homeserver.rest.tree_models import ImportedView
+from tree.errors import BadData, TooMuch
+from tree.export import FORMAT, FORMAT_VERSION, read_rows_untrusted
+from tree.json_form import from_json_untrusted, to_json
+from tree.keep_while import Pairs, keep_while_to_data
+from tree.node import NodeView
+from tree.path import Path
+from tree.pattern import Pattern, pattern_to_data
+from tree.payload import StoredProcedure
+from tree.store import Store
+
+__all__ = ["MAX_EXPORTED_NODES", "transport_routes"]
+
+# To find them takes a member about a microsecond each, in which it does nothing else.
+MAX_EXPORTED_NODES: Final = 100_000
+MAX_EXPORTS: Final = 2
+_ROWS_A_PIECE: Final = 256
+
+_Found = tuple[Path, NodeView, Pairs]
+PatternText = Annotated[str, Query(max_length=MAX_PATTERN_CHARACTERS, description="which nodes; all below the root")]
+Reserved = Annotated[bool, Query(description="the rows of authority too, which cannot be imported")]
+Mode = Annotated[
+    Literal["merge", "replace"],
+    Query(description="merge writes; replace also removes what matches the exported pattern and is not in the rows"),
+]
+Consistency = Annotated[Literal["linearizable", "low_latency"], Query(description="as of GET /v1/tree/{path}")]
+
+_LINES: Final = stream_responses(JsonLines, "A head, one line per node in the order of paths, and an end.")
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/x-ndjson": {"schema": {"type": "string", "description": "what an export answered"}}},
+    }
+}
+
+
+def transport_routes(node: Node) -> APIRouter:
+    """Out and in."""
+    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    under_way: set[object] = set()
+
+    @routes.get("/v1/export", responses=_LINES, response_class=JsonLines)
+    async def export(
+        pattern: PatternText = "**", reserved: Reserved = False, consistency: Consistency = "linearizable"
+    ) -> JsonLines:
+        """The nodes that match, as they are at one moment, as JSON lines."""
+        with refusing():
+            wanted = pattern_untrusted(pattern)
+            if consistency == "linearizable":
+                await node.store.fresh()
+            if len(under_way) >= MAX_EXPORTS:
+                text = f"{MAX_EXPORTS} exports are under way already: try again later, or another member"
+                raise ApiError(503, "too_many_exports", text, MAX_EXPORTS)
+            store = node.replica.store
+            found, revision = _collect(store, wanted, reserved), store.revision
+        mark = object()
+        under_way.add(mark)
+        return JsonLines(_pieces(wanted, revision, found), on_end=lambda: under_way.discard(mark))
+
+    @routes.post("/v1/import", response_model=ImportedView, openapi_extra=_BODY, operation_id="import")
+    async def import_(request: Request, mode: Mode = "merge") -> Response:
+        """Write the nodes of an export, all or none of them, outside of authority's rows."""
+        with refusing():
+            rows = _rows_untrusted(await request.body(), mode)
+            answer = await node.replica.submit("tree.import", {"rows": rows, "mode": mode})
+        return JSONResponse(answer)
+
+    return routes
+
+
+# --- out ----------------------------------------------------------------------------------------------------------
+
+
+def _collect(store: Store, pattern: Pattern, reserved: bool) -> list[_Found]:
+    found: list[_Found] = []
+    for path, view in store.matches(pattern):
+        if not reserved and path and is_reserved(path):
+            continue
+        if len(found) >= MAX_EXPORTED_NODES:
+            text = f"more than {MAX_EXPORTED_NODES} nodes match; export them in parts, with narrower patterns"
+            raise TooMuch(text, {"nodes": MAX_EXPORTED_NODES})
+        found.append((path, view, store.keep_while(path)))
+    return found
+
+
+async def _pieces(pattern: Pattern, revision: int, found: list[_Found]) -> AsyncIterator[bytes]:
+    yield _line(
+        {"format": FORMAT, "version": FORMAT_VERSION, "revision": revision, "pattern": pattern_to_data(pattern)}
+    )
+    for start in range(0, len(found), _ROWS_A_PIECE):
+        yield b"".join(_line(_row(*node)) for node in found[start : start + _ROWS_A_PIECE])
+    yield _line({"end": True, "nodes": len(found)})
+
+
+def _row(path: Path, view: NodeView, pairs: Pairs) -> dict[str, Any]:
+    row: dict[str, Any] = {"path": list(path)}
+    if view.has_data:
+        row["data"] = view.data
+    elif view.has_payload:
+        row["procedure"] = view.procedure
+    if pairs:
+        row["keep_while"] = keep_while_to_data(pairs)
+    return row
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return json.dumps(to_json(row), ensure_ascii=False).encode("utf-8") + b"\n"
+
+
+# --- in -----------------------------------------------------------------------------------------------------------
+
+
+def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
+    """The rows of an export, checked; raises `BadData`, `BadPath`, `PathReserved`."""
+    rows = [_read_line(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    pattern, nodes = read_rows_untrusted(rows)
+    if mode == "replace":
+        check_write(pattern)
+    for path, payload, keep_while in nodes:
+        check_write(path)
+        if keep_while is not None:
+            check_keep_while(path, keep_while)
+        if isinstance(payload, StoredProcedure):
+            raise BadData(f"{'/'.join(path)} has a stored procedure; only programs place those, in code")
+    return rows
+
+
+def _read_line(number: int, line: bytes) -> Any:
+    try:
+        return from_json_untrusted(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"line {number} is not JSON: {error}") from error

@@ -1,0 +1,216 @@
+"""/v1/tree: one node by its path, or many by a pattern; reading, and writing outside of authority's rows."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from authority.reserved import check_write
+from homeserver.node import Node
+from homeserver.rest.access import client_access
+from homeserver.rest.tree_errors import refusing, tree_error
+from homeserver.rest.tree_inputs import (
+    MAX_PATTERN_CHARACTERS,
+    all_of,
+    conditions_untrusted,
+    keep_while_untrusted,
+    path_from_json_untrusted,
+    path_of_url_untrusted,
+    pattern_untrusted,
+    preconditions_untrusted,
+)
+from homeserver.rest.tree_models import (
+    CreateBody,
+    DeletedView,
+    NodeBody,
+    NodePage,
+    PutBody,
+    WrittenView,
+    node_row,
+    touched_of_data,
+)
+from tree.conditions import AllOf, Condition
+from tree.errors import BadData, NodeNotFound
+from tree.json_form import from_json_untrusted, to_json
+from tree.keep_while import keep_while_to_data
+from tree.path import Path
+from tree.pattern import Pattern
+from tree.store import Store
+
+__all__ = ["MAX_PAGE_BYTES", "tree_routes"]
+
+# A page ends when the payloads on it are this much together.
+MAX_PAGE_BYTES: Final = 1024 * 1024
+
+Consistency = Annotated[
+    Literal["linearizable", "low_latency"],
+    Query(description="linearizable: sees every write answered before this call; low_latency: this member's copy"),
+]
+Limit = Annotated[int, Query(ge=0, le=1000, description="at most so many children, or nodes")]
+PatternText = Annotated[str | None, Query(max_length=MAX_PATTERN_CHARACTERS, description="nodes below the path")]
+After = Annotated[str | None, Query(description="`next` of the page before, as JSON")]
+ChildrenAfter = Annotated[str | None, Query(description="`next_child` of the answer before")]
+Full = Annotated[bool, Query(description="tell every node that was touched, with what it was before")]
+Conditions = Annotated[str | None, Query(description="JSON list of conditions that must all hold of the node")]
+
+_TAGGED: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "It is still what If-None-Match names.", "model": None},
+}
+_CREATED: Final[dict[int | str, dict[str, Any]]] = {
+    201: {"description": "The node was made.", "model": WrittenView},
+}
+
+
+def tree_routes(node: Node) -> APIRouter:
+    """Reading and writing nodes."""
+    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+
+    # The root has a route of its own: a parameter of a path stands after a slash.
+    @routes.get("/v1/tree", response_model=NodeBody | NodePage, responses=_TAGGED, operation_id="get_root")
+    @routes.get("/v1/tree/{path:names}", response_model=NodeBody | NodePage, responses=_TAGGED, operation_id="get_node")
+    async def get(
+        request: Request,
+        pattern: PatternText = None,
+        consistency: Consistency = "linearizable",
+        limit: Limit = 100,
+        after: After = None,
+        children_after: ChildrenAfter = None,
+    ) -> Response:
+        """A node: its data, its versions, its children; or, with a pattern, the nodes below it that match."""
+        with refusing():
+            path = path_of_url_untrusted(request)
+            wanted = None if pattern is None else pattern_untrusted(pattern)
+            last = None if after is None else path_from_json_untrusted(after)
+            if consistency == "linearizable":
+                await node.store.fresh()
+            store = node.replica.store
+            if wanted is None:
+                return _tagged(request, read_node(store, path, limit, children_after))
+            return _tagged(request, read_page(store, (*path, *wanted), limit, last))
+
+    @routes.put("/v1/tree/{path:names}", response_model=WrittenView, responses=_CREATED, operation_id="put_node")
+    async def put(request: Request, body: PutBody, full: Full = False) -> Response:
+        """Set the data of a node, making it and its parents if needed."""
+        preconditions: list[Condition] = []
+        with refusing():
+            path = _writable(request)
+            preconditions = preconditions_untrusted(request)
+            args = _arguments(path, body, full)
+            args["condition"] = all_of(preconditions + conditions_untrusted(body.conditions))
+        with refusing(conditional=bool(preconditions)):
+            return _written(path, await node.replica.submit("tree.put", args))
+
+    @routes.post("/v1/tree/{path:names}", status_code=201, response_model=WrittenView, operation_id="create_node")
+    async def create(request: Request, body: CreateBody, full: Full = False) -> Response:
+        """Make a node that does not exist yet (409 `mismatching_node` if it does)."""
+        with refusing():
+            path = _writable(request)
+            return _written(path, await node.replica.submit("tree.create", _arguments(path, body, full)))
+
+    @routes.delete("/v1/tree/{path:names}", response_model=DeletedView, operation_id="delete_node")
+    async def delete(request: Request, conditions: Conditions = None, full: Full = False) -> Response:
+        """Remove a node and everything below it. That there is none is no error, unless a condition says so."""
+        with refusing():
+            path = _writable(request)
+            preconditions = preconditions_untrusted(request)
+            required = AllOf([*preconditions, *conditions_untrusted(_list_untrusted(conditions))])
+            operation = {"op": "delete", "path": list(path), "full": True}
+            comparisons = [[list(path), required.to_data()]] if required.parts else []
+            answer = await node.replica.submit("tree.transaction", {"if": comparisons, "then": [operation]})
+        if not answer["succeeded"]:
+            details = {"node_path": list(path), "node_is_target": True, "condition": required.to_data()}
+            text = f"the node {'/'.join(path)} is not as expected"
+            raise tree_error("mismatching_node", text, details, conditional=bool(preconditions))
+        touched = touched_of_data(answer["results"][0])
+        removed = sum(row["after"] is None for row in touched)
+        return JSONResponse({"removed": removed, "touched": touched if full else None})
+
+    return routes
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_node(store: Store, path: Path, limit: int, after: str | None) -> dict[str, Any]:
+    """The fields of a `NodeBody`; raises `NodeNotFound`."""
+    view = store.view(path)
+    if view is None:
+        store.get(path)  # raises, naming the first that is missing
+        raise NodeNotFound("there is no such node")
+    children = [name for name in store.children(path) if after is None or name > after] if limit else []
+    return {
+        **node_row(path, view),
+        "keep_while": to_json(keep_while_to_data(store.keep_while(path))),
+        "children": children[:limit],
+        "next_child": children[limit - 1] if len(children) > limit else None,
+        "revision": store.revision,
+    }
+
+
+def read_page(store: Store, pattern: Pattern, limit: int, after: Path | None) -> dict[str, Any]:
+    """The fields of a `NodePage`."""
+    rows: list[dict[str, Any]] = []
+    size_bytes = 0
+    following: list[str] | None = None
+    for path, view in store.matches(pattern, after):
+        if len(rows) >= max(limit, 1) or size_bytes > MAX_PAGE_BYTES:
+            following = rows[-1]["path"]
+            break
+        rows.append(node_row(path, view))
+        size_bytes += 0 if view.encoded is None else len(view.encoded)
+    return {"nodes": rows, "next": following, "revision": store.revision}
+
+
+def _tagged(request: Request, content: dict[str, Any]) -> Response:
+    """The answer with its entity tag, or 304 if the caller has it.
+
+    Versions begin anew when a node is deleted and made again, so the tag also has a digest of the whole answer, but for
+    the tree's revision, which changes with everything.
+    """
+    told = {name: value for name, value in content.items() if name != "revision"}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    tag = f'"{content["payload_version"]}.{digest}"' if "payload_version" in content else f'"{digest}"'
+    given = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
+    if tag in given or given == ["*"]:
+        return Response(status_code=304, headers={"etag": tag})
+    return JSONResponse(content, headers={"etag": tag})
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def _writable(request: Request) -> Path:
+    path = path_of_url_untrusted(request)
+    check_write(path)
+    return path
+
+
+def _arguments(path: Path, body: PutBody | CreateBody, full: bool) -> dict[str, Any]:
+    keep_while = None if body.keep_while is None else keep_while_untrusted(path, body.keep_while)
+    return {"path": list(path), "data": from_json_untrusted(body.data), "keep_while": keep_while, "full": full}
+
+
+def _written(path: Path, answer: dict[str, Any]) -> Response:
+    touched = answer.get("touched")
+    content = {
+        "path": list(path),
+        "existed": answer["existed"],
+        "previous": to_json(answer["previous"]),
+        "payload_version": answer["payload_version"],
+        "touched": None if touched is None else touched_of_data(touched),
+    }
+    return JSONResponse(content, 200 if answer["existed"] else 201)
+
+
+def _list_untrusted(text: str | None) -> list[Any]:
+    if text is None:
+        return []
+    try:
+        conditions = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"conditions are a JSON list: {error}") from error
+    if not isinstance(conditions, list):
+        raise BadData("conditions are a JSON list")
+    return conditions

@@ -1,0 +1,157 @@
+"""/v1/watch: the events of a pattern as server-sent events, resumable from any revision that is still kept.
+
+Every event of a commit but the last comes without an `id`: a client that comes back with the last id it saw begins
+after a whole commit, and never in the middle of one. A heartbeat carries the id too, so that a client of a quiet
+pattern does not fall behind the history that is kept.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+import trio
+from fastapi import APIRouter, Depends, Header, Query
+
+from actors.streaming import EventStream, stream_responses
+from actors.web import ApiError
+from homeserver.node import Node
+from homeserver.rest.access import client_access
+from homeserver.rest.tree_errors import refusing
+from homeserver.rest.tree_inputs import MAX_PATTERN_CHARACTERS, pattern_untrusted
+from tree.errors import WatcherCut
+from tree.json_form import to_json
+from tree.watch import Event
+from tree.watching import Watch
+
+__all__ = ["MAX_WATCHERS", "event_block", "watch_routes"]
+
+# Every one holds a connection, of which the server has 512; the others are for requests.
+MAX_WATCHERS: Final = 128
+# How many events may wait for a reader; their bytes are bounded by `tree.watch`.
+MAX_PENDING_EVENTS: Final = 4096
+_EVENTS_A_PIECE: Final = 64
+
+PatternText = Annotated[
+    str, Query(max_length=MAX_PATTERN_CHARACTERS, description="which nodes, for example jobs/* or jobs/**")
+]
+Since = Annotated[
+    int | None, Query(ge=0, lt=2**63, description="a revision: tell what came after it; without, what comes from now")
+]
+LastEventId = Annotated[int | None, Header(ge=0, lt=2**63, description="as `since`, which it overrides")]
+Heartbeat = Annotated[float, Query(ge=1, le=60, description="seconds of silence before a comment is sent")]
+Previous = Annotated[bool, Query(description="tell the data before the change too")]
+
+_STREAM: Final = stream_responses(
+    EventStream, "Events `created`, `updated` and `deleted`; at the end perhaps `compacted` or `cut`."
+)
+
+
+class _Seats:
+    """How many watch. A place is taken before the answer begins and given back when it ends."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+
+    def take(self) -> None:
+        if self._free == 0:
+            text = f"{MAX_WATCHERS} watch here already: try another member"
+            raise ApiError(503, "too_many_watchers", text, MAX_WATCHERS)
+        self._free -= 1
+
+    def give_back(self) -> None:
+        self._free += 1
+
+
+def watch_routes(node: Node) -> APIRouter:
+    """The one route."""
+    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    seats = _Seats(MAX_WATCHERS)
+
+    @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)
+    async def watch(
+        pattern: PatternText,
+        since: Since = None,
+        last_event_id: LastEventId = None,
+        heartbeat_s: Heartbeat = 15.0,
+        previous: Previous = False,
+    ) -> EventStream:
+        """What happens to nodes that match, as server-sent events, in order, until the client hangs up."""
+        with refusing():
+            wanted = pattern_untrusted(pattern)
+            revision = since if last_event_id is None else last_event_id
+            seats.take()
+            try:
+                watching = node.replica.watch(wanted, revision, max_pending_events=MAX_PENDING_EVENTS)
+            except BaseException:
+                seats.give_back()
+                raise
+
+        def end() -> None:
+            watching.close()
+            seats.give_back()
+
+        return EventStream(
+            _pieces(node, watching, heartbeat_s, previous), on_end=end, headers={"cache-control": "no-store"}
+        )
+
+    return routes
+
+
+async def _pieces(node: Node, watch: Watch, heartbeat_s: float, previous: bool) -> AsyncIterator[bytes]:
+    """The text of the stream. It begins with an id, so that a client can resume that saw no event yet."""
+    yield f": watching\nid: {watch.last_revision}\n\n".encode()
+    while True:
+        events: list[Event] = []
+        try:
+            with trio.move_on_after(heartbeat_s):
+                events = await watch.take(_EVENTS_A_PIECE)
+        except WatcherCut as cut:
+            yield _last_word(node, cut)
+            return
+        if events:
+            yield b"".join(_blocks(events, previous))
+        else:
+            yield f": heartbeat\nid: {watch.last_revision}\n\n".encode()
+
+
+def _blocks(events: list[Event], previous: bool) -> list[bytes]:
+    following = [event.revision for event in events[1:]] + [None]
+    return [
+        event_block(event, last=event.revision != after, previous=previous)
+        for event, after in zip(events, following, strict=True)
+    ]
+
+
+def event_block(event: Event, *, last: bool, previous: bool) -> bytes:
+    """One event as text; `last` of its commit, and so with an id."""
+    after = event.after
+    shown = {
+        "revision": event.revision,
+        "kind": str(event.kind),
+        "path": list(event.path),
+        "payload_version": event.payload_version,
+        "has_data": after is not None and after.has_data,
+        "data": to_json(event.data),
+        "procedure": None if after is None else after.procedure,
+    }
+    if previous:
+        shown["previous"] = to_json(event.previous)
+    return _block(str(event.kind), shown, event.revision if last else None)
+
+
+def _last_word(node: Node, cut: WatcherCut) -> bytes:
+    """Why the stream ends: `cut` if the client can resume, `compacted` if it has to read the tree again."""
+    try:
+        with refusing():
+            node.replica.watch((), cut.last_revision).close()
+    except ApiError as error:
+        return _block("compacted", {"code": error.code, "message": error.message, **(error.details or {})}, None)
+    return _block("cut", {"code": cut.code, "message": cut.message, "last_revision": cut.last_revision}, None)
+
+
+def _block(kind: str, data: dict[str, Any], revision: int | None) -> bytes:
+    # JSON without line breaks, which would end the field.
+    lines = [f"event: {kind}", f"data: {json.dumps(data, ensure_ascii=False)}"]
+    if revision is not None:
+        lines.append(f"id: {revision}")
+    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")

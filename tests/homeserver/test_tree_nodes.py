@@ -1,0 +1,221 @@
+"""The tree over HTTP: nodes, conditions, entity tags, pages; and that authority's rows are nobody's to write."""
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from authority import asks, procedures
+from authority.reserved import RESERVED_ROOTS
+from tests.homeserver.served import Home
+
+
+async def put(home: Home, path: str, data: Any, **more: Any) -> Any:
+    return await home.api.do("PUT", f"/v1/tree/{path}", {"data": data} | more)
+
+
+async def test_what_is_put_is_read_with_its_versions(alpha: Home) -> None:
+    made = await put(alpha, "jobs/7", {"n": 1})
+    assert made == {"path": ["jobs", "7"], "existed": False, "previous": None, "payload_version": 1, "touched": None}
+    again = await put(alpha, "jobs/7", {"n": 2})
+    assert (again["existed"], again["previous"], again["payload_version"]) == (True, {"n": 1}, 2)
+    for consistency in ("linearizable", "low_latency"):
+        node = await alpha.api.get(f"/v1/tree/jobs/7?consistency={consistency}")
+        assert (node["data"], node["payload_version"], node["child_list_length"]) == ({"n": 2}, 2, 0)
+    parent = await alpha.api.get("/v1/tree/jobs")
+    assert (parent["has_data"], parent["children"], parent["keep_while"]) == (False, ["7"], [])
+    root = await alpha.api.get("/v1/tree")
+    assert root["path"] == []
+    assert set(root["children"]) == {"jobs", "servers"}
+
+
+async def test_data_comes_back_as_it_was(alpha: Home) -> None:
+    map_with_bytes = {"$map": [[{"$bytes": "AA=="}, 1]]}
+    for data in (None, "x", 2**63 - 1, {"$bytes": "AP8="}, {"$float": "-inf"}, map_with_bytes, [{"$any": True}], 1.5):
+        await put(alpha, "jobs/7", data)
+        assert (await alpha.api.get("/v1/tree/jobs/7"))["data"] == data
+    for data in ({"$map": [[1, 2]]}, {"$bytes": "no base64"}, 2**64):
+        await alpha.api.refused(422, "bad_data", "PUT", "/v1/tree/jobs/7", {"data": data})
+
+
+async def test_a_name_may_be_anything(alpha: Home) -> None:
+    for name in ("a%2Fb", "a%0Ab", "%2A%2A", "%C3%A4", "%5Bx%5D", "%2E%2E%2E", "a%20b", "%00"):
+        made = await put(alpha, f"jobs/{name}", 1)
+        node = await alpha.api.get(f"/v1/tree/jobs/{name}")
+        assert node["path"] == made["path"] == ["jobs", unquote(name)]
+
+
+async def test_a_path_that_names_nothing_is_an_error(alpha: Home) -> None:
+    for path in ("a//b", "a/", "x" * 256, "/".join("abcdefgh" * 5), "%FF"):
+        await alpha.api.refused(422, "bad_path", "GET", f"/v1/tree/{path}")
+        await alpha.api.refused(422, "bad_path", "PUT", f"/v1/tree/{path}", {"data": 1})
+
+
+async def test_a_missing_node_is_named(alpha: Home) -> None:
+    assert await alpha.api.refused(404, "node_not_found", "GET", "/v1/tree/jobs/7/x") == "jobs"
+    answer = await alpha.api.call("GET", "/v1/tree/jobs/7/x")
+    assert answer.json()["details"] == {"node_name": "jobs", "node_path": ["jobs"], "node_is_target": False}
+
+
+async def test_the_tree_takes_the_client_token_for_reading_too(alpha: Home) -> None:
+    for method, path in (("GET", "/v1/tree"), ("GET", "/v1/tree/servers"), ("GET", "/v1/watch?pattern=*")):
+        await alpha.api.refused(401, "no_token", method, path, token=False)
+    await alpha.api.refused(401, "no_token", "GET", "/v1/export", token=False)
+
+
+# ---- conditions and entity tags ----
+
+
+async def test_a_condition_that_fails_names_itself_and_the_node(alpha: Home) -> None:
+    await put(alpha, "jobs/7", {"n": 1})
+    body = {"data": 2, "conditions": [["if_data_matches", {"n": {"$bind": "x"}}, [["gt", {"$bind": "x"}, 3]]]]}
+    answer = await alpha.api.call("PUT", "/v1/tree/jobs/7", body)
+    error = answer.json()
+    assert (answer.status_code, error["code"], error["value"]) == (409, "mismatching_node", "jobs/7")
+    assert error["details"]["node_props"]["data"] == {"n": 1}
+    assert error["details"]["condition"] == body["conditions"][0]  # type: ignore[index]  # a list, as said above
+    body["conditions"][0][2][0][2] = 0  # type: ignore[index]  # as above
+    assert (await alpha.api.do("PUT", "/v1/tree/jobs/7", body))["payload_version"] == 2
+    await alpha.api.refused(422, "bad_data", "PUT", "/v1/tree/jobs/7", {"data": 1, "conditions": [["if_moon_full"]]})
+
+
+async def test_an_entity_tag_lets_one_of_two_writers_through(alpha: Home) -> None:
+    await put(alpha, "jobs/7", 1)
+    tag = (await alpha.api.call("GET", "/v1/tree/jobs/7")).headers["etag"]
+    assert (await alpha.api.call("GET", "/v1/tree/jobs/7", headers={"if-none-match": tag})).status_code == 304
+    assert (await alpha.api.call("PUT", "/v1/tree/jobs/7", {"data": 2}, headers={"if-match": tag})).is_success
+    await alpha.api.refused(
+        412, "precondition_failed", "PUT", "/v1/tree/jobs/7", {"data": 3}, headers={"if-match": tag}
+    )
+    await alpha.api.refused(412, "precondition_failed", "DELETE", "/v1/tree/jobs/7", headers={"if-match": '"1"'})
+    assert (await alpha.api.call("GET", "/v1/tree/jobs/7", headers={"if-none-match": tag})).status_code == 200
+    assert (await alpha.api.call("DELETE", "/v1/tree/jobs/7", headers={"if-match": '"9", "2"'})).is_success
+
+
+async def test_preconditions_are_those_of_http(alpha: Home) -> None:
+    for headers, present, absent in (
+        ({"if-match": "*"}, 200, 412),
+        ({"if-none-match": "*"}, 412, 201),
+        ({"if-match": 'W/"1"'}, 412, 412),
+        ({"if-match": '"nonsense"'}, 412, 412),
+        ({"if-none-match": '"1"'}, 412, 201),
+        ({"if-none-match": '"2"'}, 200, 201),
+    ):
+        await alpha.api.do("DELETE", "/v1/tree/jobs")
+        await put(alpha, "jobs/7", 1)
+        for name, status in (("7", present), ("8", absent)):
+            answer = await alpha.api.call("PUT", f"/v1/tree/jobs/{name}", {"data": 2}, headers=dict(headers))
+            assert answer.status_code == status, headers
+
+
+async def test_a_tag_of_an_earlier_life_is_not_taken_for_the_present_one(alpha: Home) -> None:
+    await put(alpha, "jobs/7", "first")
+    tag = (await alpha.api.call("GET", "/v1/tree/jobs/7")).headers["etag"]
+    await alpha.api.do("DELETE", "/v1/tree/jobs/7")
+    await put(alpha, "jobs/7", "second")
+    answer = await alpha.api.call("GET", "/v1/tree/jobs/7", headers={"if-none-match": tag})
+    assert (answer.status_code, answer.json()["data"]) == (200, "second")
+
+
+async def test_creating_twice_is_refused_and_deleting_twice_is_not(alpha: Home) -> None:
+    assert (await alpha.api.call("POST", "/v1/tree/jobs/7", {"data": 1})).status_code == 201
+    await alpha.api.refused(409, "mismatching_node", "POST", "/v1/tree/jobs/7", {"data": 1})
+    conditions = '[["if_data_matches", 2]]'
+    await alpha.api.refused(409, "mismatching_node", "DELETE", f"/v1/tree/jobs/7?conditions={conditions}")
+    assert await alpha.api.do("DELETE", "/v1/tree/jobs/7") == {"removed": 2, "touched": None}
+    assert await alpha.api.do("DELETE", "/v1/tree/jobs/7") == {"removed": 0, "touched": None}
+    await alpha.api.refused(422, "bad_data", "DELETE", "/v1/tree/jobs/7?conditions=x")
+
+
+async def test_a_node_goes_with_what_it_is_kept_while(alpha: Home) -> None:
+    exists = ["if_node_exists", True]
+    body = {"data": 1, "keep_while": [["workers/w1", exists]]}
+    await alpha.api.refused(409, "keep_while_conditions_not_met", "PUT", "/v1/tree/jobs/7", body)
+    await put(alpha, "workers/w1", "here")
+    await alpha.api.do("PUT", "/v1/tree/jobs/7", body)
+    assert (await alpha.api.get("/v1/tree/jobs/7"))["keep_while"] == [[["workers", "w1"], exists]]
+    gone = await alpha.api.do("DELETE", "/v1/tree/workers/w1?full=true")
+    reasons = {"/".join(row["path"]): (row["reason"], row["after"]) for row in gone["touched"]}
+    assert reasons["jobs/7"] == ("keep_while", None)
+    await alpha.api.refused(404, "node_not_found", "GET", "/v1/tree/jobs/7")
+
+
+# ---- many ----
+
+
+async def test_pages_put_together_are_all_that_matches(alpha: Home) -> None:
+    body = {"then": [{"op": "put", "path": f"jobs/{n:02}", "data": n} for n in range(25)]}
+    await alpha.api.do("POST", "/v1/tx", body)
+    found, after = [], "[]"
+    while after != "null":
+        answer = await alpha.api.call("GET", "/v1/tree", params={"pattern": "jobs/*", "limit": 7, "after": after})
+        page = answer.json()
+        found += [row["data"] for row in page["nodes"]]
+        after = "null" if page["next"] is None else str(page["next"]).replace("'", '"')
+    assert found == list(range(25))
+    children, more = [], ""
+    while more is not None:
+        node = await alpha.api.get(f"/v1/tree/jobs?limit=7&children_after={more}")
+        children += node["children"]
+        more = node["next_child"]
+    assert children == [f"{n:02}" for n in range(25)]
+    assert (await alpha.api.get("/v1/tree/jobs?limit=0"))["children"] == []
+
+
+async def test_a_pattern_is_text_or_a_list_and_relative_to_the_path(alpha: Home) -> None:
+    await put(alpha, "jobs/a", 1)
+    await put(alpha, "jobs/b/c", 2)
+    listed = '["b", ["all_of", [["if_has_data", true], "c"]]]'
+    for pattern, expected in (("*", 2), ("**", 3), ("a*", 1), (listed, 1), ("nothing", 0)):
+        answer = await alpha.api.call("GET", "/v1/tree/jobs", params={"pattern": pattern})
+        assert len(answer.json()["nodes"]) == expected, pattern
+    for pattern in ("[", '["x", 7]', "a\\", '[["if_name_matches", "regex", "("]]'):
+        answer = await alpha.api.call("GET", "/v1/tree/jobs", params={"pattern": pattern})
+        assert answer.status_code == 422, answer.text
+
+
+# ---- authority's rows ----
+
+
+def test_the_reserved_roots_are_those_that_procedures_use() -> None:
+    source = "".join(Path(str(module.__file__)).read_text() for module in (asks, procedures))
+    used = set(re.findall(r'(?:_or|put|delete|path =|_QUEUE: Final =) ?\(*"(\w+)",', source))
+    assert used | {"players", "servers"} == RESERVED_ROOTS  # these two are chosen by a variable
+    assert '("players", MAX_PLAYERS) if' in source
+
+
+async def test_rows_of_authority_are_read_and_never_written(alpha: Home) -> None:
+    before = alpha.node.replica.store.digest()
+    for root in sorted(RESERVED_ROOTS):
+        await check_reserved(alpha, root)
+        await alpha.api.call("GET", f"/v1/tree/{root}")
+    assert alpha.node.replica.store.digest() == before
+
+
+async def check_reserved(home: Home, root: str) -> None:
+    async def refused(method: str, path: str, body: Any = None, **more: Any) -> Any:
+        return await home.api.refused(403, "reserved_path", method, path, body, **more)
+
+    assert await refused("PUT", f"/v1/tree/{root}/x", {"data": 1}) == root
+    await refused("PUT", f"/v1/tree/{root}", {"data": 1})
+    await refused("POST", f"/v1/tree/{root}/x", {"data": 1})
+    await refused("DELETE", f"/v1/tree/{root}")
+    absent = ["if_node_exists", False]
+    for pattern in (
+        [root],
+        ["jobs", ["parent"], root],
+        [["parent"], ["parent"], root, "x"],
+        [["if_path_matches", None]],
+    ):
+        await refused("PUT", "/v1/tree/jobs/7", {"data": 1, "keep_while": [[pattern, absent]]})
+    deep = {"op": "put_many", "path": "jobs/**", "data": 1}
+    await refused("POST", "/v1/tx", {"then": [deep | {"keep_while": [[[["parent"]] * 9 + [root], absent]]}]})
+    for path in ([root], ["jobs", ["root"], root, "x"], [["if_name_matches", None]], [["all_of", [root]]], []):
+        for op in ("put", "delete", "delete_many", "make", "clear_payload", "clear_many_payloads"):
+            operation = {"op": op, "path": path} | ({"data": 1} if op == "put" else {})
+            await refused("POST", "/v1/tx", {"else": [operation]})
+    head, end = '{"format":"batonpass tree","version":1,"pattern":[%s]}\n', '\n{"end":true,"nodes":%d}'
+    row = '{"path":["%s"],"data":1}'
+    await refused("POST", "/v1/import", content=head % '"x"' + row % root + end % 1)
+    for wanted in (f'"{root}"', '["if_path_matches",null]'):
+        await refused("POST", "/v1/import?mode=replace", content=head % wanted + end % 0)
