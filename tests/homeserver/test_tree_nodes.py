@@ -34,8 +34,8 @@ async def test_data_comes_back_as_it_was(alpha: Home) -> None:
     for data in (None, "x", 2**63 - 1, {"$bytes": "AP8="}, {"$float": "-inf"}, map_with_bytes, [{"$any": True}], 1.5):
         await put(alpha, "jobs/7", data)
         assert (await alpha.api.get("/v1/tree/jobs/7"))["data"] == data
-    for data in ({"$map": [[1, 2]]}, {"$bytes": "no base64"}, 2**64):
-        await alpha.api.refused(422, "bad_data", "PUT", "/v1/tree/jobs/7", {"data": data})
+    for wrong in ({"$map": [[1, 2]]}, {"$bytes": "no base64"}, 2**64):
+        await alpha.api.refused(422, "bad_data", "PUT", "/v1/tree/jobs/7", {"data": wrong})
 
 
 async def test_a_name_may_be_anything(alpha: Home) -> None:
@@ -153,7 +153,8 @@ async def test_pages_put_together_are_all_that_matches(alpha: Home) -> None:
         found += [row["data"] for row in page["nodes"]]
         after = "null" if page["next"] is None else str(page["next"]).replace("'", '"')
     assert found == list(range(25))
-    children, more = [], ""
+    children: list[str] = []
+    more: str | None = ""
     while more is not None:
         node = await alpha.api.get(f"/v1/tree/jobs?limit=7&children_after={more}")
         children += node["children"]
