@@ -29,6 +29,11 @@ The shell makes it durable and replicated:
     watching                      watchers that can be waited for
     replica                       all of this driven by trio
 
+And the same operations elsewhere:
+
+    backend                       what a program may expect of whatever keeps its tree
+    etcd/                         the tree in an etcd cluster
+
 `docs/decisions/0001-raft-fence.md` says what is changed of PySyncObj and why.
 """
 

@@ -7,6 +7,7 @@ Where to start: `run` is the whole course; `rows` says what is in the table and 
     batonpass, member, loads              three members of ours: the parent's side, the process (started by
                                           `__main__`), the clients inside it
     etcd, etcd_certificates, h2load, grpc_bodies    three members of etcd, and load on them
+    etcd_backend                          our processes on etcd, `python -m scenarios.bench.etcd_backend`
     machine, process_facts               what it was measured on
     run, table, command                   the course, the table, the command line
 """

@@ -95,6 +95,11 @@ class Etcd:
                     raise MeasurementFailed(crashed[0].sentence) from error
                 raise
 
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where the members' clients go."""
+        return tuple(member.url for member in self._members)
+
     async def measure(self, workload: Workload, seconds: float) -> Sample:
         """See `Subject.measure`."""
         leader = await self._leader()

@@ -1,4 +1,4 @@
-"""Clients inside a member: closed loops on one `Replica`, as a server's own code would use it."""
+"""Clients inside a member: closed loops on one backend, as a server's own code would use it."""
 
 import itertools
 import time
@@ -10,7 +10,8 @@ import trio
 
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, KEY_COUNT, Kind, key_path, node_path, value_text
 from scenarios.report.statistics import percentile
-from tree import Path, Procedure, Replica, Transaction
+from tree import Path, Procedure, Transaction
+from tree.backend import Backend
 
 __all__ = ["PROCEDURES", "Loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
 
@@ -21,6 +22,9 @@ _LOCAL_READS_AT_ONCE: Final = 256
 _PATIENCE_S: Final = 60.0
 _NODES_PER_GROUP: Final = 100
 _LOADING_CLIENTS: Final = 16
+# More passes over the keys than any loop makes; the first numbers are those of `fill`.
+_NUMBERS_PER_LOOP: Final = 1_000_000
+_loops: Final = itertools.count(1)
 # A prime: successive writes are far apart in the tree, and every node has its turn.
 _STRIDE: Final = 7_919
 
@@ -54,7 +58,7 @@ class Loop:
         return asdict(self)
 
 
-async def run_load(replica: Replica, kind: Kind, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
+async def run_load(replica: Backend, kind: Kind, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
     """Keep `outstanding` operations of this kind under way, and measure after `warm_up_s`.
 
     Raises whatever an operation raises: a benchmark in which operations fail has no meaning.
@@ -71,7 +75,7 @@ async def run_load(replica: Replica, kind: Kind, outstanding: int, *, warm_up_s:
     )
 
 
-async def write_among(replica: Replica, nodes: int, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
+async def write_among(replica: Backend, nodes: int, outstanding: int, *, warm_up_s: float, seconds: float) -> Loop:
     """Writes to nodes that `load_nodes` made, all over the tree, one command for each."""
 
     async def write(number: int) -> None:
@@ -81,14 +85,14 @@ async def write_among(replica: Replica, nodes: int, outstanding: int, *, warm_up
     return await _closed_loop(write, outstanding, warm_up_s=warm_up_s, seconds=seconds)
 
 
-async def load_nodes(replica: Replica, first: int, last: int) -> float:
+async def load_nodes(replica: Backend, first: int, last: int) -> float:
     """Make the nodes from `first` up to but without `last`, in large groups; how many seconds it took."""
     began_s = time.perf_counter()
     await _put_in_groups(replica, node_path, first, last)
     return time.perf_counter() - began_s
 
 
-async def _put_in_groups(replica: Replica, path_of: Callable[[int], Path], first: int, last: int) -> None:
+async def _put_in_groups(replica: Backend, path_of: Callable[[int], Path], first: int, last: int) -> None:
     groups = iter(range(first, last, _NODES_PER_GROUP))
 
     async def client() -> None:
@@ -101,17 +105,17 @@ async def _put_in_groups(replica: Replica, path_of: Callable[[int], Path], first
             nursery.start_soon(client)
 
 
-async def _write(replica: Replica, number: int) -> None:
+async def _write(replica: Backend, number: int) -> None:
     await replica.submit("tree.put", {"path": key_path(number), "data": value_text(number)}, timeout_s=_PATIENCE_S)
 
 
-async def _write_group(replica: Replica, number: int) -> None:
+async def _write_group(replica: Backend, number: int) -> None:
     first = number * COMMANDS_PER_GROUP
     puts = [(key_path(one), value_text(one)) for one in range(first, first + COMMANDS_PER_GROUP)]
     await replica.submit(PUT_GROUP, puts, timeout_s=_PATIENCE_S)
 
 
-async def _read(replica: Replica, number: int) -> None:
+async def _read(replica: Backend, number: int) -> None:
     await replica.read_barrier(timeout_s=_PATIENCE_S)
     replica.store.get(key_path(number))
 
@@ -119,7 +123,9 @@ async def _read(replica: Replica, number: int) -> None:
 async def _closed_loop(
     operation: Callable[[int], Awaitable[None]], outstanding: int, *, warm_up_s: float, seconds: float
 ) -> Loop:
-    numbers = itertools.count()
+    # Where no loop before began: a put of what is there already changes nothing, and would be measured as a write.
+    first = KEY_COUNT * _NUMBERS_PER_LOOP * next(_loops)
+    numbers = itertools.count(first)
     latencies_ns: list[int] = []
     # What was under way at the end counts for the longest one only: it could be the one that all had to wait for.
     late_ns: list[int] = [0]
@@ -144,10 +150,10 @@ async def _closed_loop(
     if not latencies_ns:
         raise RuntimeError(f"not one operation was answered in {seconds} s; measure for longer")
     p50_ns, p99_ns = (int(percentile(latencies_ns, percent)) for percent in (50, 99))
-    return Loop(len(latencies_ns), seconds, next(numbers), p50_ns, p99_ns, max(*latencies_ns, *late_ns))
+    return Loop(len(latencies_ns), seconds, next(numbers) - first, p50_ns, p99_ns, max(*latencies_ns, *late_ns))
 
 
-async def local_reads(replica: Replica, *, seconds: float) -> Loop:
+async def local_reads(replica: Backend, *, seconds: float) -> Loop:
     """Read from the local tree, without waiting for anybody, as fast as one caller can."""
     paths = itertools.cycle([key_path(number) for number in range(KEY_COUNT)])
     get = replica.store.get
@@ -161,6 +167,6 @@ async def local_reads(replica: Replica, *, seconds: float) -> Loop:
     return Loop(operations, elapsed_s, operations)
 
 
-async def fill(replica: Replica) -> None:
+async def fill(replica: Backend) -> None:
     """Write every key once, so that reads find something and writes replace something."""
     await _put_in_groups(replica, key_path, 0, KEY_COUNT)

@@ -154,19 +154,17 @@ class Mirror:
 
         Raises `Damaged` if it is no change of ours.
         """
-        changes, guard = Changes(), None
-        for event in events:
-            if event.key == self._keys.guard:
-                guard = event
-            else:
-                changes.add_untrusted(self._keys, event)
+        found = {event.key: event for event in events}
+        guard = found.pop(self._keys.guard, None)
         if guard is None or guard.value is None:
             raise Damaged(
                 f"revision {revision} of etcd changed {self._keys.prefix.decode()} without its guard: somebody else "
                 f"writes there. {_REMEDY}"
             )
-        changes.tree_revision = _read_guard_untrusted(guard)
         if revision > self.guard_revision:
+            changes = Changes(tree_revision=_read_guard_untrusted(guard))
+            for event in found.values():
+                changes.add_untrusted(self._keys, event)
             self._take(changes, revision)
 
     def accepted(self, plan: Plan, revision: int) -> None:
