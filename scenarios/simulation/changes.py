@@ -50,10 +50,10 @@ class Operator:
         self._pursue(wanted, self._cluster.schedule.now_s + _PATIENCE_S)
 
     def _newcomer(self) -> str | None:
-        """A name that is nobody's now. Fresh ones first; then those of members that are gone."""
+        """A name that is nobody's now: a fresh one, or that of a member that is gone."""
         cluster = self._cluster
         free = [name for name in cluster.names if name not in cluster.present()]
-        return free[0] if free else None
+        return self._dice.choice(free) if free else None
 
     def _pursue(self, wanted: Wanted, until_s: float) -> None:
         """Ask whoever leads, until the members are as wanted or the time is over."""

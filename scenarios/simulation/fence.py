@@ -31,7 +31,7 @@ from tree.transaction import Transaction
 from tree.transport import Member as Address
 from tree.transport import Peers, RefusedByInstance
 
-__all__ = ["Fence", "SimulatedReplica"]
+__all__ = ["Fence", "FencedMember", "SimulatedReplica"]
 
 _KIND: Final = "homeserver"
 _INSTANCE: Final = "simulated"
@@ -301,6 +301,7 @@ class FencedMember:
     # --- life, see `Member` ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """See `Member`."""
         known = self._cluster.doors if self._doors is None else {*self._doors, self._name}
         config = ReplicaConfig(
             _KIND,
@@ -325,11 +326,13 @@ class FencedMember:
         self._wake_up()
 
     def prepare_to_join(self, doors: list[str]) -> None:
+        """See `Member`."""
         self._disk = self._fence.make_disk(reserve_at_most_bytes=_RESERVE_BYTES)
         self._doors = doors
         self.failure = None
 
     def end(self, *, power_cut: bool) -> None:
+        """See `Member`."""
         if power_cut or self._disk.crashed:
             dice = self._cluster.dice
             self._disk.crash(None if dice.random() < 0.3 else dice)
@@ -342,30 +345,37 @@ class FencedMember:
         self._reads.clear()
 
     def crash_within(self, operations: int) -> None:
+        """See `Member`."""
         self._disk.crash_at(self._disk.operations + self._cluster.dice.randint(1, operations))
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 
     def frames_arrived(self, sender: str, frames: list[Frame]) -> None:
+        """See `Member`."""
         bodies = [frame[_LENGTH_BYTES:] for frame in frames]
         self._doing(lambda: self._running().frames_arrived(sender, bodies))
 
     def peer_connected(self, name: str) -> None:
+        """See `Member`."""
         self._doing(lambda: self._running().peer_connected(name))
 
     def peer_lost(self, name: str) -> None:
+        """See `Member`."""
         self._doing(lambda: self._running().peer_lost(name))
 
     def submit(self, call: Call) -> None:
+        """See `Member`."""
         self._doing(lambda: self._begin_read(call) if call.is_read else self._begin_write(call))
 
     def withdraw(self, call: Call) -> None:
+        """See `Member`."""
         submission = self._submissions.pop(call, None)
         if submission is not None:
             self._running().leave(submission)
         self._reads.pop(call, None)
 
     def transfer(self, target: str) -> None:
+        """See `Member`."""
         with suppress(ChangeRefused):
             self._running().raft().transfer_leadership(target)
 
@@ -378,6 +388,7 @@ class FencedMember:
             self._doing(lambda: self._running().decide(request.to_data()))
 
     def seats(self) -> Seats | None:
+        """See `Member`."""
         if self._replica is None or self.failure is not None:
             return None
         configuration = self._replica.raft().configuration
@@ -402,24 +413,33 @@ class FencedMember:
     # --- what is seen of it ---------------------------------------------------------------------------------------
 
     def leads_in(self) -> int | None:
+        """See `Member`."""
         if self._replica is None or self.failure is not None:
             return None
         raft = self._replica.raft()
         return int(raft.raftCurrentTerm) if raft.is_leader() else None
 
     def applied_index(self) -> int:
+        """See `Member`."""
         return int(self._running().raft().raftLastApplied)
 
     def snapshots(self) -> int:
+        """See `Member`."""
         return self._installed + (0 if self._replica is None else self._replica.installed)
 
     def value(self, key: str) -> Value:
+        """See `Member`."""
         path = ("kv", key)
         store = self._running().store
         return str(store.get(path)) if store.exists(path) else ABSENT
 
     def machine(self) -> Machine:
+        """What it applies the log to."""
         return self._running().machine
+
+    def raft(self) -> RaftCore:
+        """Its core."""
+        return self._running().raft()
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -133,11 +133,15 @@ class Network:
         """Everything in this direction takes this much longer, until it is called with zero."""
         self._slow_s[sender, receiver] = extra_s
 
+    def past(self, sender: str, receiver: str) -> list[Frame]:
+        """What was sent in this direction lately, oldest first, if the weather remembers it."""
+        return list(self._past.get((sender, receiver), ()))
+
     def echo(self, sender: str, receiver: str) -> None:
         """Some of what was sent in this direction, on this connection or an earlier one, arrives once more."""
-        past = self._past.get((sender, receiver))
+        past = self.past(sender, receiver)
         if past and not self._blocks.get((sender, receiver)):
-            for frame in self._dice.sample(list(past), min(len(past), _FRAMES_ECHOED)):
+            for frame in self._dice.sample(past, min(len(past), _FRAMES_ECHOED)):
                 self._schedule.after(self._dice.uniform(*_LATE_S), self._arriving_late(sender, receiver, frame))
 
     def break_connection(self, one: str, other: str) -> None:
