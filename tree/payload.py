@@ -26,8 +26,8 @@ __all__ = [
 MAX_PROCEDURE_NAME_CHARACTERS: Final = 255
 # A tag of two bytes from the range that is free for everybody (RFC 8949, section 9.2).
 _TAG: Final = 0xB701
-_MARK: Final = 0xD9
-_PREFIX: Final = bytes([_MARK]) + _TAG.to_bytes(2, "big")
+_MARK: Final = b"\xd9"
+_PREFIX: Final = _MARK + _TAG.to_bytes(2, "big")
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ def encode_payload(payload: Any) -> bytes | None:
 
 def has_data(encoded: bytes | None) -> bool:
     """Whether these bytes of a payload (None: there is none) are data."""
-    return encoded is not None and encoded[0] != _MARK
+    return encoded is not None and not encoded.startswith(_MARK)
 
 
 def procedure_name(encoded: bytes | None) -> str | None:
     """The name in a stored procedure's bytes; None for data and for no payload."""
-    if encoded is None or encoded[0] != _MARK:
+    if encoded is None or not encoded.startswith(_MARK):
         return None
     name: str = cbor2.loads(encoded[len(_PREFIX) :])
     return name
