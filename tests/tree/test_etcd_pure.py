@@ -221,6 +221,7 @@ def test_a_line_has_a_bound() -> None:
 
 def perform(answers: Answers, operations: list[Operation], revision: int, rows: dict[bytes, bytes]) -> None:
     """Do what was planned, to the rows that stand for etcd and to the memory, as a watch would tell it."""
+    foretold = {(client, first): value for client, first, value in answers.changed_by(operations)}
     touched: dict[bytes, bytes | None] = {}
     for operation in operations:
         match operation:
@@ -228,6 +229,7 @@ def perform(answers: Answers, operations: list[Operation], revision: int, rows: 
                 touched[key] = written
             case Delete(key, end):
                 touched |= {known: None for known in rows if key <= known < (end or key + b"\0")}
+    assert {KEYS.read_answers(key): value for key, value in touched.items()} == foretold
     for key, value in touched.items():
         parsed = KEYS.read_answers(key)
         assert parsed is not None

@@ -99,6 +99,8 @@ class Follower:
 
     def saw(self, header: Header) -> None:
         """An answer came from this cluster; raises `EtcdReplaced` if it is another one than before."""
+        if not header.cluster_id:
+            return  # left out: some messages of a watch tell less than answers do
         if self._cluster_id not in (0, header.cluster_id):
             raise EtcdReplaced(
                 f"an endpoint belongs to the etcd cluster {header.cluster_id:x}, the others, or the same one before, "

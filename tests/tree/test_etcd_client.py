@@ -1,0 +1,213 @@
+"""What may have happened when a request to etcd fails: each failure has its class, and another endpoint is tried."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import h11
+import pytest
+import trio
+
+from tests.tree.instances import PROCEDURES, free_ports, until
+from tree import NoQuorum
+from tree.etcd import EtcdConfig, EtcdReplica, RefusedByEtcd
+from tree.etcd.client import EtcdClient, FateUnknown, NotSent, RevisionCompacted
+from tree.etcd.http import AnswerTooBig, Broken, HttpServer, NotConnected
+from tree.etcd.wire import Compare, MalformedAnswer, Put
+
+HEADER = {"cluster_id": "1", "member_id": "2", "revision": "3", "raft_term": "4"}
+EMPTY = json.dumps({"header": HEADER}).encode()
+
+Answer = tuple[int, bytes]
+Script = Callable[[str], Answer | None]
+
+
+def failure(status: int, code: int, message: str) -> Answer:
+    return status, json.dumps({"error": message, "message": message, "code": code}).encode()
+
+
+@asynccontextmanager
+async def scripted(script: Script) -> AsyncIterator[str]:
+    """A server whose answer to a path is the script's; None closes the connection. Its URL."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        http, path = h11.Connection(h11.SERVER), ""
+        with suppress(trio.BrokenResourceError):
+            async with stream:
+                while True:
+                    event = http.next_event()
+                    if event is h11.NEED_DATA:
+                        http.receive_data(bytes(await stream.receive_some()))
+                    elif isinstance(event, h11.Request):
+                        path = event.target.decode()
+                    elif isinstance(event, h11.EndOfMessage):
+                        answer = script(path)
+                        if answer is None:
+                            return
+                        await stream.send_all(encoded(http, *answer))
+                        http.start_next_cycle()
+                    elif isinstance(event, h11.ConnectionClosed):
+                        return
+
+    def encoded(http: h11.Connection, status: int, body: bytes) -> bytes:
+        head = h11.Response(status_code=status, headers=[("content-length", str(len(body)))])
+        return b"".join(http.send(event) or b"" for event in (head, h11.Data(data=body), h11.EndOfMessage()))
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+def config(*endpoints: str, **changes: Any) -> EtcdConfig:
+    fields: dict[str, Any] = {"request_timeout_s": 5.0, "pulse_s": 0.05} | changes
+    return EtcdConfig("homeserver", "alpha", "a", endpoints, **fields)
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (failure(503, 14, "etcdserver: leader changed"), FateUnknown),
+        (failure(504, 4, "context deadline exceeded"), FateUnknown),
+        (failure(500, 2, "who knows"), FateUnknown),
+        ((502, b"<html>a proxy"), FateUnknown),
+        ((200, b"<html>a proxy"), FateUnknown),
+        (None, FateUnknown),
+        (failure(429, 8, "etcdserver: mvcc: database space exceeded"), NotSent),
+        (failure(400, 11, "etcdserver: mvcc: required revision has been compacted"), RevisionCompacted),
+        (failure(403, 7, "etcdserver: permission denied"), RefusedByEtcd),
+        (failure(400, 3, "etcdserver: request is too large"), RefusedByEtcd),
+        ((404, b"Not Found"), RefusedByEtcd),
+    ],
+    ids=str,
+)
+async def test_a_failure_says_what_may_have_happened(answer: Answer | None, trouble: type[Exception]) -> None:
+    async with scripted(lambda _path: answer) as url, EtcdClient(config(url)) as client:
+        with pytest.raises(trouble, match=r"127\.0\.0\.1"):
+            await client.range(b"k")
+        with pytest.raises(trouble):
+            await client.txn(Compare(b"g", 0), [Put(b"k", b"v")])
+
+
+async def test_where_nobody_listens_nothing_is_sent_and_the_next_endpoint_is_used() -> None:
+    (port,) = free_ports(1)
+    dead = f"http://127.0.0.1:{port}"
+    async with scripted(lambda _path: (200, EMPTY)) as url, EtcdClient(config(dead, url)) as client:
+        with pytest.raises(NotSent):
+            await client.range(b"k")
+        assert client.endpoint == url
+        assert (await client.range(b"k")).header.revision == 3
+
+
+async def test_an_answer_that_does_not_come_leaves_the_fate_unknown() -> None:
+    async def silent(stream: trio.SocketStream) -> None:
+        async with stream:
+            await trio.sleep_forever()
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, silent, [listener])
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with EtcdClient(config(url, request_timeout_s=0.05)) as client:
+            with pytest.raises(FateUnknown, match="no answer within"):
+                await client.range(b"k")
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tree.etcd.client.MAX_ANSWER_BYTES", 10)
+    async with scripted(lambda _path: (200, b"x" * 100_000)) as url, EtcdClient(config(url)) as client:
+        with pytest.raises(AnswerTooBig):
+            await client.range(b"k")
+
+
+async def test_a_connection_is_used_again_and_what_is_no_http_is_said_to_be_so() -> None:
+    connections: list[trio.SocketStream] = []
+
+    async def garbage(stream: trio.SocketStream) -> None:
+        connections.append(stream)
+        await stream.receive_some()
+        await stream.send_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, garbage, [listener])
+        server = HttpServer(f"http://127.0.0.1:{listener.socket.getsockname()[1]}", None, 1.0)
+        with pytest.raises(Broken, match="not HTTP"):
+            await server.post("/", [], b"", timeout_s=5, max_bytes=100)
+        nursery.cancel_scope.cancel()
+    (port,) = free_ports(1)
+    with pytest.raises(NotConnected):
+        await HttpServer(f"http://127.0.0.1:{port}", None, 1.0).post("/", [], b"", timeout_s=5, max_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (failure(503, 14, "no leader"), FateUnknown),
+        (failure(403, 7, "etcdserver: permission denied"), RefusedByEtcd),
+        (None, NotSent),
+        ((200, b"not a watch\n"), MalformedAnswer),
+    ],
+    ids=str,
+)
+async def test_a_watch_that_cannot_be_had_says_why(answer: Answer | None, trouble: type[Exception]) -> None:
+    async with scripted(lambda _path: answer) as url, EtcdClient(config(url)) as client:
+        with pytest.raises(trouble):
+            async with client.watch(b"a", b"b", 1) as messages:
+                await anext(messages)
+
+
+async def test_a_watch_ends_with_its_connection() -> None:
+    line = json.dumps({"result": {"header": HEADER, "created": True}}).encode()
+    async with (
+        scripted(lambda _path: (200, 2 * (line + b"\n"))) as url,
+        EtcdClient(config(url)) as client,
+        client.watch(b"a", b"b", 1) as messages,
+    ):
+        assert [message.created async for message in messages] == [True, True]
+
+
+ENDED = json.dumps({"result": {"header": {}, "canceled": True, "cancel_reason": "etcdserver: no leader"}}).encode()
+
+
+@pytest.mark.parametrize("watch", [b"not a watch\n", ENDED + b"\n", b""])
+async def test_a_watch_that_ends_is_begun_again(watch: bytes) -> None:
+    begun: list[str] = []
+
+    def script(path: str) -> Answer:
+        if path == "/v3/watch":
+            begun.append(path)
+            return 200, watch
+        return 200, EMPTY
+
+    async with scripted(script) as url, trio.open_nursery() as nursery:
+        replica = EtcdReplica(config(url, url.replace("127.0.0.1", "localhost")), PROCEDURES)
+        await nursery.start(replica.serve)
+        with trio.fail_after(20):
+            await until(lambda: len(begun) >= 3)
+            await replica.read_barrier()
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_etcd_without_room_is_waited_for() -> None:
+    def script(path: str) -> Answer:
+        return failure(429, 8, "database space exceeded") if path == "/v3/kv/txn" else (200, EMPTY)
+
+    async with scripted(script) as url, trio.open_nursery() as nursery:
+        replica = EtcdReplica(config(url), PROCEDURES)
+        await nursery.start(replica.serve)
+        with pytest.raises(NoQuorum, match="not submitted"):
+            await replica.submit("count_once", "x", timeout_s=0.3)
+        nursery.cancel_scope.cancel()
+
+
+async def test_serving_twice_is_a_mistake() -> None:
+    async with scripted(lambda _path: (200, EMPTY)) as url, trio.open_nursery() as nursery:
+        replica = EtcdReplica(config(url), PROCEDURES)
+        await nursery.start(replica.serve)
+        with pytest.raises(RuntimeError, match="once"):
+            await replica.serve()
+        nursery.cancel_scope.cancel()
