@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic
 from typing import IO, Any, Final
 
@@ -18,6 +18,7 @@ from scenarios.errors import EnvironmentFailed
 __all__ = ["Campaign", "Found", "MixResult", "WorkerFailed", "run_campaign"]
 
 _MAX_VIOLATIONS_KEPT: Final = 20
+_MEMORY_FILES: Final = "/dev/shm"  # noqa: S108 - a private directory is made in it
 
 
 class WorkerFailed(EnvironmentFailed):
@@ -167,8 +168,8 @@ def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
 @asynccontextmanager
 async def _worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
     """The lines that a worker prints; it ends with the scope, and a Ctrl-C in the terminal does not reach it."""
-    with TemporaryFile() as said:
-        process, output = _start(arguments, said)
+    with TemporaryFile() as said, _scratch() as scratch:
+        process, output = _start(arguments, said, scratch)
         try:
             async with trio.lowlevel.FdStream(output) as stdout:
                 yield _lines_of(stdout)
@@ -182,14 +183,28 @@ async def _worker_lines(arguments: Sequence[str]) -> AsyncIterator[AsyncIterator
             process.communicate()
 
 
-def _start(arguments: Sequence[str], said: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
-    """A worker and the end of the pipe that it writes to.
+def _scratch() -> TemporaryDirectory[str]:
+    """Where a worker keeps files: in memory if possible, and gone when the worker is, even if that was killed."""
+    return TemporaryDirectory(
+        prefix="batonpass-simulated-", dir=_MEMORY_FILES if os.path.isdir(_MEMORY_FILES) else None
+    )
+
+
+def _start(arguments: Sequence[str], said: IO[bytes], scratch: str) -> tuple[subprocess.Popen[bytes], int]:
+    """A worker and the end of the pipe that it writes to. Whatever files it makes, it makes in `scratch`.
 
     Not started by trio, which starts processes from a thread that ends: a worker dies with the thread that started it.
     """
     ours, theirs = os.pipe()
     try:
-        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=theirs, stderr=said, start_new_session=True)
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.PIPE,
+            stdout=theirs,
+            stderr=said,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": scratch},
+        )
     except BaseException:
         os.close(ours)
         raise

@@ -40,7 +40,6 @@ if "tree.raft" in sys.modules:
 __all__ = ["Stock"]
 
 _TICK_S: Final = 0.05  # SyncObjConf.autoTickPeriod: how long the package's own thread waits when nothing happens
-_MEMORY_FILES: Final = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
 _PICKLE: Final = pysyncobj.pickle
 
 
@@ -52,8 +51,7 @@ class Stock:
     changes_members = False
 
     def __init__(self) -> None:
-        where = _MEMORY_FILES if _MEMORY_FILES.is_dir() else None
-        self._directory: Final = Path(tempfile.mkdtemp(prefix="batonpass-stock-", dir=where))
+        self._directory: Final = Path(tempfile.mkdtemp(prefix="batonpass-stock-"))
         self._disks: Final[dict[str, _Disk]] = {}
         pysyncobj.journal.ResizableFile = self._file
         pysyncobj.journal.MetaStorer = self._meta

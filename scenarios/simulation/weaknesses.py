@@ -80,6 +80,15 @@ class _VotesForgotten(RaftCore):
         super().__init__(*args, **limits)
 
 
+class _CommitsForgotten(RaftCore):
+    def _remember_committed_changes(self) -> None: ...
+
+
+class _SeveralChanges(RaftCore):
+    def _is_free_to_change(self) -> bool:
+        return True
+
+
 class _SpeaksBeforeSync(SimulatedReplica):
     def outbound(self, name: str, message: Message) -> bool:
         return self.peers.send(name, encode_message(message))
@@ -145,6 +154,16 @@ _ALL: Final = (
         "eager-truncation",
         "T3 undone in part: entries that a message repeats are dropped first",
         partial(Fence, _EagerTruncation),
+    ),
+    Weakness(
+        "commits-forgotten",
+        "T16 undone in part: nobody remembers that a change of the members is committed",
+        partial(Fence, _CommitsForgotten),
+    ),
+    Weakness(
+        "several-changes",
+        "a leader proposes a change of the members while another one is open",
+        partial(Fence, _SeveralChanges),
     ),
     Weakness("votes-forgotten", "a vote is not written to the journal", partial(Fence, _VotesForgotten)),
     Weakness(
