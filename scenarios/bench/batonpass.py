@@ -74,6 +74,19 @@ class BenchMember:
             raise MeasurementFailed(f"{self.child.name}: {result['failed']}")
         return result["done"]
 
+    async def loop(self, op: str, *, seconds: float, **fields: Any) -> dict[str, Any]:
+        """Order a closed loop, the fields of `loads.Loop`.
+
+        Raises:
+            MeasurementFailed: not one operation was answered in time; or as `order`.
+        """
+        loop: dict[str, Any] = await self.order(op, seconds=seconds, **fields)
+        if not loop["operations"]:
+            raise MeasurementFailed(
+                f"{self.child.name} answered no operation in {seconds:g} s; measure for longer (--seconds)"
+            )
+        return loop
+
 
 class Batonpass:
     """See `scenarios.bench.subject.Subject`."""
@@ -150,7 +163,7 @@ class Batonpass:
         others = [member for member in self._members if member is not leader]
         host = leader if workload.place is Place.LEADER else others[0]
         before_s = [processor_seconds(member.child.pid) for member in (leader, *others)]
-        loop = await host.order(
+        loop = await host.loop(
             "load",
             kind=workload.kind,
             outstanding=workload.outstanding,

@@ -13,7 +13,7 @@ from scenarios.report.statistics import percentile
 from tree import Path, Procedure, Transaction
 from tree.backend import Backend
 
-__all__ = ["PROCEDURES", "Loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
+__all__ = ["PROCEDURES", "Loop", "closed_loop", "fill", "load_nodes", "local_reads", "run_load", "write_among"]
 
 PUT_GROUP: Final = "bench.put_group"
 # Long enough that asking for the time costs nothing, short enough that the member's other tasks do not wait (1 ms).
@@ -43,7 +43,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {PUT_GROUP: _put_group}
 class Loop:
     """What a closed loop did while it was watched; latencies in nanoseconds, None where they were not taken.
 
-    `operations_in_all` counts from the first to the last one, warm-up included.
+    `operations_in_all` counts from the first to the last one, warm-up included. Where not one operation ended in time,
+    `operations` is 0, and there is only the longest.
     """
 
     operations: int
@@ -70,7 +71,7 @@ async def run_load(replica: Backend, kind: Kind, outstanding: int, *, warm_up_s:
         Kind.GROUPED_WRITE: _write_group,
         Kind.LINEARIZABLE_READ: _read,
     }[kind]
-    return await _closed_loop(
+    return await closed_loop(
         lambda number: operation(replica, number), outstanding, warm_up_s=warm_up_s, seconds=seconds
     )
 
@@ -82,7 +83,7 @@ async def write_among(replica: Backend, nodes: int, outstanding: int, *, warm_up
         path = node_path(number * _STRIDE % nodes)
         await replica.submit("tree.put", {"path": path, "data": value_text(number)}, timeout_s=_PATIENCE_S)
 
-    return await _closed_loop(write, outstanding, warm_up_s=warm_up_s, seconds=seconds)
+    return await closed_loop(write, outstanding, warm_up_s=warm_up_s, seconds=seconds)
 
 
 async def load_nodes(replica: Backend, first: int, last: int) -> float:
@@ -120,16 +121,21 @@ async def _read(replica: Backend, number: int) -> None:
     replica.store.get(key_path(number))
 
 
-async def _closed_loop(
-    operation: Callable[[int], Awaitable[None]], outstanding: int, *, warm_up_s: float, seconds: float
+async def closed_loop(
+    operation: Callable[[int], Awaitable[None]],
+    outstanding: int,
+    *,
+    warm_up_s: float,
+    seconds: float,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
 ) -> Loop:
+    """Keep `outstanding` operations under way; what ends within `seconds` after the warm-up counts."""
     # Where no loop before began: a put of what is there already changes nothing, and would be measured as a write.
     first = KEY_COUNT * _NUMBERS_PER_LOOP * next(_loops)
     numbers = itertools.count(first)
     latencies_ns: list[int] = []
     # What was under way at the end counts for the longest one only: it could be the one that all had to wait for.
     late_ns: list[int] = [0]
-    clock_ns = time.perf_counter_ns
     begins_ns = clock_ns() + round(warm_up_s * 1e9)
     ends_ns = begins_ns + round(seconds * 1e9)
 
@@ -147,10 +153,11 @@ async def _closed_loop(
     async with trio.open_nursery() as nursery:
         for _ in range(outstanding):
             nursery.start_soon(client)
+    longest_ns = max(latencies_ns + late_ns)
     if not latencies_ns:
-        raise RuntimeError(f"not one operation was answered in {seconds} s; measure for longer")
+        return Loop(0, seconds, next(numbers) - first, max_ns=longest_ns)
     p50_ns, p99_ns = (int(percentile(latencies_ns, percent)) for percent in (50, 99))
-    return Loop(len(latencies_ns), seconds, next(numbers) - first, p50_ns, p99_ns, max(*latencies_ns, *late_ns))
+    return Loop(len(latencies_ns), seconds, next(numbers) - first, p50_ns, p99_ns, longest_ns)
 
 
 async def local_reads(replica: Backend, *, seconds: float) -> Loop:

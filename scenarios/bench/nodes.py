@@ -75,10 +75,9 @@ async def _load(cluster: Batonpass, count: int) -> tuple[list[float], list[float
 
 async def _write(cluster: Batonpass, count: int, outstanding: int, seconds: float) -> dict[str, Any]:
     leader = await cluster.leader()
-    loop: dict[str, Any] = await leader.order(
+    return await leader.loop(
         "write_among", nodes=count, outstanding=outstanding, warm_up_s=seconds / 5, seconds=seconds
     )
-    return loop
 
 
 async def _longest_write_ms(cluster: Batonpass, count: int) -> float:

@@ -57,7 +57,7 @@ async def profile_workload(
     rates: list[float] = []
 
     async def load() -> None:
-        loop = await host.order(
+        loop = await host.loop(
             "load",
             kind=workload.kind,
             outstanding=workload.outstanding,
