@@ -705,6 +705,10 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             configuration = Configuration(index, decode_seats_untrusted(body))
         except BadData as error:
             raise RaftBroken(f"entry {index} changes the members in a way unknown here: {error.message}") from error
+        # Durable before anybody is told: an operator who hears that a member is gone may throw its disk away, and if it
+        # was one of two, a leader that had forgotten that it leads alone would wait for it for ever.
+        self._journal.record_commit(index)
+        self._journal.sync()
         self._driver.configure(configuration.to_data())
         self._adopt(configuration)
 

@@ -121,13 +121,14 @@ class _Probes:
             self._submit(name)
 
     def answered(self) -> bool:
-        return self._cluster.running() == self._cluster.present() and all(map(self._is_answered, self._calls))
+        present = self._cluster.present()  # an operator may still finish what it began, and let somebody go
+        return self._cluster.running() == present and all(map(self._is_answered, set(self._calls) & set(present)))
 
     def _is_answered(self, name: str) -> bool:
         return any(call.returned_at is not None for call in self._calls[name])
 
     def _submit(self, name: str) -> None:
-        if not self._is_answered(name):
+        if name in self._cluster.present() and not self._is_answered(name):
             self._calls[name].append(self._cluster.write_alone(name))
             self._cluster.schedule.after(1.0, lambda: self._submit(name))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tree.simulated_cluster import SimulatedCluster
+from tree.membership import Dismiss
 
 
 @pytest.fixture(autouse=True)
@@ -144,3 +145,24 @@ def test_a_transfer_takes_no_longer_than_a_few_round_trips(cluster: SimulatedClu
     pass_time(cluster, 1.0)
     assert cluster.converged()
     assert cluster.acknowledged
+
+
+def test_a_leader_that_heard_that_it_is_alone_has_not_forgotten_it_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one may be gone for good by then, and a leader of two would wait for it for ever."""
+    pair = SimulatedCluster(tmp_path, random.Random(3), monkeypatch, size=2, compact_after=10_000, batch_bytes=1 << 21)
+    pair.heal()
+    led = leader(pair)
+    other = next(name for name in pair.names if name != led)
+    pair.raft(led).propose_change(Dismiss(other))
+    while pair.raft(led).configuration.voters != (led,):
+        pair.now_s += 0.01
+        for name in pair.names:
+            pair.members[name].tick()
+            pair.deliver_one()
+    pair.crash(led)
+    pair.crash(other)
+    pair.members[led].start()
+    pass_time(pair, 2.0, lambda: pair.raft(led).is_leader())
+    assert pair.raft(led).is_leader()
