@@ -38,6 +38,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         join_token=read_secret(config.join_token_file),
         client_token=read_secret(config.client_token_file),
         federation=read_secret(config.federation_secret_file),
+        operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
     identity = Identity.load_or_create(config.directory / "keys")
     sealer = Sealer(config.name, identity)

@@ -94,6 +94,8 @@ class HomeserverConfig(Settings):
     join_token_file: Path
     client_token_file: Path
     federation_secret_file: Path
+    # Without it, nobody can change the members over REST.
+    operator_token_file: Path | None = None
     log_level: str = "INFO"
 
     @model_validator(mode="after")

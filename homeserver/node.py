@@ -37,6 +37,7 @@ class Secrets:
     join_token: bytes = field(repr=False)
     client_token: bytes = field(repr=False)
     federation: bytes = field(repr=False)
+    operator_token: bytes | None = field(repr=False, default=None)
 
 
 @dataclass

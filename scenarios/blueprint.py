@@ -253,6 +253,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 join_token_file=_secret_file(directory, f"{instance}.join"),
                 client_token_file=_client_token_file(directory, instance),
                 federation_secret_file=_secret_file(directory, "federation"),
+                operator_token_file=_operator_token_file(directory, instance),
                 log_level=spec.log_level,
             )
             for name in spec.homeserver_names(instance)
@@ -313,11 +314,15 @@ def _client_token_file(directory: Path, instance: str) -> Path:
     return _secret_file(directory, f"{instance}.client-token")
 
 
+def _operator_token_file(directory: Path, instance: str) -> Path:
+    return _secret_file(directory, f"{instance}.operator-token")
+
+
 def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     names = ["federation"]
     for instance in spec.instances:
-        names += [f"{instance}.raft", f"{instance}.join", f"{instance}.client-token"]
+        names += [f"{instance}.raft", f"{instance}.join", f"{instance}.client-token", f"{instance}.operator-token"]
     for name in names:
         path = _secret_file(directory, name)
         if not path.exists():

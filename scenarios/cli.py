@@ -47,7 +47,8 @@ Examples:
 \b
 Exit status:
     0  all is well, or a cluster was stopped as asked
-    1  a run's result is bad: hops differ from the formula, an invariant is broken, a demand is missed
+    1  a run's result is bad: hops differ from the formula, an invariant is broken, a demand is missed;
+       or a server refused what was asked
     2  wrong usage or configuration
     3  the cluster or its environment failed
   130  interrupted
@@ -67,9 +68,10 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._members:
             return None
-        command = import_module(self._members[cmd_name][0]).command
+        module, _, name = self._members[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name or "command")
         if not isinstance(command, click.Command):
-            raise TypeError(f"{self._members[cmd_name][0]}.command is not a click command")
+            raise TypeError(f"{name or 'command'} of {module} is not a click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -124,6 +126,60 @@ def chaos() -> None:
 )
 def simulate() -> None:
     """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here."""
+
+
+# ---- a running instance ----
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "delete": ("scenarios.remote.tree:delete", "remove a node and everything below it"),
+        "export": ("scenarios.remote.tree:export", "write nodes as JSON lines to stdout"),
+        "get": ("scenarios.remote.tree:get", "show a node: its data, versions and children"),
+        "import": ("scenarios.remote.tree:import_", "write nodes from an export"),
+        "ls": ("scenarios.remote.tree:ls", "list the nodes below a node, or those that match a pattern"),
+        "put": ("scenarios.remote.tree:put", "set a node's data"),
+        "watch": ("scenarios.remote.tree:watch", "follow what happens to nodes"),
+    },
+    short_help="Read, write and follow the tree of a running instance.",
+)
+def tree() -> None:
+    """Read, write and follow the tree of a running instance, through any of its homeservers.
+
+    \b
+    Where it is, and the client token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_TOKEN_FILE=playground/secrets/alpha.client-token
+      baton tree put jobs/7 '{"n": 1}'
+      baton tree ls jobs
+
+    Paths are names with slashes between them. The rows of authority (entities, transfers, ...) can be read, not
+    written.
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "add": ("scenarios.remote.cluster:add", "let a new member in"),
+        "remove": ("scenarios.remote.cluster:remove", "let a member go"),
+        "replace": ("scenarios.remote.cluster:replace", "let a new member in, and an old one go"),
+        "status": ("scenarios.remote.cluster:status", "who the members are, who leads, how far each is"),
+        "transfer": ("scenarios.remote.cluster:transfer", "hand the leadership over"),
+    },
+    short_help="Look at the members of a running instance, and change them.",
+)
+def cluster() -> None:
+    """Look at the members of a running instance, and change them, through any of its homeservers.
+
+    \b
+    Where it is, and the operator token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton cluster status
+      baton cluster transfer alpha.h2
+    """
 
 
 # ---- a cluster to play with ----
@@ -366,7 +422,7 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
     """The sentence and exit status of an error that is not our own fault; None if it is."""
     from authority.settings import ConfigError
     from crypto.errors import KeyFileError
-    from scenarios.errors import EnvironmentFailed
+    from scenarios.errors import EnvironmentFailed, RemoteRefused
     from scenarios.topology import BadSpec
     from tree.certificates import InstanceSecretTooShort, KeyFileExposed
     from tree.disk import DiskFailed, disk_failed
@@ -375,6 +431,8 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
     from tree.snapshot import SnapshotDamaged
 
     match error:
+        case RemoteRefused():
+            return str(error), BAD_RESULT
         case BadSpec() | ConfigError():
             return str(error), BAD_USAGE
         case EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse():

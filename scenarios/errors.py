@@ -1,6 +1,8 @@
-"""The error that all scenarios share."""
+"""The errors that commands share."""
 
-__all__ = ["EnvironmentFailed"]
+from typing import Final
+
+__all__ = ["EnvironmentFailed", "RemoteRefused"]
 
 
 class EnvironmentFailed(Exception):
@@ -8,3 +10,11 @@ class EnvironmentFailed(Exception):
 
     It is never about the result of a scenario. `baton` prints it and exits with status 3.
     """
+
+
+class RemoteRefused(Exception):
+    """A server refused what was asked of it; `code` is its stable code. `baton` prints it and exits with status 1."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code: Final = code

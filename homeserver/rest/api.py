@@ -18,20 +18,18 @@ from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.node import Node
 from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.errors import install_errors
 from homeserver.rest.models import (
     AnswerBody,
     AskView,
-    ClusterView,
     DelegationBody,
     EntityView,
     Health,
     KeysBody,
     KeysView,
-    MemberView,
     NewEntity,
     NewTransfer,
-    RefusalView,
     RightsBody,
     ServerView,
     TransferView,
@@ -70,7 +68,8 @@ def make_app(node: Node) -> FastAPI:
     limits |= dict.fromkeys(("/v1/tree", "/v1/tx", "/v1/import"), 2 * MAX_COMMAND_BYTES)
     prepare_app(app, limits)
     install_errors(app)
-    app.include_router(_cluster_routes(node))
+    app.include_router(_server_list_routes(node))
+    app.include_router(cluster_routes(node))
     app.include_router(_entity_routes(node))
     app.include_router(_transfer_routes(node))
     app.include_router(_player_routes(node))
@@ -100,7 +99,7 @@ async def _entity(node: Node, entity_id: str, consistency: str = "linearizable")
     return record
 
 
-def _cluster_routes(node: Node) -> APIRouter:
+def _server_list_routes(node: Node) -> APIRouter:
     routes = APIRouter(tags=["cluster"])
 
     @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
@@ -115,23 +114,6 @@ def _cluster_routes(node: Node) -> APIRouter:
         if reason:
             raise ApiError(503, "not_ready", reason)
         return Health(status="ok", name=node.config.name, role=Role.HOMESERVER)
-
-    @routes.get("/v1/cluster")
-    async def cluster() -> ClusterView:
-        """Leader, term and members of this instance's Raft."""
-        status = node.replica.status
-        return ClusterView(
-            instance=node.config.instance,
-            name=node.config.name,
-            leader=status.leader,
-            term=status.term,
-            commit_index=status.commit_index,
-            applied_index=status.applied_index,
-            rounds=status.rounds,
-            members=[MemberView(name=m.name, rest_url=m.rest_url, raft=m.raft) for m in node.config.members],
-            refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
-            routes=node.federation.reachable_instances(),
-        )
 
     @routes.get("/v1/servers")
     async def servers() -> list[ServerView]:

@@ -16,7 +16,6 @@ from tree.errors import BadData
 __all__ = [
     "AnswerBody",
     "AskView",
-    "ClusterView",
     "DelegationBody",
     "DirectoryQuery",
     "EntityView",
@@ -24,13 +23,11 @@ __all__ = [
     "Health",
     "KeysBody",
     "KeysView",
-    "MemberView",
     "NewEntity",
     "NewTransfer",
     "Nonce",
     "ParcelBody",
     "ParcelView",
-    "RefusalView",
     "RegisterBody",
     "RightsBody",
     "RowsView",
@@ -65,40 +62,6 @@ class Health(BaseModel):
     status: Literal["ok"]
     name: str
     role: str
-
-
-class MemberView(BaseModel):
-    """A member of the instance's Raft."""
-
-    name: str
-    rest_url: str
-    raft: str
-
-
-class RefusalView(BaseModel):
-    """A refused introduction between this member and one that would replicate with it."""
-
-    peer: str = Field(description="who it said it is")
-    code: str
-    sentence: str
-    by_us: bool = Field(description="whether this member refused, or was refused")
-
-
-class ClusterView(BaseModel):
-    """The state of the instance's Raft as this member sees it, and the instances that it can reach."""
-
-    instance: str
-    name: str
-    leader: str | None
-    term: int
-    commit_index: int
-    applied_index: int
-    rounds: int = Field(
-        description="Raft rounds since this member started: append requests it sent that carried entries"
-    )
-    members: list[MemberView]
-    refusals: list[RefusalView] = Field(description="would-be members that were refused lately, and why")
-    routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
 
 
 class ServerView(BaseModel):

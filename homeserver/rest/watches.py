@@ -23,7 +23,7 @@ from tree.json_form import to_json
 from tree.watch import Event
 from tree.watching import Watch
 
-__all__ = ["MAX_WATCHERS", "event_block", "watch_routes"]
+__all__ = ["MAX_WATCHERS", "Seats", "event_block", "watch_routes"]
 
 # Every one holds a connection, of which the server has 512; the others are for requests.
 MAX_WATCHERS: Final = 128
@@ -46,26 +46,28 @@ _STREAM: Final = stream_responses(
 )
 
 
-class _Seats:
+class Seats:
     """How many watch. A place is taken before the answer begins and given back when it ends."""
 
     def __init__(self, count: int) -> None:
         self._free = count
 
     def take(self) -> None:
+        """Take a place; raises `ApiError` when there is none."""
         if self._free == 0:
             text = f"{MAX_WATCHERS} watch here already: try another member"
             raise ApiError(503, "too_many_watchers", text, MAX_WATCHERS)
         self._free -= 1
 
     def give_back(self) -> None:
+        """Whoever took a place is gone."""
         self._free += 1
 
 
 def watch_routes(node: Node) -> APIRouter:
     """The one route."""
     routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
-    seats = _Seats(MAX_WATCHERS)
+    seats = Seats(MAX_WATCHERS)
 
     @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)
     async def watch(

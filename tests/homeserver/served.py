@@ -29,7 +29,7 @@ from simserver.node import Node as SimNode
 from tests.homeserver.openapi import Contract
 
 DEADLINE_S = 20.0
-SECRET_NAMES = ("raft", "join", "client", "federation")
+SECRET_NAMES = ("raft", "join", "client", "federation", "operator")
 
 
 class Player:
@@ -181,6 +181,7 @@ def homeserver_config(
         join_token_file=directory / "join",
         client_token_file=directory / "client",
         federation_secret_file=directory / "federation",
+        operator_token_file=directory / "operator",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from authority.errors import Reason
 from authority.timings import PHASES
+from homeserver.rest.cluster import CHANGE_STATUS
 from homeserver.rest.tree_errors import TREE_STATUS
 from simserver.config import SimserverConfig
 from tests.homeserver.process import ROOT, server_process, wait_ready
@@ -29,8 +30,8 @@ def test_every_code_has_its_row() -> None:
     rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| \S[^|]* \| \S[^|]* \|$", DOCUMENT, re.MULTILINE)
     documented = {code for _, code in rows}
     assert len(documented) == len(rows)
-    raised = {reason.value for reason in Reason} | set(TREE_STATUS)
-    assert {(str(status), code) for code, status in TREE_STATUS.items()} <= set(rows)
+    raised = {reason.value for reason in Reason} | set(TREE_STATUS) | set(CHANGE_STATUS)
+    assert {(str(status), code) for code, status in (TREE_STATUS | CHANGE_STATUS).items()} <= set(rows)
     for source in SOURCES:
         found = re.findall(r"(?:\b(\d{3})(?: if [^,]*)?,|\bcode, message =) \"([a-z_]+)\"", source.read_text())
         raised |= {code for _, code in found}

@@ -108,6 +108,9 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
     expected = {
         ("get", "/healthz"),
         ("get", "/v1/cluster"),
+        ("post", "/v1/cluster/members"),
+        ("delete", "/v1/cluster/members/{name}"),
+        ("post", "/v1/cluster/leader"),
         ("get", "/v1/servers"),
         ("get", "/v1/servers/{name}"),
         ("put", "/v1/servers/{name}"),

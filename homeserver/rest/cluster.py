@@ -1,0 +1,98 @@
+"""/v1/cluster: the members of the instance as this one sees them; who may come and go, and who leads.
+
+Any member takes these requests and passes them to the leader. Changing the members is an operator's right: its token is
+not the clients', because whoever may write rows must not thereby be able to take the log apart, and not the join token,
+which every simulation server holds.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query
+
+from actors.web import ApiError
+from homeserver.node import Node
+from homeserver.rest.access import operator_access
+from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
+from tree.membership import ChangeRefused, Member
+from tree.replica import Replica
+from tree.steward import ChangeNotFinished
+
+__all__ = ["CHANGE_STATUS", "cluster_routes"]
+
+# Everything that speaks against a change, by its code.
+CHANGE_STATUS: Final = {
+    "address_in_use": 409,
+    "already_member": 409,
+    "bad_member": 422,
+    "change_not_finished": 504,
+    "change_pending": 409,
+    "is_leader": 409,
+    "last_voter": 409,
+    "no_majority": 409,
+    "not_a_voter": 409,
+    "not_connected": 409,
+    "not_leader": 503,
+    "not_running": 503,
+    "too_many_members": 409,
+    "transfer_pending": 409,
+    "unsupported": 501,
+    "unknown_member": 404,
+}
+
+TimeoutS = Annotated[float, Query(ge=0.1, le=300, description="how long to wait until it has happened")]
+
+
+def cluster_routes(node: Node) -> APIRouter:
+    """Looking is open; changing takes the operator token."""
+    routes = APIRouter(prefix="/v1/cluster", tags=["cluster"])
+    operator = Depends(operator_access(node.secrets.operator_token))
+
+    def raft() -> Replica:
+        """The members are Raft's; with another backend, whoever keeps the tree has ways of its own to change them."""
+        if isinstance(node.replica, Replica):
+            return node.replica
+        raise ApiError(501, "unsupported", "the tree of this instance is not kept by its homeservers; ask its keeper")
+
+    @routes.get("")
+    async def cluster() -> ClusterView:
+        """Leader, term, members and progress of this instance's log, as this member sees them."""
+        return cluster_view(node)
+
+    @routes.post("/members", status_code=201, dependencies=[operator])
+    async def add(body: MemberBody, timeout_s: TimeoutS = 60.0) -> MemberView:
+        """Let a member in, or have it replace another one; answers when it has caught up and votes."""
+        member = Member(body.name, body.host, body.raft_port)
+        async with _changing():
+            if body.replaces is None:
+                await raft().add_member(member, timeout_s=timeout_s)
+            else:
+                await raft().replace_member(body.replaces, member, timeout_s=timeout_s)
+        return next(view for view in cluster_view(node).members if view.name == body.name)
+
+    @routes.delete("/members/{name}", dependencies=[operator])
+    async def remove(name: str, timeout_s: TimeoutS = 30.0) -> ClusterView:
+        """Let a member go; the leader hands its leadership over first. Answers when it is gone."""
+        async with _changing():
+            await raft().remove_member(name, timeout_s=timeout_s)
+        return cluster_view(node)
+
+    @routes.post("/leader", dependencies=[operator])
+    async def transfer(body: LeaderBody, timeout_s: TimeoutS = 5.0) -> LeaderView:
+        """Have a voter lead, or whoever is best prepared; answers when it does."""
+        async with _changing():
+            return LeaderView(leader=await raft().transfer_leadership(body.name, timeout_s=timeout_s))
+
+    return routes
+
+
+@asynccontextmanager
+async def _changing() -> AsyncIterator[None]:
+    try:
+        yield
+    except ChangeRefused as refused:
+        raise ApiError(CHANGE_STATUS[refused.code], refused.code, refused.sentence) from refused
+    except ChangeNotFinished as error:
+        text = f"{error.sentence}; it may still happen: ask again to wait on"
+        raise ApiError(504, "change_not_finished", text, error.code) from error

@@ -1,0 +1,127 @@
+"""What requests and answers about the members of an instance look like."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from authority.settings import ServerName
+from homeserver.node import Node
+from tree.status import MemberStatus
+
+__all__ = ["ClusterView", "LeaderBody", "LeaderView", "MemberBody", "MemberView", "RefusalView", "cluster_view"]
+
+
+class MemberView(BaseModel):
+    """A member of the instance's Raft."""
+
+    name: str
+    rest_url: str = Field(description="where its REST listens; empty while it is not known here")
+    raft: str = Field(description="host:port of its Raft")
+    role: Literal["voter", "learner"] = Field(description="a learner gets a vote when it has caught up")
+    replaces: str | None = Field(description="the member that goes when this one votes")
+    leads: bool
+    connected: bool = Field(description="to the member that was asked, which is connected to itself")
+    match_index: int | None = Field(description="up to here it has the log; only the leader knows")
+    lag_entries: int | None = Field(description="how much it lacks of what the leader has; only the leader knows")
+
+
+class RefusalView(BaseModel):
+    """A refused introduction between this member and one that would replicate with it."""
+
+    peer: str = Field(description="who it said it is")
+    code: str
+    sentence: str
+    by_us: bool = Field(description="whether this member refused, or was refused")
+
+
+class LatencyView(BaseModel):
+    """How long commands took that were submitted to this member lately."""
+
+    count: int = Field(description="answered since it started")
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class ClusterView(BaseModel):
+    """The state of the instance's Raft as this member sees it, and the instances that it can reach."""
+
+    instance: str
+    name: str
+    leader: str | None
+    ready: bool = Field(description="knows a leader and has caught up with its log")
+    term: int
+    commit_index: int
+    applied_index: int
+    configuration_index: int = Field(description="entry of the log that made the members what they are; 0: the first")
+    revision: int = Field(description="of the tree, as this member has it")
+    rounds: int = Field(
+        description="Raft rounds since this member started: append requests it sent that carried entries"
+    )
+    members: list[MemberView]
+    latency: LatencyView
+    refusals: list[RefusalView] = Field(description="would-be members that were refused lately, and why")
+    routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class MemberBody(_Body):
+    """A member to let in. Start it with `join = true`, before or after."""
+
+    name: ServerName
+    host: Annotated[str, Field(min_length=1, max_length=255)]
+    raft_port: int = Field(ge=1, le=65535)
+    replaces: str | None = Field(default=None, max_length=255, description="the member that goes when this one votes")
+
+
+class LeaderBody(_Body):
+    """Who shall lead."""
+
+    name: str | None = Field(default=None, max_length=255, description="a voter; null: whoever is best prepared")
+
+
+class LeaderView(BaseModel):
+    """Who leads now."""
+
+    leader: str
+
+
+def cluster_view(node: Node) -> ClusterView:
+    """What this member sees now."""
+    status = node.replica.status
+    configured = {member.name: member.rest_url for member in node.config.members}
+
+    def view(member: MemberStatus) -> MemberView:
+        row = node.store.row(member.name)
+        return MemberView(
+            name=member.name,
+            rest_url=configured.get(member.name, "") if row is None else row.rest_url,
+            raft=f"{member.host}:{member.port}",
+            role="learner" if member.role == "learner" else "voter",
+            replaces=member.replaces,
+            leads=member.name == status.leader,
+            connected=member.connected,
+            match_index=member.match_index,
+            lag_entries=member.lag_entries,
+        )
+
+    latency = status.latency
+    return ClusterView(
+        instance=node.config.instance,
+        name=node.config.name,
+        leader=status.leader,
+        ready=status.ready,
+        term=status.term,
+        commit_index=status.commit_index,
+        applied_index=status.applied_index,
+        configuration_index=status.configuration_index,
+        revision=node.replica.store.revision,
+        rounds=status.rounds,
+        members=[view(member) for member in status.members],
+        latency=LatencyView(count=latency.count, p50_ms=latency.p50_ms, p99_ms=latency.p99_ms, max_ms=latency.max_ms),
+        refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
+        routes=node.federation.reachable_instances(),
+    )

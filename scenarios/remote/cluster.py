@@ -1,0 +1,122 @@
+"""`baton cluster`: the members of an instance, and changing them."""
+
+from functools import partial
+from typing import Any
+
+import click
+
+from scenarios.remote.connection import Server, print_table, remote_options, show, table
+
+__all__ = ["add", "remove", "replace", "status", "transfer"]
+
+_operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
+_as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
+_wait = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0.1, 300.0),
+    default=25.0,
+    metavar="SECONDS",
+    help="For it to have happened; less than --timeout. [default: 25]",
+)
+
+
+@click.command(short_help="Who the members are, who leads, how far each is.")
+@_as_json
+@_operator()
+def status(server: Server, json_wanted: bool) -> int:
+    """Show the members of the instance as this one sees them. Needs no token.
+
+    Only the leader knows how far the others are: ask it for `match` and `lag`.
+    """
+    _show(server.call("GET", "/v1/cluster"), json_wanted)
+    return 0
+
+
+@click.command(short_help="Let a new member in.")
+@click.argument("name")
+@click.argument("address", metavar="HOST:RAFT_PORT")
+@_wait
+@_as_json
+@_operator()
+def add(server: Server, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
+    """Let a new member in, and wait until it has caught up and votes.
+
+    Start it with `join = true` and an empty directory, before or after. May be repeated.
+
+    \b
+    Example:
+      baton cluster add alpha.h4 127.0.0.1:17104
+    """
+    return _admit(server, name, address, None, wait_s, json_wanted)
+
+
+@click.command(short_help="Let a new member in, and an old one go.")
+@click.argument("old")
+@click.argument("name")
+@click.argument("address", metavar="HOST:RAFT_PORT")
+@_wait
+@_as_json
+@_operator()
+def replace(server: Server, old: str, name: str, address: str, wait_s: float, json_wanted: bool) -> int:
+    """Let NAME in, and OLD go as soon as NAME has caught up. This is how a member that lost its disk comes back.
+
+    \b
+    Example:
+      baton cluster replace alpha.h3 alpha.h4 127.0.0.1:17104
+    """
+    return _admit(server, name, address, old, wait_s, json_wanted)
+
+
+@click.command(short_help="Let a member go.")
+@click.argument("name")
+@_wait
+@_as_json
+@_operator()
+def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
+    """Let a member go, and wait until it is gone; the leader hands its leadership over first."""
+    _show(server.call("DELETE", f"/v1/cluster/members/{name}", params={"timeout_s": wait_s}), json_wanted)
+    return 0
+
+
+@click.command(short_help="Hand the leadership over.")
+@click.argument("name", required=False)
+@_wait
+@_as_json
+@_operator()
+def transfer(server: Server, name: str | None, wait_s: float, json_wanted: bool) -> int:
+    """Have NAME lead, or whoever is best prepared."""
+    answer = server.call("POST", "/v1/cluster/leader", json={"name": name}, params={"timeout_s": wait_s})
+    if json_wanted:
+        show(answer)
+    else:
+        click.echo(f"{answer['leader']} leads")
+    return 0
+
+
+def _admit(server: Server, name: str, address: str, replaces: str | None, wait_s: float, json_wanted: bool) -> int:
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit():
+        raise click.UsageError(f"{address!r} is not HOST:RAFT_PORT, for example 127.0.0.1:17104")
+    body = {"name": name, "host": host.strip("[]"), "raft_port": int(port), "replaces": replaces}
+    member = server.call("POST", "/v1/cluster/members", json=body, params={"timeout_s": wait_s})
+    if json_wanted:
+        show(member)
+    else:
+        click.echo(f"{name} is a {member['role']}" + ("" if replaces is None else f", {replaces} is gone"))
+    return 0
+
+
+def _show(view: dict[str, Any], json_wanted: bool) -> None:
+    if json_wanted:
+        show(view)
+        return
+    title = f"{view['instance']}, as {view['name']} sees it: leader {view['leader']}, term {view['term']}"
+    listing = table(title, "member", "role", "raft", "REST", "connected", "match", "lag")
+    for member in view["members"]:
+        role = "leader" if member["leads"] else member["role"]
+        role += f" for {member['replaces']}" if member["replaces"] else ""
+        progress = ["" if member[name] is None else str(member[name]) for name in ("match_index", "lag_entries")]
+        connected = "yes" if member["connected"] else "no"
+        listing.add_row(member["name"], role, member["raft"], member["rest_url"], connected, *progress)
+    print_table(listing)

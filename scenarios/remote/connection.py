@@ -1,0 +1,158 @@
+"""Which server a command talks to, with which token, and what its errors are on the command line."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from scenarios.errors import EnvironmentFailed, RemoteRefused
+from scenarios.options import FiniteRange
+from tree.errors import BadPath
+from tree.path import parse_path
+
+__all__ = ["Server", "as_json", "path_url", "print_table", "remote_options", "show", "table"]
+
+_MIN_WIDTH: Final = 100
+
+
+class Server:
+    """One homeserver, spoken to by a command.
+
+    Raises from every call:
+        RemoteRefused: it refuses, for a reason that lies with the request or the tree.
+        EnvironmentFailed: it cannot be reached, or cannot answer now.
+    """
+
+    def __init__(self, url: str, token_file: Path | None, timeout_s: float) -> None:
+        headers = {} if token_file is None else {"authorization": f"Bearer {_token(token_file)}"}
+        self.url = url
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        """One request; the JSON of its answer."""
+        with self._reaching():
+            answer = self._http.request(method, path, **more)
+            _check(answer)
+            return answer.json()
+
+    @contextmanager
+    def stream(self, path: str, **more: Any) -> Iterator[httpx.Response]:
+        """One request whose answer is read as it comes."""
+        with self._reaching(), self._http.stream("GET", path, **more) as answer:
+            if answer.is_error:
+                answer.read()
+            _check(answer)
+            yield answer
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise EnvironmentFailed(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+
+
+def _token(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFailed(f"cannot read the token in {file}: {error}") from error
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.is_success:
+        return
+    try:
+        error = answer.json()
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, KeyError, TypeError):
+        raise EnvironmentFailed(f"{answer.url} is no homeserver: it answers {answer.status_code}") from None
+    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise EnvironmentFailed(f"{message} ({code})")
+    raise RemoteRefused(code, message)
+
+
+def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options that say where a homeserver is and how to be let in; the command gets a `Server` as `server`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        def run(url: str, token_file: Path | None, timeout_s: float, **flags: Any) -> Any:
+            with Server(url, token_file, timeout_s) as server:
+                return command(server=server, **flags)
+
+        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        run.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's own
+        options = (
+            click.option("--url", envvar="BATON_URL", required=True, metavar="URL", help="Of a homeserver's REST."),
+            click.option(
+                "--token-file",
+                envvar=variable,
+                type=click.Path(dir_okay=False, path_type=Path),
+                help=f"With {token}.",
+            ),
+            click.option(
+                "--timeout",
+                "timeout_s",
+                type=FiniteRange(min=0.1, max=600.0),
+                default=30.0,
+                metavar="SECONDS",
+                help="For an answer. [default: 30]",
+            ),
+        )
+        decorated: Callable[..., Any] = run
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+def path_url(path: str) -> str:
+    """The route of a node, from its written path; a usage error if it has none."""
+    try:
+        names = parse_path(path)
+    except BadPath as error:
+        raise click.UsageError(error.message) from error
+    # A client library takes names of dots for steps, unless they are encoded too.
+    return "/".join(["/v1/tree", *(quote(name, safe="").replace(".", "%2E") for name in names)])
+
+
+def as_json(text: str, what: str) -> Any:
+    """The value of JSON on the command line; a usage error if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{what} {text!r:.60} is not JSON ({error}); text needs quotes: '\"text\"'") from error
+
+
+def show(value: Any) -> None:
+    """Print a value as JSON, for people and programs."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(title: str, *columns: str) -> Table:
+    """A table in the style of all of these commands."""
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def print_table(made: Table) -> None:
+    """Print it, not folded into less than a readable width when it goes into a file."""
+    console = Console(highlight=False)
+    console.width = max(console.width, _MIN_WIDTH)
+    console.print(made)

@@ -1,0 +1,147 @@
+"""`baton tree` and `baton cluster` against a real homeserver in a process of its own."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homeserver.config import HomeserverConfig
+from scenarios import cli
+from scenarios.remote import tree
+from tests.homeserver.process import server_process, wait_ready
+from tests.homeserver.served import homeserver_config, new_ports
+
+Baton = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HomeserverConfig, Path]]:
+    directory: Path = tmp_path_factory.mktemp("remote")
+    with new_ports() as ports:
+        config = homeserver_config(directory, ports)
+        with server_process(config) as process:
+            wait_ready(process, config)
+            yield config, directory
+
+
+@pytest.fixture
+def baton(
+    home: tuple[HomeserverConfig, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Baton:
+    config, directory = home
+    monkeypatch.setenv("BATON_URL", config.rest.url)
+    monkeypatch.setenv("BATON_TOKEN_FILE", str(directory / "client"))
+    monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(directory / "operator"))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.run_command(list(arguments))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def parsed(result: tuple[int, str, str]) -> Any:
+    status, out, err = result
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def test_a_node_is_put_shown_listed_and_removed(baton: Baton) -> None:
+    assert baton("tree", "put", "a/7", '{"n": 1}') == (0, "a/7 made, version 1\n", "")
+    assert parsed(baton("tree", "get", "a/7")) == {"n": 1}
+    assert parsed(baton("tree", "get", "a/7", "--json", "--low-latency"))["payload_version"] == 1
+    assert baton("tree", "put", "a/7", "2", "--if-version", "1")[0] == 0
+    status, _, err = baton("tree", "put", "a/7", "3", "--if-version", "1")
+    assert (status, err) == (1, "baton: the node a/7 is not as expected (precondition_failed)\n")
+    keep = '[["a/7", ["if_node_exists", true]]]'
+    assert parsed(baton("tree", "put", "a/..", '"x"', "--create", "--keep-while", keep, "--json"))["path"] == [
+        "a",
+        "..",
+    ]
+    assert baton("tree", "put", "a/..", '"x"', "--create")[0] == 1
+    assert baton("tree", "put", "a/7", "4", "--condition", '["if_has_data", false]')[0] == 1
+    listed = baton("tree", "ls", "a")[1]
+    assert "a/7" in listed
+    assert "2 nodes" in listed
+    found = parsed(baton("tree", "ls", "--pattern", "a/**", "--limit", "1", "--json"))
+    assert ([node["path"] for node in found["nodes"]], found["next"]) == ([["a", ".."]], ["a", ".."])
+    assert baton("tree", "delete", "a/7") == (0, "3 nodes removed\n", "")
+    assert parsed(baton("tree", "delete", "a/7", "--json"))["removed"] == 0
+    assert baton("tree", "get", "a/7")[0] == 1
+
+
+def test_what_is_exported_is_imported_again_also_in_parts(
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        baton("tree", "put", f"b/{name}", json.dumps(name * 50))
+    baton("tree", "put", "b/a", '"kept"', "--keep-while", '[["b/c", ["if_node_exists", true]]]')
+    status, exported, _ = baton("tree", "export", "b/**")
+    assert status == 0
+    file = tmp_path / "b.jsonl"
+    file.write_text(exported)
+    for part_bytes in (500_000, 100):
+        monkeypatch.setattr(tree, "IMPORT_BYTES", part_bytes)
+        baton("tree", "delete", "b")
+        assert baton("tree", "import", str(file)) == (0, "3 nodes written, 0 removed\n", "")
+        lines, again = exported.splitlines(), baton("tree", "export", "b/**")[1].splitlines()
+        assert again[1:] == lines[1:]
+    baton("tree", "put", "b/d", "1")
+    assert parsed(baton("tree", "import", str(file), "--mode", "replace", "--json")) == {"nodes": 3, "removed": 1}
+    file.write_text(exported.splitlines()[0])
+    assert baton("tree", "import", str(file))[0] == 1
+
+
+def test_events_are_followed_from_a_revision(baton: Baton) -> None:
+    revision = parsed(baton("tree", "get", "", "--json"))["revision"]
+    for number in range(3):
+        baton("tree", "put", "c/7", str(number))
+    status, out, _ = baton("tree", "watch", "c/*", "--since", str(revision), "--count", "3", "--json")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (status, [event["data"] for event in events]) == (0, [0, 1, 2])
+    assert "created c/7 0" in baton("tree", "watch", "c/*", "--since", str(revision), "--count", "1")[1]
+
+
+def test_members_are_shown_and_only_an_operator_changes_them(baton: Baton, home: tuple[HomeserverConfig, Path]) -> None:
+    status, out, _ = baton("cluster", "status")
+    assert status == 0
+    assert "alpha.h1" in out
+    assert "leader" in out
+    assert parsed(baton("cluster", "status", "--json"))["leader"] == "alpha.h1"
+    assert baton("cluster", "remove", "alpha.h1")[0] == 1
+    assert "(unknown_member)" in baton("cluster", "replace", "alpha.h9", "alpha.h2", "127.0.0.1:1")[2]
+    assert "alpha.h1 leads" in baton("cluster", "transfer", "alpha.h1")[1]
+    client = str(home[1] / "client")
+    assert "(wrong_token)" in baton("cluster", "add", "alpha.h2", "127.0.0.1:1", "--token-file", client)[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (("tree", "put", "a", "no json"), 2, "text needs quotes"),
+        (("tree", "get", "a//b"), 2, "a name is empty"),
+        (("tree", "get", "a", "--url", "http://127.0.0.1:1"), 3, "does not answer"),
+        (("tree", "get", "a", "--token-file", "/no/such"), 3, "cannot read the token"),
+        (("tree", "put", "entities/x", "1"), 1, "reserved_path"),
+        (("cluster", "add", "alpha.h2", "nowhere"), 2, "is not HOST:RAFT_PORT"),
+        (("cluster", "dance"), 2, "No such command"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_status(
+    baton: Baton, arguments: tuple[str, ...], status: int, sentence: str
+) -> None:
+    got, out, err = baton(*arguments)
+    assert (got, out) == (status, "")
+    assert err.startswith("baton: ")
+    assert err.count("\n") == 1
+    assert sentence in err
+
+
+@pytest.mark.parametrize("group", ["tree", "cluster"])
+def test_help_teaches(baton: Baton, group: str) -> None:
+    out = baton(group, "--help")[1]
+    assert f"export BATON_{'TOKEN' if group == 'tree' else 'OPERATOR_TOKEN'}_FILE" in out
+    assert baton(group, "get" if group == "tree" else "status", "--help")[0] == 0
