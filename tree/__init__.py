@@ -18,6 +18,8 @@ The pure half knows no network, disk or clock:
     procedures             the built-in commands (`tree.put`, `tree.delete`, ...)
     registrations          the commands about triggers and projections
     commands, sessions     commands from the log, applied exactly once
+    membership, elections  who the members are and how that changes; who may stand for election
+    roster                 whom a member is in contact with, and whom it lets in
     reads, frames, tls     read-index rounds, the shapes of messages, TLS without I/O
 
 The shell makes it durable and replicated:
@@ -26,6 +28,7 @@ The shell makes it durable and replicated:
     certificates, transport       who is a member, and the connections between them
     raft                          the fence around PySyncObj, its only importer
     submissions, status           commands that wait for their answer; what a member is and tells
+    steward                       requests to change the members or the leader, on their way to the leader
     watching                      watchers that can be waited for
     replica                       all of this driven by trio
 
