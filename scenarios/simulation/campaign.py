@@ -151,9 +151,10 @@ def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
     flags: dict[str, Any] = {
         "system": campaign.system,
         "mixes": ",".join(campaign.mixes),
-        "from": campaign.first + worker,
+        "from": campaign.first,
         "until": campaign.first + campaign.seeds,
-        "every": workers,
+        "share": worker,
+        "shares": workers,
     }
     if campaign.weakness:
         flags["weakness"] = campaign.weakness

@@ -104,9 +104,15 @@ def _run(campaign: Campaign, results: dict[str, MixResult], *, lines: bool) -> b
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("seeds", total=campaign.seeds * len(campaign.mixes))
+        told = 0
 
         def progress(result: MixResult) -> None:
+            nonlocal told
             bar.update(task, advance=1, description=result.mix)
+            found = sum(len(result.found) for result in results.values())
+            if found > told:
+                told = found
+                console.print(f"violated: {result.found[-1].replay}", style="red", markup=False, soft_wrap=True)
 
         async def run() -> None:
             await run_campaign(campaign, results, lines=lines, progress=progress)
