@@ -24,14 +24,23 @@ class TreeGrowth:
 
     def __init__(self) -> None:
         self._frozen_nodes = 0
+        self._frozen_beside = 0
 
     def reached(self, nodes: int) -> None:
-        """The tree, and what is being built beside it, have so many nodes now. Cheap; to be called often."""
+        """The tree has so many nodes now. Cheap; to be called often."""
         if nodes - self._frozen_nodes >= _STEP_NODES:
             gc.freeze()
             self._frozen_nodes = nodes
         elif nodes < self._frozen_nodes:
             self._frozen_nodes = nodes
+
+    def building(self, nodes: int) -> None:
+        """Another tree, which is built beside it, has so many nodes now; 0 if there is none."""
+        if nodes - self._frozen_beside >= _STEP_NODES:
+            gc.freeze()
+            self._frozen_beside = nodes
+        elif nodes < self._frozen_beside:
+            self._frozen_beside = nodes
 
 
 @contextmanager

@@ -242,7 +242,7 @@ class Replica:
         self._make_durable()
         self._hand_over()
         raft.tick()
-        self._growth.reached(self._machine.store.node_count + raft.nodes_under_way())
+        self._growth.building(raft.nodes_under_way())
         if raft.configuration is not self._known_configuration:
             self._take_configuration()
         self._begin_reads()
@@ -598,6 +598,8 @@ class Replica:
         """Apply a committed command and answer whoever waits for it here; see `tree.raft.Driver`."""
         for command_id, answer in self._machine.apply_entry(command):
             self._submissions.answered(command_id, answer)
+        # Here too, because a member that catches up applies very many entries at once.
+        self._growth.reached(self._machine.store.node_count)
 
     def freeze(self) -> FrozenState:
         """See `tree.raft.Driver`."""

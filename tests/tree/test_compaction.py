@@ -303,5 +303,12 @@ def test_the_collector_puts_nodes_aside_as_they_become_many() -> None:
         assert gc.get_freeze_count() == 0
         growth.reached(20_100)
         assert gc.get_freeze_count() > 0
+        gc.unfreeze()
+        growth.building(0)
+        growth.building(19_999)
+        assert gc.get_freeze_count() == 0
+        growth.building(40_000)
+        assert gc.get_freeze_count() > 0
+        growth.building(0)
     finally:
         gc.unfreeze()
