@@ -31,7 +31,10 @@ _NONCE_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 ALLOCATE_BYTES: Final = 4 * 1024 * 1024
 # A member that forgot what it acknowledged and for whom it voted is harmless only as a new one.
-REMEDY: Final = "remove this member from its instance, move {} away, add it again and start it with `join`"
+REMEDY: Final = (
+    "remove this member from its instance, move {} away, add it again and start it with `join` "
+    "(a member that is alone in its instance can only be restored from a copy)"
+)
 
 
 class JournalDamaged(Exception):

@@ -179,7 +179,8 @@ class Journal:
         if self.first_index > previous[1]:
             raise JournalDamaged(
                 f"{self._path} begins at entry {self.first_index}, but the snapshot beside it ends at {last[1]}: one"
-                f" of the two is from another time. Restore both from one copy, or {REMEDY.format(self._path.parent)}"
+                " of the two is from another time. Put back the one that belongs to it; or "
+                f"{REMEDY.format(self._path.parent)}"
             )
         if self.term_at(previous[1]) == previous[2] and self.term_at(last[1]) == last[2]:
             self.end_part(previous[1])
@@ -333,8 +334,8 @@ class Journal:
         if not self._disk.exists(self._path):
             if has_old_part:
                 raise JournalDamaged(
-                    f"{self._path} is gone, but {self._old_path.name} beside it is there. Restore both from one copy, "
-                    f"or {REMEDY.format(self._path.parent)}"
+                    f"{self._path} is gone, but {self._old_path.name} beside it is there. Put it back; or "
+                    f"{REMEDY.format(self._path.parent)}"
                 )
             return self._new_part([], alone=True)
         if not has_old_part:

@@ -320,7 +320,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         if self._journal.first_index > 1:
             raise JournalDamaged(
                 f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
-                f"held what came before is gone. Restore both from one copy, or {REMEDY.format(directory)}"
+                f"held what came before is gone. Put it back; or {REMEDY.format(directory)}"
             )
         return 1
 

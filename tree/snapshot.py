@@ -243,7 +243,7 @@ class SnapshotFile:
             return self._load(file)
         except SnapshotDamaged as error:
             raise SnapshotDamaged(
-                f"{self._path}: {error}. Restore the directory from a copy, or {REMEDY.format(self._path.parent)}"
+                f"{self._path}: {error}. Check the disk; then {REMEDY.format(self._path.parent)}"
             ) from error
         finally:
             file.close()

@@ -248,7 +248,7 @@ def test_an_old_part_without_the_new_one_is_refused() -> None:
     journal.append((b"one", 1, 1))
     journal.begin_part(1)
     disk.unlink(PATH)
-    with pytest.raises(JournalDamaged, match="Restore both"):
+    with pytest.raises(JournalDamaged, match="Put it back"):
         opened(disk)
 
 

@@ -281,7 +281,7 @@ def test_a_damaged_snapshot_stops_the_member_with_its_name() -> None:
     disk = SimulatedDisk()
     write(machine_with(1), disk)
     disk.scribble(FILE, 60, b"nonsense")
-    with pytest.raises(SnapshotDamaged, match=r"/member/snapshot: .* Restore the directory from a copy"):
+    with pytest.raises(SnapshotDamaged, match=r"/member/snapshot: .* Check the disk; then remove this member"):
         SnapshotFile(FILE, "i", disk).load()
 
 
