@@ -24,7 +24,11 @@ class Operator:
         self._cluster: Final = cluster
         self._dice: Final = cluster.dice
         self._busy = False
-        self.made = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._stopped = True
 
     def change(self) -> None:
         """Add, remove or replace somebody, unless another change is under way."""
@@ -60,10 +64,9 @@ class Operator:
         cluster = self._cluster
         configuration = cluster.configuration()
         if configuration is not None and wanted.is_met_by(configuration):
-            self.made += 1
             self._busy = False
             return
-        if cluster.schedule.now_s > until_s:
+        if self._stopped or cluster.schedule.now_s > until_s:
             self._busy = False
             return
         for leader in cluster.leaders():

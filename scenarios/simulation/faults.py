@@ -29,6 +29,7 @@ class Faults:
     def stop(self) -> None:
         """No more faults; those that last end now."""
         self._stopped = True
+        self._operator.stop()
         self._cluster.network.heal()
         for name in self._cluster.names:
             self._cluster.resume(name)
