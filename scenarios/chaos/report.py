@@ -49,7 +49,7 @@ class FaultResult:
         """One line for the screen."""
         next_write = "no write accepted" if self.next_write_ms is None else f"next write {self.next_write_ms:.0f} ms"
         healed = "never together again" if self.healed_ms is None else f"together {self.healed_ms:.0f} ms"
-        return f"{self.number:4} {self.kind:16} {next_write:>20}, {healed:>18}  {self.whom}"
+        return f"{self.number:4} {self.kind:19} {next_write:>19}, {healed:>18}  {self.whom}"
 
 
 @dataclass(frozen=True)
