@@ -12,7 +12,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from tree.changes import Written
+from tree.changes import Commit, Written
 from tree.data import decode, decode_array_untrusted, decode_untrusted, encode, encode_count, encode_shallow
 from tree.errors import Abort, BadData, MalformedCommand, TreeError
 from tree.procedures import BUILT_IN, Procedure, ReadOnly
@@ -173,14 +173,16 @@ class Machine:
         procedures: Mapping[str, Procedure],
         projections: Mapping[str, Projection] = MappingProxyType({}),
         store: Store | None = None,
+        max_pending_triggers: int | None = None,
     ) -> None:
         """`procedures` and `projections` are declared under names, and must be the same on all members.
 
-        `store` is for those who keep the tree, and the memory of answers, in another place (`tree.etcd`).
+        `store` is for those who keep the tree, the answers and the registrations in another place (`tree.etcd`).
         """
         self._sessions: Final = Sessions()
         self.store: Final = Store() if store is None else store
-        self._registrations: Final = Registrations(self.store, projections)
+        self._max_pending_triggers: Final = max_pending_triggers
+        self._registrations: Final = Registrations(self.store, projections, max_pending_triggers)
         built_in = {**BUILT_IN, **self._registrations.procedures, "tree.run": self._run_stored}
         clash = sorted(set(procedures) & set(built_in))
         if clash:
@@ -239,6 +241,31 @@ class Machine:
     def projections(self) -> tuple[ProjectionStatus, ...]:
         """The projections in use, and which of them are broken."""
         return self._registrations.projections.status()
+
+    # --- for those who keep the state in another place -------------------------------------------------------------
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether a commit could fire any."""
+        return bool(self._registrations.triggers)
+
+    def fire(self, commit: Commit) -> None:
+        """Queue what this commit fires, though it is not made here."""
+        self._registrations.triggers.fire(commit, self.store)
+
+    def registrations(self) -> bytes:
+        """Triggers, what they fired, and the projections in use, encoded."""
+        return encode(self._registrations.to_data())
+
+    def adopt_registrations_untrusted(self, encoded: bytes, *, anew: bool = False) -> None:
+        """Take over what `registrations` gave; raises `BadData`. With `anew`, every table is made again."""
+        registered = self._registrations.read_untrusted(decode_untrusted(encoded), self._max_pending_triggers)
+        if anew:
+            self._registrations.become(registered)
+        else:
+            self._registrations.adopt(registered)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
 
     def _apply(self, procedure: str, args: Any, client: str, number: int) -> tuple[CommandId, bytes]:
         session = self._sessions.of(client)

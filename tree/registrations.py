@@ -24,9 +24,11 @@ MAX_ACKNOWLEDGED: Final = 4096
 class Registrations:
     """The triggers and projections of one store, fed by its commits while there are any."""
 
-    def __init__(self, store: Store, projections: Mapping[str, Projection]) -> None:
+    def __init__(
+        self, store: Store, projections: Mapping[str, Projection], max_pending_triggers: int | None = None
+    ) -> None:
         self._store: Final = store
-        self.triggers = Triggers()
+        self.triggers = Triggers(max_pending_triggers)
         self.projections: Final = Projections(projections)
         self.procedures: Final[Mapping[str, Procedure]] = {
             "tree.register_trigger": self._register_trigger,
@@ -43,11 +45,13 @@ class Registrations:
         return [self.triggers.to_data(), self.projections.to_data()]
 
     @staticmethod
-    def read_untrusted(data: Any) -> tuple[Triggers, dict[str, Pattern]]:
+    def read_untrusted(data: Any, max_pending_triggers: int | None = None) -> tuple[Triggers, dict[str, Pattern]]:
         """What `to_data` described, for `become`; raises `BadData`."""
         match data:
             case [triggers, projections]:
-                return Triggers.from_data_untrusted(triggers), in_use_from_data_untrusted(projections)
+                return Triggers.from_data_untrusted(triggers, max_pending_triggers), in_use_from_data_untrusted(
+                    projections
+                )
             case _:
                 raise BadData("not the registrations of a tree")
 
@@ -55,6 +59,13 @@ class Registrations:
         """Take over what was read, with the store as it is now."""
         self.triggers, in_use = registered
         self.projections.become(in_use, self._store)
+        self._observe()
+
+    def adopt(self, registered: tuple[Triggers, dict[str, Pattern]]) -> None:
+        """The same while the store stays: tables are made anew only if other projections are in use."""
+        self.triggers, in_use = registered
+        if self.projections.to_data() != [[name, pattern_to_data(in_use[name])] for name in sorted(in_use)]:
+            self.projections.become(in_use, self._store)
         self._observe()
 
     def _observe(self) -> None:

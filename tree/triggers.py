@@ -128,7 +128,9 @@ class Fired:
 class Triggers:
     """The triggers that are registered, and what fired and was not acknowledged."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_pending: int | None = None) -> None:
+        """`max_pending`, by default `MAX_PENDING`, must be the same on all members."""
+        self._max_pending: Final = max_pending
         self._triggers: dict[str, Trigger] = {}
         self._index: ByPrefix[str] = ByPrefix()
         self._patterns: dict[str, EventPattern] = {}
@@ -187,7 +189,7 @@ class Triggers:
                 self._enqueue(trigger_id, procedure, commit.revision, kind, path, version)
 
     def _enqueue(self, trigger_id: str, procedure: str, revision: int, kind: Kind, path: Path, version: int) -> None:
-        if len(self._pending) >= MAX_PENDING:
+        if len(self._pending) >= (MAX_PENDING if self._max_pending is None else self._max_pending):
             self._missed[trigger_id] = self._missed.get(trigger_id, 0) + 1
             return
         number = self._next_number
@@ -211,9 +213,9 @@ class Triggers:
         }
 
     @staticmethod
-    def from_data_untrusted(data: Any) -> "Triggers":
+    def from_data_untrusted(data: Any, max_pending: int | None = None) -> "Triggers":
         """Read what `to_data` wrote; raises `BadData`."""
-        triggers = Triggers()
+        triggers = Triggers(max_pending)
         match data:
             case {"triggers": list(rows), "pending": list(pending), "missed": dict(missed), "next_number": int(number)}:
                 for row in rows:

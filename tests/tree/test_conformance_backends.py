@@ -182,6 +182,28 @@ async def test_a_watcher_on_another_process_sees_what_keep_while_takes_away(star
         assert (str(event.kind), event.previous) == ("deleted", "mine")
 
 
+async def test_what_a_trigger_fires_is_queued_for_all_until_it_is_done(started: Started) -> None:
+    async with started() as processes:
+        await processes[0].submit("tree.put", {"path": ["procedure"], "procedure": "notify"})
+        trigger = {"id": "t", "pattern": pattern_to_data(("x", ANY_NAME)), "procedure_path": ["procedure"]}
+        await processes[1].submit("tree.register_trigger", trigger)
+        assert [row["id"] for row in await processes[-1].submit("tree.triggers")] == ["t"]
+        await put(processes[0], "x", "a")
+        await put(processes[0], "elsewhere")
+        assert await processes[-1].submit("tree.trigger_done", {"numbers": [1, 2]}) == 1
+        assert await processes[0].submit("tree.trigger_done", {"numbers": [1, 2]}) == 0
+        assert await processes[0].submit("tree.unregister_trigger", {"id": "t"})
+        await put(processes[1], "x", "a", data=2)
+        assert await processes[0].submit("tree.trigger_done", {"numbers": [1, 2]}) == 0
+
+
+async def test_a_procedure_may_be_stored_and_run(started: Started) -> None:
+    async with started() as processes:
+        await processes[0].submit("tree.put", {"path": ["count"], "procedure": "count_once"})
+        assert await processes[1].submit("tree.run", {"path": ["count"], "args": "x"}) == 1
+        assert await processes[-1].submit("tree.run", {"path": ["count"], "args": "x"}) == 2
+
+
 async def test_what_is_waited_for_is_there(started: Started) -> None:
     async with started() as processes:
         await put(processes[0], "x")

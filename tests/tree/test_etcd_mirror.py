@@ -20,6 +20,7 @@ from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror, Plan
 from tree.etcd.mirrored_store import MirroredStore
 from tree.etcd.wire import Delete, KeyValue, Put, cost_bytes
 from tree.keep_while import keep_while_to_data
+from tree.node import NodeView
 from tree.path import Path
 from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, pattern_to_data
 from tree.procedures import Procedure
@@ -49,7 +50,7 @@ PROCEDURES: Mapping[str, Procedure] = {"count": count, "crash": crash, "refuse":
 
 
 def mirror(limits: Limits = LIMITS) -> Mirror:
-    return Mirror(KEYS, PROCEDURES, limits)
+    return Mirror(KEYS, PROCEDURES, limits, {"payloads": payloads})
 
 
 def commands(*procedures: tuple[str, Any], client: str = "c") -> list[Command]:
@@ -84,6 +85,12 @@ _pairs: list[list[tuple[Pattern, Condition]]] = [
     [(("a", ANY_NAME), IfNodeExists(True)), (("c",), IfChildListLength(0))],
 ]
 _keep_while = st.sampled_from(_pairs).map(keep_while_to_data)
+
+
+def register_trigger(name: str, pattern: list[Any]) -> tuple[str, Any]:
+    return "tree.register_trigger", {"id": name, "pattern": pattern, "procedure_path": [name]}
+
+
 _procedures = st.one_of(
     st.builds(lambda path, data: put(tuple(path), data), _paths, few_values),
     st.builds(lambda path, data, kept: put(tuple(path), data, keep_while=kept), _paths, few_values, _keep_while),
@@ -94,7 +101,20 @@ _procedures = st.one_of(
     st.builds(lambda pattern, data: ("tree.put_many", {"path": pattern, "data": data}), _patterns, few_values),
     st.builds(lambda pattern: ("tree.delete_many", {"path": pattern}), _patterns),
     st.sampled_from([("tree.delete", {"path": []}), ("count", None), ("crash", None), ("refuse", None)]),
+    st.builds(register_trigger, close_names, _patterns),
+    st.builds(lambda name: ("tree.unregister_trigger", {"id": name}), close_names),
+    st.builds(lambda numbers: ("tree.trigger_done", {"numbers": numbers}), st.lists(st.integers(1, 9), max_size=5)),
+    st.builds(lambda pattern: ("tree.register_projection", {"name": "payloads", "pattern": pattern}), _patterns),
+    st.builds(lambda path: ("tree.make", {"path": path, "procedure": "notify"}), _paths),
+    st.just(("tree.unregister_projection", {"name": "payloads"})),
 )
+
+
+def payloads(table: dict[Any, Any], path: Path, _before: NodeView | None, after: NodeView | None) -> None:
+    """A projection: what every node holds."""
+    table[path] = None if after is None else after.encoded
+    if after is None:
+        del table[path]
 
 
 class Processes(RuleBasedStateMachine):
@@ -106,7 +126,7 @@ class Processes(RuleBasedStateMachine):
         super().__init__()
         self.etcd = FakeEtcd(KEYS)
         self.mirrors = [mirror(Limits(32, 1_572_864)) for _ in range(3)]
-        self.twin = Machine(PROCEDURES)
+        self.twin = Machine(PROCEDURES, {"payloads": payloads})
         self.answers: dict[tuple[str, int], bytes] = {}
         self.waiting: list[list[Command]] = [[], [], []]
         self.next_number = 0
@@ -141,7 +161,9 @@ class Processes(RuleBasedStateMachine):
         by_id = {(command.client, command.number): command for todo in self.waiting for command in todo}
         for client, number, answer in plan.answered:
             _, expected = self.twin.apply(encode_command(by_id[client, number]))
-            assert Answer.from_encoded(answer) == Answer.from_encoded(expected)
+            # What fires is one for each commit, and the twin makes one of each command.
+            if by_id[client, number].procedure != "tree.trigger_done":
+                assert Answer.from_encoded(answer) == Answer.from_encoded(expected)
             self.answers[client, number] = answer
         if not answer_is_lost:
             self.mirrors[who].accepted(plan, revision)
@@ -169,6 +191,11 @@ class Processes(RuleBasedStateMachine):
             guard = self.etcd.rows.get(KEYS.guard)
             if guard is not None and mirror.guard_revision == guard.mod_revision:
                 assert mirror.store.to_data() == self.twin.store.to_data()
+                assert [status.name for status in mirror.machine.projections()] == [
+                    status.name for status in self.twin.projections()
+                ]
+                if mirror.machine.projections():
+                    assert mirror.machine.projection("payloads") == self.twin.projection("payloads")
 
     def teardown(self) -> None:
         for one in self.mirrors:
@@ -288,6 +315,83 @@ def test_a_number_whose_answer_may_be_forgotten_is_refused() -> None:
     (answer,) = carry_out(etcd, one, [Command("count", None, "c", 0)])
     assert answer.code == "stale_command"
     assert one.store.get(("count",)) == 1200
+
+
+# --- triggers and projections -------------------------------------------------------------------------------------
+
+
+def with_a_trigger(etcd: FakeEtcd, one: Mirror) -> None:
+    """Changes of the nodes below `x` fire `notify`."""
+    pattern = pattern_to_data(("x", ANY_NAME))
+    todo = commands(
+        ("tree.put", {"path": ["procedure"], "procedure": "notify"}),
+        ("tree.register_trigger", {"id": "t", "pattern": pattern, "procedure_path": ["procedure"]}),
+        ("tree.register_projection", {"name": "payloads", "pattern": pattern}),
+        client="setup",
+    )
+    assert all(answer.ok for answer in carry_out(etcd, one, todo))
+
+
+def test_what_fires_is_kept_in_etcd_until_it_is_done() -> None:
+    etcd, one, other, late = FakeEtcd(KEYS), mirror(), mirror(), mirror()
+    with_a_trigger(etcd, one)
+    carry_out(etcd, one, commands(put(("x", "a"), 1), put(("y",), 1)))
+    etcd.tell(other)
+    late.become(etcd.loading())
+    (fired,) = one.machine.pending_triggers()
+    for process in (one, other, late):
+        assert process.machine.pending_triggers() == (fired,)
+        assert (fired.trigger, fired.procedure, fired.path) == ("t", "notify", ("x", "a"))
+        assert process.machine.projection("payloads") == {("x", "a"): b"\x01"}
+    (answer,) = carry_out(etcd, late, commands(("tree.trigger_done", {"numbers": [fired.number]}), client="late"))
+    assert answer.value == 1
+    for process in (one, other):
+        etcd.tell(process)
+        assert process.machine.pending_triggers() == ()
+    assert len({process.digest() for process in (one, other, late)}) == 1
+
+
+def test_a_rehearsal_fires_nothing_and_registers_nothing() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror()
+    with_a_trigger(etcd, one)
+    before = one.machine.registrations()
+    for todo in (
+        put(("x", "a"), 1),
+        ("tree.unregister_trigger", {"id": "t"}),
+        ("tree.unregister_projection", {"name": "payloads"}),
+    ):
+        assert one.rehearse(commands(todo)).changes.registrations is not None
+        assert one.machine.registrations() == before
+    assert one.machine.projection("payloads") == {}
+
+
+def test_a_stored_procedure_that_registers_is_no_way_around() -> None:
+    etcd, one, other = FakeEtcd(KEYS), mirror(), mirror()
+    args = {"id": "t", "pattern": ["x"], "procedure_path": ["p"]}
+    todo = commands(
+        ("tree.put", {"path": ["p"], "procedure": "tree.register_trigger"}),
+        ("tree.run", {"path": ["p"], "args": args}),
+        put(("x",), 1),
+    )
+    assert all(answer.ok for answer in carry_out(etcd, one, todo))
+    etcd.tell(other)
+    assert len(one.machine.pending_triggers()) == len(other.machine.pending_triggers()) == 1
+
+
+def test_a_queue_that_no_transaction_holds_is_divided_or_refused() -> None:
+    etcd, one = FakeEtcd(KEYS), mirror(Limits(128, 65_536))
+    with_a_trigger(etcd, one)
+    long = [put(("x", f"{number:03}" + "n" * 240), 1) for number in range(120)]
+    answers = carry_out(etcd, one, commands(*long))
+    assert {answer.code for answer in answers} <= {None, "too_much_for_etcd"}
+    done = [fired.number for fired in one.machine.pending_triggers()]
+    assert carry_out(etcd, one, commands(("tree.trigger_done", {"numbers": done}), client="d"))[0].value == len(done)
+    assert carry_out(etcd, one, commands(*long, client="again"))[0].ok
+
+
+def test_registrations_that_cannot_be_read_are_refused_with_their_key() -> None:
+    with pytest.raises(Damaged, match="alpha/registrations"):
+        loaded(GUARD, (KEYS.registrations, encode("mine")))
 
 
 # --- what somebody else has written -------------------------------------------------------------------------------

@@ -65,12 +65,9 @@ def test_keys_are_readable_and_escape_only_what_they_must() -> None:
 
 def test_other_keys_are_told_apart() -> None:
     assert KEYS.read_answers(KEYS.answers("h1/00ff", 7)) == ("h1/00ff", 7)
-    assert KEYS.read_state(KEYS.state("triggers", 2)) == ("triggers", 2)
     assert KEYS.read_node(KEYS.guard) is None
     for key in (KEYS.guard, KEYS.answers_of("x"), KEYS.prefix + b"answer/x/y", KEYS.prefix + b"answer/\xff/1"):
         assert KEYS.read_answers(key) is None
-    for key in (KEYS.guard, KEYS.prefix + b"state/x", KEYS.prefix + b"state/x/y"):
-        assert KEYS.read_state(key) is None
 
 
 @pytest.mark.parametrize("rest", [b"a", b"a//", b"\xff/", b"%41/", b"a%2f/", b"/"])

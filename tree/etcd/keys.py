@@ -3,7 +3,7 @@
     <prefix>guard                         what every change compares and writes: revision and format
     <prefix>node/<name>/<name>/.../       one node's row; the root is `<prefix>node/`
     <prefix>answer/<client>/<number>      what a client's commands from that number on were answered
-    <prefix>state/<part>/<piece>          what else the replicated state holds, in pieces that fit a request
+    <prefix>registrations                 triggers, what they fired, and the projections in use; if ever registered
 
 A node's key ends in a slash, so the range `[key, key with its last slash as the next byte)` is exactly the node and
 everything below it: one operation deletes a subtree, and `etcdctl get --prefix` shows one. Parents sort before their
@@ -42,7 +42,7 @@ class Keys:
         self.guard: Final = self.prefix + b"guard"
         self._nodes: Final = self.prefix + b"node/"
         self._answers: Final = self.prefix + b"answer/"
-        self._state: Final = self.prefix + b"state/"
+        self.registrations: Final = self.prefix + b"registrations"
 
     def node(self, path: Path) -> bytes:
         """The key of a node's row."""
@@ -55,10 +55,6 @@ class Keys:
     def answers_of(self, client: str) -> bytes:
         """What the keys of all answers to this client begin with."""
         return self._answers + f"{_escape(client)}/".encode()
-
-    def state(self, part: str, piece: int) -> bytes:
-        """The key of one piece of another part of the state."""
-        return self._state + f"{part}/{piece:06}".encode()
 
     def read_node(self, key: bytes) -> Path | None:
         """The path of the node whose row this key holds; None if it holds something else.
@@ -89,13 +85,6 @@ class Keys:
     def read_client(self, key: bytes) -> str:
         """The client of a key that `answers_of` made."""
         return _unescape(key[len(self._answers) : -1].decode())
-
-    def read_state(self, key: bytes) -> tuple[str, int] | None:
-        """The part and the number of the piece that this key holds; None if it holds something else."""
-        match = self._rest(key, self._state)
-        if match is None or not match[1].isascii() or not match[1].isdigit():
-            return None
-        return match[0], int(match[1])
 
     @staticmethod
     def _rest(key: bytes, prefix: bytes) -> tuple[str, str] | None:

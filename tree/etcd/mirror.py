@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
+from tree.changes import Commit
 from tree.commands import Answer, Command, Machine, stale_answer
 from tree.data import decode_untrusted, encode
 from tree.errors import BadData, TreeError
@@ -21,13 +23,16 @@ from tree.etcd.mirrored_store import MirroredStore, Rehearsal
 from tree.etcd.wire import Delete, KeyValue, Operation, Put, cost_bytes
 from tree.path import Path
 from tree.procedures import Procedure
+from tree.projections import Projection
 
-__all__ = ["FORMAT", "Damaged", "Limits", "Loading", "Mirror", "Plan"]
+__all__ = ["FORMAT", "MAX_PENDING_TRIGGERS", "Damaged", "Limits", "Loading", "Mirror", "Plan"]
 
 # The layout of keys and values. A process refuses a tree in any other.
 FORMAT: Final = 1
 # Of a request, besides its operations and their keys and values.
 _ENVELOPE_BYTES: Final = 1024
+# What fired is one value, written again with every change of it, so there is less room than on our own Raft.
+MAX_PENDING_TRIGGERS: Final = 1024
 # Of a row, besides the payload and the keep_while.
 _ROW_BYTES: Final = 48
 
@@ -46,11 +51,15 @@ class Limits:
 
 @dataclass
 class Changes:
-    """What one transaction changed: rows by path (None: no such node), chunks of answers, the tree's revision."""
+    """What one transaction changed: rows by path (None: no such node), chunks of answers, the tree's revision.
+
+    `registrations` are the encoded triggers and projections, if they are other ones than before.
+    """
 
     rows: dict[Path, bytes | None] = field(default_factory=dict)
     answers: list[tuple[str, int, bytes | None]] = field(default_factory=list)
     tree_revision: int = 0
+    registrations: bytes | None = None
 
     def add_untrusted(self, keys: Keys, item: KeyValue) -> None:
         """What this key says; raises `Damaged`."""
@@ -60,6 +69,9 @@ class Changes:
             raise Damaged(f"{error.message}. {_REMEDY}") from error
         if path is not None:
             self.rows[path] = item.value
+            return
+        if item.key == keys.registrations:
+            self.registrations = item.value
             return
         chunk = keys.read_answers(item.key)
         if chunk is None:
@@ -76,6 +88,7 @@ class Loading:
         self.store: Final = MirroredStore()
         self.answers: Final = Answers(keys)
         self.guard = KeyValue(keys.guard, None, 0)
+        self.registrations: bytes | None = None
 
     def add_untrusted(self, found: Iterable[KeyValue]) -> None:
         """The next keys of the instance, in their order. Raises `Damaged`."""
@@ -94,6 +107,7 @@ class Loading:
                 self.store.add_row_untrusted(path, row or b"")
             for client, first, value in changes.answers:
                 self.answers.take_untrusted(client, first, value, item.mod_revision)
+            self.registrations = changes.registrations or self.registrations
         except BadData as error:
             raise Damaged(f"{item.key.decode(errors='replace')}: {error.message}. {_REMEDY}") from error
 
@@ -129,12 +143,22 @@ class Plan:
 class Mirror:
     """The tree and the answers at one revision of etcd's."""
 
-    def __init__(self, keys: Keys, procedures: Mapping[str, Procedure], limits: Limits) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        procedures: Mapping[str, Procedure],
+        limits: Limits,
+        projections: Mapping[str, Projection] = MappingProxyType({}),
+    ) -> None:
         self._keys: Final = keys
-        self._procedures: Final = procedures
         self._limits: Final = limits
         self.store: Final = MirroredStore()
-        self._machine: Final = Machine(procedures, store=self.store)
+        self.machine: Final = Machine(
+            procedures, projections, store=self.store, max_pending_triggers=MAX_PENDING_TRIGGERS
+        )
+        # As they are in etcd, or would be if they had ever been written.
+        self._nothing_registered: Final = self.machine.registrations()
+        self._registered = self._nothing_registered
         self._answers = Answers(keys)
         # etcd's revision of the last change of the guard: 0 while the instance has never been written.
         self.guard_revision = 0
@@ -148,6 +172,11 @@ class Mirror:
         self._answers = loaded.answers
         self.guard_revision = loaded.guard.mod_revision
         self.store.become(loaded.store, tree_revision)
+        self._registered = loaded.registrations or self._nothing_registered
+        try:
+            self.machine.adopt_registrations_untrusted(self._registered, anew=True)
+        except BadData as error:
+            raise Damaged(f"{self._keys.registrations.decode()}: {error.message}. {_REMEDY}") from error
 
     def take_untrusted(self, events: Iterable[KeyValue], revision: int) -> None:
         """What one revision of etcd's changed, in full; older ones than the mirror's are passed over.
@@ -177,9 +206,17 @@ class Mirror:
             self.store.take_rows_untrusted(changes.rows, changes.tree_revision)
             for client, first, value in changes.answers:
                 self._answers.take_untrusted(client, first, value, revision)
+            self._take_registrations(changes.registrations)
         except BadData as error:
             raise Damaged(f"revision {revision} of etcd: {error.message}. {_REMEDY}") from error
         self.guard_revision = revision
+
+    def _take_registrations(self, registered: bytes | None) -> None:
+        """The commit has fired its triggers here, too; only what commands did to registrations is still to come."""
+        if registered is not None:
+            if registered != self.machine.registrations():
+                self.machine.adopt_registrations_untrusted(registered)
+            self._registered = registered
 
     def answer_to(self, client: str, number: int) -> bytes | None:
         """The remembered answer to a command, encoded; None if it was not carried out, or is forgotten."""
@@ -187,33 +224,62 @@ class Mirror:
 
     def is_read_only(self, procedure: str) -> bool:
         """Whether a procedure of this name is declared to only read."""
-        return self._machine.is_read_only(procedure)
+        return self.machine.is_read_only(procedure)
 
     def read(self, procedure: str, args: Any) -> bytes:
         """The encoded answer of a procedure that only reads, from the tree as it is here."""
-        return self._machine.read(procedure, args)
+        return self.machine.read(procedure, args)
 
     def digest(self) -> bytes:
         """SHA-256 of everything: processes that know the same revision of etcd's have the same digest."""
-        return sha256(encode([self.store.revision, self.store.to_data(), self._answers.to_data()])).digest()
+        return sha256(
+            encode([self.store.revision, self.store.to_data(), self._answers.to_data(), self._registered])
+        ).digest()
 
     # --- deciding -------------------------------------------------------------------------------------------------
 
     def rehearse(self, commands: Iterable[Command]) -> Plan:
         """Decide the first of these commands, as many as fit one transaction; at least one, if there is one."""
+        commands = list(commands)
+        while True:
+            plan = self._rehearse(commands)
+            if sum(map(cost_bytes, plan.operations)) <= self._limits.request_bytes - _ENVELOPE_BYTES:
+                return plan
+            # Only what triggers fired is not counted before: too much together, or for ever.
+            if len(plan.answered) == 1:
+                (client, number, _), _ = plan.answered
+                return Plan(plan.guard_revision, answered=[(client, number, _too_much(self._limits))])
+            commands = commands[: len(plan.settled) + len(plan.answered) // 2]
+
+    def _rehearse(self, commands: Iterable[Command]) -> Plan:
         plan = Plan(self.guard_revision)
         with self.store.rehearsal() as rehearsal:
             group = _Group(self._keys, self._limits, rehearsal)
+            is_alone = False
             for command in commands:
                 known = self._known(command)
+                # What may change registrations, which know no rehearsal, is alone in its transaction.
+                is_alone = command.procedure in _BESIDE_THE_TREE
                 if known is not None:
                     plan.settled.append((command.client, command.number, known))
-                elif not self._decide(command, group, plan):
+                elif (is_alone and plan.answered) or not self._decide(command, group, plan) or is_alone:
                     break
             rows = group.rows()
+            if rows and self.machine.has_triggers:
+                self.machine.fire(Commit(self.store.revision + 1, rehearsal.changes()))
+            if is_alone or (rows and self.machine.has_triggers):
+                plan.changes.registrations = self._take_back_registrations()
         if plan.answered:
             self._complete(plan, rows, is_only_refused=group.is_only_refused)
         return plan
+
+    def _take_back_registrations(self) -> bytes | None:
+        """Make registrations what they were before the rehearsal: what they would be; None if no other than before."""
+        registered = self.machine.registrations()
+        if registered == self._registered:
+            return None
+        self.machine.adopt_registrations_untrusted(self._registered)
+        return registered
 
     def _known(self, command: Command) -> bytes | None:
         """The answer, if there is one without carrying out anything."""
@@ -225,11 +291,7 @@ class Mirror:
     def _decide(self, command: Command, group: "_Group", plan: Plan) -> bool:
         """Carry out one command in the rehearsal; False if it has to wait for the next transaction."""
         mark = group.rehearsal.mark()
-        answer = (
-            _NOT_HERE
-            if command.procedure in _BESIDE_THE_TREE
-            else self._machine.execute(command.procedure, command.args, f"{command.client}/{command.number}")
-        )
+        answer = self.machine.execute(command.procedure, command.args, f"{command.client}/{command.number}")
         if not group.add(command.client, answer):
             group.rehearsal.back_to(mark)
             if plan.answered:
@@ -249,6 +311,8 @@ class Mirror:
         plan.changes.answers = self._answers.changed_by(remember)
         guard = Put(self._keys.guard, encode([FORMAT, plan.changes.tree_revision]))
         plan.operations = [guard, *_row_operations(self._keys, rows), *remember]
+        if plan.changes.registrations is not None:
+            plan.operations.append(Put(self._keys.registrations, plan.changes.registrations))
 
 
 class _Group:
@@ -258,8 +322,8 @@ class _Group:
         self.rehearsal: Final = rehearsal
         self.is_only_refused = False
         self._keys: Final = keys
-        # One for the guard.
-        self._operations_left: Final = limits.operations - 1 - MAX_DELETES
+        # One for the guard, one for the registrations.
+        self._operations_left: Final = limits.operations - 2 - MAX_DELETES
         self._bytes_left: Final = limits.request_bytes - _ENVELOPE_BYTES - MAX_DELETES * 600
         self._costs: dict[Path, int] = {}
         self._costs_bytes = 0
@@ -336,19 +400,17 @@ def _read_guard_untrusted(guard: KeyValue) -> int:
 _REMEDY: Final = "Restore the prefix from a backup of etcd, or give this instance another one"
 
 
+# Also what runs a procedure whose name is data: it may be one of them.
 _BESIDE_THE_TREE: Final = frozenset(
-    f"tree.{name}"
-    for name in (
-        "register_trigger",
-        "unregister_trigger",
-        "trigger_done",
-        "register_projection",
-        "unregister_projection",
-    )
+    {
+        "tree.register_trigger",
+        "tree.unregister_trigger",
+        "tree.trigger_done",
+        "tree.register_projection",
+        "tree.unregister_projection",
+        "tree.run",
+    }
 )
-_NOT_HERE: Final = Answer(
-    None, "not_on_etcd", "triggers and projections are not kept in etcd; use watches, or the Raft backend"
-).encoded()
 
 
 def _too_much(limits: Limits) -> bytes:

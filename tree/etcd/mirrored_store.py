@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import cbor2
 
+from tree.changes import Change
 from tree.data import decode_untrusted
 from tree.errors import BadData, TreeError
 from tree.keep_while import keep_while_to_data
@@ -47,6 +48,9 @@ class _RehearsedTree(MutableTree):
     def touched(self) -> Mapping[Path, NodeView | None]:
         return self._before or {}
 
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(self._changes(self._before or {}))
+
     def mark(self) -> tuple[int, int]:
         return len(self.undo or ()), len(self._before or ())
 
@@ -79,6 +83,10 @@ class Rehearsal:
         The value is None for those that did not exist before.
         """
         return self._tree.touched()
+
+    def changes(self) -> tuple[Change, ...]:
+        """What the commit would say if all of it were one."""
+        return self._tree.changes()
 
     def row(self, path: Path) -> bytes | None:
         """The node's row as it would be; None if it would not exist."""

@@ -13,6 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -28,10 +29,12 @@ from tree.etcd.queue import CommandQueue, Waiting
 from tree.etcd.wire import Compare
 from tree.pattern import Pattern
 from tree.procedures import Procedure
+from tree.projections import Projection, ProjectionStatus
 from tree.status import Latency, MemberStatus, ReplicaStatus
 from tree.store import Store
 from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown
 from tree.transport import Refusal
+from tree.triggers import Fired
 from tree.watch import History
 from tree.watching import Watch
 
@@ -61,17 +64,21 @@ class EtcdReplica:
         self,
         config: EtcdConfig,
         procedures: Mapping[str, Procedure],
+        projections: Mapping[str, Projection] = MappingProxyType({}),
         *,
         dice: random.Random | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`procedures` must be the same in all processes. `dice` (client id, backoff) and `clock_ns` are for tests."""
+        """`procedures` and `projections` must be the same in all processes.
+
+        `dice` (client id, backoff) and `clock_ns` are for tests.
+        """
         self._config: Final = config
         self._dice: Final = dice if dice is not None else random.SystemRandom()
         self._clock_ns: Final = clock_ns
         self._keys: Final = Keys(config.root, config.kind, config.instance)
         limits = Limits(config.max_operations, config.max_request_bytes)
-        self._mirror: Final = Mirror(self._keys, procedures, limits)
+        self._mirror: Final = Mirror(self._keys, procedures, limits, projections)
         self._history: Final = History()
         self._history.attach(self._mirror.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
@@ -307,6 +314,18 @@ class EtcdReplica:
     def applied_index(self) -> int:
         """etcd's revision of the last change that is in the local tree."""
         return self._mirror.guard_revision
+
+    def pending_triggers(self) -> tuple[Fired, ...]:
+        """What fired and was not acknowledged by `tree.trigger_done`, in the order in which it is to be run."""
+        return self._mirror.machine.pending_triggers()
+
+    def projection(self, name: str) -> Mapping[Any, Any]:
+        """The table of a projection in use, as it is now and will be; raises `KeyError`. Do not write."""
+        return self._mirror.machine.projection(name)
+
+    def projections(self) -> tuple[ProjectionStatus, ...]:
+        """The projections in use, and which of them are broken here."""
+        return self._mirror.machine.projections()
 
     def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
         """Watch what arrives here, after `since_revision` of the tree (default: from now on).
