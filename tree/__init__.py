@@ -29,7 +29,7 @@ The shell makes it durable and replicated:
     raft                          the fence around PySyncObj, its only importer
     submissions, status           commands that wait for their answer; what a member is and tells
     steward                       requests to change the members or the leader, on their way to the leader
-    watching                      watchers that can be waited for
+    watching, triggering          watchers that can be waited for; running what triggers fired
     replica                       all of this driven by trio
 
 And the same operations elsewhere:
@@ -91,6 +91,7 @@ from tree.store import Store
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
 from tree.transaction import ReadTransaction, Transaction
 from tree.transport import Member, Refusal, RefusedByInstance
+from tree.triggering import TriggerProcedure
 from tree.triggers import Fired, Trigger
 from tree.watch import Event, History, Watcher, WatcherState
 from tree.watching import Watch
@@ -167,6 +168,7 @@ __all__ = [
     "Transaction",
     "TreeError",
     "Trigger",
+    "TriggerProcedure",
     "Watch",
     "Watcher",
     "WatcherCut",

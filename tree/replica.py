@@ -34,6 +34,7 @@ from tree.journal import Journal
 from tree.membership import Configuration, Member
 from tree.pattern import Pattern
 from tree.procedures import Procedure
+from tree.projections import Projection, ProjectionStatus
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
 from tree.reads import ReadRounds
 from tree.roster import REMOVED, Roster
@@ -53,6 +54,8 @@ from tree.submissions import (
     Submissions,
 )
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
+from tree.triggering import TriggerProcedure, run_triggers
+from tree.triggers import Fired
 from tree.watch import History
 from tree.watching import Watch
 
@@ -90,6 +93,8 @@ class Replica:
         config: ReplicaConfig,
         procedures: Mapping[str, Procedure],
         *,
+        projections: Mapping[str, Projection] | None = None,
+        triggers: Mapping[str, TriggerProcedure] | None = None,
         dice: random.Random | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         now_s: Callable[[], float] = trio.current_time,
@@ -97,8 +102,9 @@ class Replica:
         make_raft: Callable[..., RaftCore] = RaftCore,
         max_entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> None:
-        """`procedures` must be the same on all members.
+        """`procedures` and `projections` must be the same on all members.
 
+        `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.triggering`).
         `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
         snapshots), `make_raft` (with other limits, or weakened) and `max_entry_bytes` are for tests and simulations.
         """
@@ -109,7 +115,8 @@ class Replica:
         self._disk: Final = disk
         self._make_raft: Final = make_raft
         self._now_s: Final = now_s
-        self._machine: Final = Machine(procedures)
+        self._machine: Final = Machine(procedures, projections or {})
+        self._triggers: Final = dict(triggers or {})
         self._history: Final = History()
         self._history.attach(self._machine.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
@@ -165,6 +172,8 @@ class Replica:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(_running(self._peers).serve)
                     nursery.start_soon(self._drive)
+                    if self._triggers:
+                        nursery.start_soon(run_triggers, self, self._triggers)
                     task_status.started()
         except ExceptionGroup as group:
             raise _only_leaf(group) from None
@@ -496,6 +505,21 @@ class Replica:
         message = {"type": "confirm", "term": raft.raftCurrentTerm, "round": number}
         for name in raft.other_voters():
             self._send(name, message)
+
+    def pending_triggers(self) -> tuple[Fired, ...]:
+        """What fired and was not acknowledged yet, as far as it is applied here, in the order in which it is run."""
+        return self._machine.pending_triggers()
+
+    def projection(self, name: str) -> Mapping[Any, Any]:
+        """The table of a projection that is in use, as far as the log is applied here; do not write.
+
+        Raises `KeyError` if it is not in use.
+        """
+        return self._machine.projection(name)
+
+    def projections(self) -> tuple[ProjectionStatus, ...]:
+        """The projections in use, and which of them are broken."""
+        return self._machine.projections()
 
     def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
         """Watch what is applied here, after `since_revision` (default: from now on).

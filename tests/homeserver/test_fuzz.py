@@ -149,3 +149,20 @@ def test_every_path_has_an_answer(target: Target, path: str, method: str) -> Non
     assert answer.status_code < 500, answer.text
     if method != "HEAD" and answer.is_error:
         assert set(answer.json()) == {"code", "message", "value", "details"}
+
+
+@given(
+    path=st.text(st.characters(codec="utf-8"), max_size=40),
+    method=st.sampled_from(["GET", "PUT", "POST", "DELETE"]),
+    pattern=st.none() | st.text('a*/\\[]."', max_size=12),
+    tag=st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=12),
+)
+def test_every_path_of_the_tree_has_an_answer(
+    target: Target, path: str, method: str, pattern: str | None, tag: str | None
+) -> None:
+    request: dict[str, Any] = {"headers": {} if tag is None else {"if-match": tag, "if-none-match": tag}}
+    if method in ("PUT", "POST"):
+        request["json"] = {"data": path}
+    if method == "GET" and pattern is not None:
+        request["params"] = {"pattern": pattern}
+    target.check(target.client.request(method, "/v1/tree/" + quote(path, safe="/"), **request))
