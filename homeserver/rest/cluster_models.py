@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from authority.settings import ServerName
 from homeserver.node import Node
+from tree.replica import Replica
 from tree.status import MemberStatus
 
 __all__ = ["ClusterView", "LeaderBody", "LeaderView", "MemberBody", "MemberView", "RefusalView", "cluster_view"]
@@ -16,8 +17,10 @@ class MemberView(BaseModel):
 
     name: str
     rest_url: str = Field(description="where its REST listens; empty while it is not known here")
-    raft: str = Field(description="host:port of its Raft")
-    role: Literal["voter", "learner"] = Field(description="a learner gets a vote when it has caught up")
+    raft: str = Field(description="host:port of its Raft; empty if etcd keeps the tree")
+    role: Literal["voter", "learner", "client"] = Field(
+        description="a learner gets a vote when it has caught up; a client of etcd has none"
+    )
     replaces: str | None = Field(description="the member that goes when this one votes")
     leads: bool
     connected: bool = Field(description="to the member that was asked, which is connected to itself")
@@ -120,8 +123,26 @@ def cluster_view(node: Node) -> ClusterView:
         configuration_index=status.configuration_index,
         revision=node.replica.store.revision,
         rounds=status.rounds,
-        members=[view(member) for member in status.members],
+        members=[view(member) for member in status.members] if isinstance(node.replica, Replica) else _clients(node),
         latency=LatencyView(count=latency.count, p50_ms=latency.p50_ms, p99_ms=latency.p99_ms, max_ms=latency.max_ms),
         refusals=[RefusalView.model_validate(refusal) for refusal in node.refusals()],
         routes=node.federation.reachable_instances(),
     )
+
+
+def _clients(node: Node) -> list[MemberView]:
+    """The homeservers of an instance whose tree etcd keeps: its members are etcd's business."""
+    return [
+        MemberView(
+            name=member.name,
+            rest_url=member.rest_url,
+            raft="",
+            role="client",
+            replaces=None,
+            leads=False,
+            connected=member.name == node.config.name and node.replica.status.ready,
+            match_index=None,
+            lag_entries=None,
+        )
+        for member in node.config.members
+    ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from authority.reserved import RESERVED_ROOTS, PathReserved, check_keep_while, check_write, is_reserved
 from tree.conditions import AllOf, AnyOf, IfNameMatches, IfNodeExists, IfPathMatches, Name, NotOf
 from tree.errors import TreeError
-from tree.pattern import Step
+from tree.pattern import Pattern, Step
 from tree.store import Store
 
 names = st.sampled_from(["jobs", "a", "entities", "asks"])
@@ -80,7 +80,7 @@ def test_a_pattern_that_begins_with_no_name_could_mean_anything(pattern: Any) ->
 
 def test_a_relative_keep_while_is_judged_at_every_depth_that_its_node_can_have() -> None:
     target = ("jobs", IfPathMatches())
-    up_and_over = (*[Step.PARENT] * 5, "entities")
+    up_and_over: Pattern = (*[Step.PARENT] * 5, "entities")
     check_keep_while(target, [((Step.THIS,), IfNodeExists(True)), ((Step.PARENT, "x"), IfNodeExists(True))])
     with pytest.raises(PathReserved):
         check_keep_while(target, [(up_and_over, IfNodeExists(True))])

@@ -51,10 +51,27 @@ async def test_an_entity_is_transferred_and_every_homeserver_knows(etcd: EtcdClu
                 assert servers == {"alpha.h1", "alpha.h2", "alpha.s1", "alpha.s2"}
             cluster = await home.api.get("/v1/cluster")
             assert cluster["leader"] == "e0"
-            assert [member["raft"] for member in cluster["members"]] == [""]
+            assert [(member["raft"], member["role"]) for member in cluster["members"]] == [("", "client")]
+            await use_the_tree(home)
         # Nothing of it is in a directory of theirs: one that begins with an empty one knows it all.
         async with served(etcd_config(tmp_path, ports, etcd, "alpha.h3")) as late:
             assert (await late.api.get(f"/v1/entities/{BALL}"))["authority"] == "alpha.s2"
+
+
+async def use_the_tree(home: Home) -> None:
+    """The tree over REST, on etcd as on Raft; but its members are etcd's own business."""
+    made = await home.api.do("PUT", "/v1/tree/jobs/7", {"data": {"$bytes": "AA=="}})
+    assert (made["existed"], made["payload_version"]) == (False, 1)
+    body = {
+        "if": [{"path": "jobs/7", "condition": ["if_payload_version", 1]}],
+        "then": [{"op": "put", "path": "jobs/7", "data": 2}],
+    }
+    assert (await home.api.do("POST", "/v1/tx", body))["succeeded"] is True
+    assert (await home.api.get("/v1/tree/jobs/7"))["data"] == 2
+    exported = (await home.api.call("GET", "/v1/export?pattern=jobs/*")).content
+    assert (await home.api.do("POST", "/v1/import", content=exported))["nodes"] == 1
+    operator = {"authorization": f"Bearer {(home.directory / 'operator').read_text()}"}
+    await home.api.refused(501, "unsupported", "POST", "/v1/cluster/leader", {}, headers=operator)
 
 
 async def transfer_the_ball(home: Home) -> None:
