@@ -20,8 +20,10 @@ _LARGEST: Final = 7
 class Operator:
     """Makes one change after the other; what does not happen in time is left as it is."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, hands_on: set[str]) -> None:
+        """`hands_on` is whom any operator is adding or removing: two of them never ask for opposite things."""
         self._cluster: Final = cluster
+        self._hands_on: Final = hands_on
         self._dice: Final = cluster.dice
         self._busy = False
         self._stopped = False
@@ -35,11 +37,13 @@ class Operator:
         configuration = self._cluster.configuration()
         if self._busy or configuration is None:
             return
-        members = sorted(configuration.members)
+        members = sorted(configuration.members - self._hands_on)
         kinds = ["replace"]
-        if len(members) < _LARGEST:
+        if not members:
+            return
+        if len(configuration.members) < _LARGEST:
             kinds.append("add")
-        if len(members) > 3:
+        if len(configuration.members) > 3:
             kinds.append("remove")
         kind = self._dice.choice(kinds)
         newcomer = self._newcomer() if kind != "remove" else None
@@ -48,6 +52,7 @@ class Operator:
         leaver = self._dice.choice(members) if kind != "add" else None
         self._busy = True
         wanted = Wanted(newcomer, leaver)
+        self._hands_on.update(wanted.names())
         self._cluster.schedule.note(f"change {wanted}")
         if newcomer is not None:
             self._cluster.join(newcomer)
@@ -56,18 +61,18 @@ class Operator:
     def _newcomer(self) -> str | None:
         """A name that is nobody's now: a fresh one, or that of a member that is gone."""
         cluster = self._cluster
-        free = [name for name in cluster.names if name not in cluster.present()]
+        taken = {*cluster.present(), *self._hands_on}
+        free = [name for name in cluster.names if name not in taken]
         return self._dice.choice(free) if free else None
 
     def _pursue(self, wanted: Wanted, until_s: float) -> None:
         """Ask whoever leads, until the members are as wanted or the time is over."""
         cluster = self._cluster
         configuration = cluster.configuration()
-        if configuration is not None and wanted.is_met_by(configuration):
+        is_done = configuration is not None and wanted.is_met_by(configuration)
+        if is_done or self._stopped or cluster.schedule.now_s > until_s:
             self._busy = False
-            return
-        if self._stopped or cluster.schedule.now_s > until_s:
-            self._busy = False
+            self._hands_on.difference_update(wanted.names())
             return
         for leader in cluster.leaders():
             cluster.in_process(leader, self._asking(leader, wanted), 0.0)

@@ -49,6 +49,10 @@ class Wanted:
     newcomer: str | None
     leaver: str | None
 
+    def names(self) -> set[str]:
+        """Whom it is about."""
+        return {name for name in (self.newcomer, self.leaver) if name is not None}
+
     def is_met_by(self, seats: Seats) -> bool:
         """Whether the change has happened."""
         return (

@@ -21,7 +21,9 @@ class Faults:
         self._dice: Final = cluster.dice
         self._rates: Final = dict(cluster.mix.rates())
         self._total: Final = sum(self._rates.values())
-        self._operator: Final = Operator(cluster)
+        # Two, who know nothing of each other: the leader must keep their changes apart.
+        hands_on: set[str] = set()
+        self._operators: Final = (Operator(cluster, hands_on), Operator(cluster, hands_on))
         self._stopped = False
         if self._total:
             self._next()
@@ -29,7 +31,8 @@ class Faults:
     def stop(self) -> None:
         """No more faults; those that last end now."""
         self._stopped = True
-        self._operator.stop()
+        for operator in self._operators:
+            operator.stop()
         self._cluster.network.heal()
         for name in self._cluster.names:
             self._cluster.resume(name)
@@ -161,7 +164,7 @@ class Faults:
 
     def _change(self) -> None:
         if self._cluster.system.changes_members:
-            self._operator.change()
+            self._dice.choice(self._operators).change()
 
     def _transfer(self) -> None:
         cluster = self._cluster

@@ -91,7 +91,9 @@ class _SeveralChanges(RaftCore):
 
 class _SpeaksBeforeSync(SimulatedReplica):
     def outbound(self, name: str, message: Message) -> bool:
-        return self.peers.send(name, encode_message(message))
+        is_sent = self.peers.send(name, encode_message(message))
+        self.peers.flush()
+        return is_sent
 
 
 class _ReadsWithoutRound(SimulatedReplica):
