@@ -26,7 +26,7 @@ The shell makes it durable and replicated:
 
     disk, journal, snapshot       files that survive a power cut, and what it means when a disk fails
     certificates, transport       who is a member, and the connections between them
-    raft                          the fence around PySyncObj, its only importer
+    raft, raft_ports              the fence around PySyncObj, its only importers
     submissions, status           commands that wait for their answer; what a member is and tells
     steward                       requests to change the members or the leader, on their way to the leader
     watching, triggering          watchers that can be waited for; running what triggers fired

@@ -1,8 +1,8 @@
 """The fence around PySyncObj: Raft itself, with the faults of the stock package closed where they can be reached.
 
-This is the only module that imports PySyncObj, and it does so for exactly one version: it overrides private methods,
-and each override was judged against that version's source. What is touched and why is listed, touch by touch, in
-docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
+This module and `tree.raft_ports` are the only ones that import PySyncObj, and they do so for exactly one version:
+private methods are overridden here, and each override was judged against that version's source. What is touched and
+why is listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
 something to do, and sends what it is handed. The contract is an order: a message whose type is in `NEEDS_SYNC` says "I
@@ -12,18 +12,14 @@ journal is synced before each tick, because a leader counts itself as having wha
 
 import logging
 import random
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
-import pysyncobj.serializer
 import pysyncobj.syncobj
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport
-from pysyncobj.version import VERSION
 
 from tree.batches import REMEDY
 from tree.compaction import CompactionPolicy, Snapshots
@@ -46,24 +42,25 @@ from tree.membership import (
     next_step,
     proposed_seats,
 )
-from tree.rows import Remains
+from tree.raft_ports import (
+    CHANGE_KIND,
+    COMMAND_KIND,
+    NEEDS_SYNC,
+    Driver,
+    JournalPort,
+    MemberNode,
+    Message,
+    Outlet,
+    RaftBroken,
+    clock_s,
+    use_clock,
+)
 from tree.snapshot import SnapshotDamaged, SnapshotFile
-from tree.state import FrozenState, LoadedState
 
 __all__ = ["CHANGE_KIND", "COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing", "use_clock"]
 
 log = logging.getLogger("tree.raft")
 
-PROVED_VERSION: Final = "0.3.17"
-if VERSION != PROVED_VERSION:
-    raise ImportError(
-        f"tree.raft was proved on PySyncObj {PROVED_VERSION} and overrides its private methods; found {VERSION}. "
-        f"Install pysyncobj=={PROVED_VERSION}, or judge every touch in docs/decisions/0001-raft-fence.md anew"
-    )
-
-COMMAND_KIND: Final = bytes([pysyncobj.syncobj._COMMAND_TYPE.REGULAR])
-# An entry that changes the members; what follows the kind is ours, not PySyncObj's pickle (T16).
-CHANGE_KIND: Final = bytes([pysyncobj.syncobj._COMMAND_TYPE.MEMBERSHIP])
 # One frame takes a batch and the largest command; a single entry never reaches the size of a batch, so that PySyncObj
 # never cuts one in pieces (its pieces are pickled, and the last one may be sent twice).
 _BATCH_BYTES: Final = 2 * 1024 * 1024
@@ -76,54 +73,6 @@ _COMMIT_ANNOUNCEMENT_S: Final = 0.002
 _ELECTION_WHEN_LOST_S: Final = (0.01, 0.15)
 _ELECTION_WHEN_MET_S: Final = (0.2, 0.5)
 _LONGEST_IDLE_S: Final = 3600.0
-# Acknowledgements and votes; everything else promises nothing about this member's disk.
-NEEDS_SYNC: Final = frozenset({"request_vote", "response_vote", "next_node_idx", "confirmed"})
-
-Message = dict[str, Any]
-
-
-class RaftBroken(Exception):
-    """Something that Raft rules out has been seen; this member stops before it can do harm."""
-
-
-class Driver(Protocol):
-    """What `RaftCore` needs done for it."""
-
-    def outbound(self, name: str, message: Message) -> bool:
-        """Send a message; False if there is no connection. See `NEEDS_SYNC` for when it may leave."""
-
-    def is_congested(self, name: str) -> bool:
-        """Whether so much is queued for this member that a snapshot should wait."""
-
-    def apply(self, command: bytes) -> None:
-        """Apply a committed command. Must not raise: a command that stops one member stops all of them for good."""
-
-    def freeze(self) -> FrozenState:
-        """The applied state as it is now, to be read while commands are applied."""
-
-    def thaw(self, frozen: FrozenState) -> None:
-        """What `freeze` gave is not needed any more."""
-
-    def install(self, state: LoadedState) -> Remains | None:
-        """Replace the applied state at once by one that some member froze; what is left of the old one, if much."""
-
-    def configure(self, configuration: Any) -> None:
-        """Keep this plain data with the applied state: `freeze` and `install` must take it along. Must not raise."""
-
-    def configuration(self) -> Any:
-        """What `configure` was last given, here or on the member whose state was installed; None if nothing ever."""
-
-
-def use_clock(now_s: Callable[[], float]) -> None:
-    """Let every member in this process read this clock, in seconds, instead of the machine's: for simulations (T2)."""
-    pysyncobj.syncobj.monotonicTime = now_s
-
-
-class _NoPickle:
-    """Takes the place of pickle in PySyncObj's modules (T1): whatever would pickle or unpickle is an error."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise RaftBroken(f"PySyncObj tried to use pickle.{name}; nothing here may be pickled")
 
 
 @dataclass(frozen=True)
@@ -142,84 +91,6 @@ class _Handover:
     target: str
     until_s: float
     told_at_s: float = float("-inf")
-
-
-class _MemberNode(Node):  # type: ignore[misc]  # PySyncObj has no types
-    """A member as PySyncObj sees it, hashed so that sets of members iterate alike in every process (T2)."""
-
-    def __init__(self, name: str) -> None:
-        self.hash = zlib.crc32(name.encode())
-        super().__init__(name)
-
-    def __hash__(self) -> int:
-        return self.hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _MemberNode) and other.id == self.id
-
-
-class _Outlet(Transport):  # type: ignore[misc]  # PySyncObj has no types
-    """PySyncObj's transport: everything it sends goes to the driver."""
-
-    def __init__(self, driver: Driver) -> None:
-        super().__init__(None, None, ())
-        self._driver = driver
-        self.by_transfer = False  # whether this member stands because the leader wants it to (T17)
-
-    def send(self, node: Node, message: Message) -> bool:
-        if message["type"] == "request_vote":
-            message["transfer"] = self.by_transfer
-        return self._driver.outbound(node.id, message)
-
-
-class _JournalPort:
-    """The journal under the names that PySyncObj calls (T3)."""
-
-    def __init__(self, journal: Journal, restored_index: int) -> None:
-        self._journal = journal
-        self._restored_index = restored_index
-
-    def __len__(self) -> int:
-        return len(self._journal)
-
-    def __getitem__(self, position: Any) -> Any:
-        return self._journal[position]
-
-    def add(self, command: bytes, idx: int, term: int) -> None:
-        self._journal.append((command, idx, term))
-
-    def clear(self) -> None:
-        self._journal.clear()
-
-    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
-        self._journal.delete_from(position)
-
-    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
-        index = self._journal.first_index + position
-        self._journal.begin_part(index)
-        self._journal.end_part(index)
-        self._journal.trim(index, position)
-
-    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802  # PySyncObj's name
-        """Nothing to keep: after a restart the leader tells it, and the snapshot says what is applied."""
-
-    def getRaftCommitIndex(self) -> int:  # noqa: N802  # PySyncObj's name
-        return self._restored_index
-
-    def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802  # PySyncObj's name
-        self._journal.set_vote(term, voted_for)
-
-    def getCurrentTerm(self) -> int:  # noqa: N802  # PySyncObj's name
-        return self._journal.term
-
-    def getVotedForNodeId(self) -> str | None:  # noqa: N802  # PySyncObj's name
-        return self._journal.voted_for
-
-    def onOneSecondTimer(self) -> None:  # noqa: N802  # PySyncObj's name
-        """Nothing: the journal is synced when it must be, not now and then."""
-
-    def _destroy(self) -> None:
-        """The driver closes the journal."""
 
 
 class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
@@ -285,9 +156,9 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         # The changes in the log that are not known to be committed, in order; see `_remember_committed_changes`.
         self._open_changes = [entry[1] for entry in journal[:] if entry[1] > commit_index and _is_change(entry)]
         self.configuration = self._restored_configuration() or _initial(members)
-        self._nodes = {seat.name: _MemberNode(seat.name) for seat in self.configuration.seats}
-        self._nodes.setdefault(name, _MemberNode(name))
-        self._outlet = _Outlet(driver)
+        self._nodes = {seat.name: MemberNode(seat.name) for seat in self.configuration.seats}
+        self._nodes.setdefault(name, MemberNode(name))
+        self._outlet = Outlet(driver)
         conf = SyncObjConf(
             autoTick=False,
             dynamicMembershipChange=False,
@@ -300,11 +171,11 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             appendEntriesUseBatch=True,
             appendEntriesBatchSizeBytes=batch_bytes,
             leaderFallbackTimeout=2 * timing.election_max_s,
-            journalFile=_JournalPort(journal, commit_index),
+            journalFile=JournalPort(journal, commit_index),
             fullDumpFile=None,
             useFork=False,
         )
-        super().__init__(self._nodes[name], (), conf, nodeClass=_MemberNode, transport=self._outlet)
+        super().__init__(self._nodes[name], (), conf, nodeClass=MemberNode, transport=self._outlet)
         self._SyncObj__serializer = self._snapshots
         self._SyncObj__needLoadDumpFile = False
         self._SyncObj__raftLastApplied = restored_index
@@ -349,7 +220,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         else:
             self._handover = None
         self._remember_committed_changes()
-        self._snapshots.work(_now_s())
+        self._snapshots.work(clock_s())
 
     def _announce_news(self) -> None:
         """Send new entries at once; a new commit index too if another member waits for it, else with the next entries.
@@ -366,7 +237,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._announce_at_s = None
             return
         elif self._announced[1] >= self._forwarded_up_to:
-            now_s = _now_s()
+            now_s = clock_s()
             if self._announce_at_s is None:
                 self._announce_at_s = now_s + _COMMIT_ANNOUNCEMENT_S
             if now_s < self._announce_at_s:
@@ -431,7 +302,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def peer_connected(self, name: str) -> None:
         """A member can be reached now."""
-        node = self._nodes.setdefault(name, _MemberNode(name))
+        node = self._nodes.setdefault(name, MemberNode(name))
         self._SyncObj__onNodeConnected(node)
         self._rejected = self._said = None
         if self.leader_name() is None:
@@ -455,14 +326,14 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         """Stand for election in `delay_s` at the latest, unless a leader is heard from before, or it may not vote."""
         if self._name not in self.configuration.voters:
             return
-        deadline = _now_s() + delay_s
+        deadline = clock_s() + delay_s
         current = cast(float, vars(self)["_SyncObj__raftElectionDeadline"])
         self._SyncObj__raftElectionDeadline = min(current, deadline)
 
     def idle_for_s(self) -> float:
         """How long nothing is due if nothing happens."""
         due = self._SyncObj__newAppendEntriesTime if self._isLeader() else self._SyncObj__raftElectionDeadline
-        now_s = _now_s()
+        now_s = clock_s()
         remaining_s = float(due) - now_s
         # A hair later than due, because PySyncObj asks whether the time is over, not whether it has come. What stays
         # overdue after a tick waits for something else, such as an election for a member to stand before.
@@ -503,7 +374,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def _prepare_to_stand(self) -> None:
         """If PySyncObj would stand for election now, ask for pre-votes instead until they are there (T17)."""
-        now_s = _now_s()
+        now_s = clock_s()
         if self._isLeader() or self._SyncObj__raftElectionDeadline >= now_s:
             return
         if not self._SyncObj__connectedToAnyone() or not self._SyncObj__otherNodes:
@@ -562,7 +433,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
 
     def _has_live_leader(self) -> bool:
         """Whether this member leads a majority that answers, or heard from a leader lately."""
-        now_s = _now_s()
+        now_s = clock_s()
         if not self._isLeader():
             return self._candidacy.has_live_leader(now_s)
         answered = [
@@ -600,7 +471,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             raise ChangeRefused("not_a_voter", f"{target!r} is not a voter of this instance")
         if not self.isNodeConnected(self._nodes[target]):
             raise ChangeRefused("not_connected", f"{target} is not connected to the leader {self._name}")
-        self._handover = _Handover(target, _now_s() + self._election_max_s)
+        self._handover = _Handover(target, clock_s() + self._election_max_s)
         log.info("%s hands the leadership to %s", self._name, target)
         return target
 
@@ -608,7 +479,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         handover = self._handover
         if handover is None:
             return
-        now_s, node = _now_s(), self._node(handover.target)
+        now_s, node = clock_s(), self._node(handover.target)
         if now_s >= handover.until_s or node not in self._SyncObj__otherNodes or not self.isNodeConnected(node):
             log.warning("%s did not take the leadership; %s goes on leading", handover.target, self._name)
             self._handover = None
@@ -667,7 +538,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self.transfer_leadership()
 
     def _progress(self) -> dict[str, Progress]:
-        now_s = _now_s()
+        now_s = clock_s()
         match, heard_s = self._SyncObj__raftMatchIndex, self._SyncObj__lastResponseTime
         return {
             name: Progress(
@@ -717,7 +588,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self.configuration = configuration
         self._unsettled = any(seat.role is Role.LEARNER or seat.replaces is not None for seat in configuration.seats)
         for seat in configuration.seats:
-            self._nodes.setdefault(seat.name, _MemberNode(seat.name))
+            self._nodes.setdefault(seat.name, MemberNode(seat.name))
         known = {name: node for name, node in self._nodes.items() if name != self._name}
         self._others = tuple(name for name in configuration.voters if name != self._name)
         self._SyncObj__otherNodes = {known[name] for name in self._others}
@@ -725,7 +596,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._follow_progress_of(self._SyncObj__otherNodes | self._SyncObj__readonlyNodes)
         votes = self._name in configuration.voters
         if not votes or self._SyncObj__raftElectionDeadline == float("inf"):
-            self._SyncObj__raftElectionDeadline = _now_s() + self._SyncObj__generateRaftTimeout()
+            self._SyncObj__raftElectionDeadline = clock_s() + self._SyncObj__generateRaftTimeout()
         if not votes and self._isLeader():
             self._leave_leadership()
 
@@ -736,7 +607,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         for node in nodes:
             if node not in match_index:
                 next_index[node], match_index[node] = self._journal.last_index + 1, 0
-                heard_s[node] = _now_s()
+                heard_s[node] = clock_s()
         for node in [node for node in match_index if node not in nodes]:
             for table in (next_index, match_index, heard_s):
                 table.pop(node, None)
@@ -767,7 +638,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._journal.record_commit(min(self.raftCommitIndex, self._journal.last_index))
 
     def _node(self, name: str) -> Node:
-        return self._nodes.get(name) or _MemberNode(name)
+        return self._nodes.get(name) or MemberNode(name)
 
     # --- messages, with the guards that the stock package lacks ---------------------------------------------------
 
@@ -781,7 +652,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             # Its sender must learn that it leads no more: nobody will ask it for a vote that it would hear of (T17).
             self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
             return
-        self._candidacy.heard_from_leader(_now_s())
+        self._candidacy.heard_from_leader(clock_s())
         self._take_append(node, message, term)
         self._note_changes(entry[1] for entry in message.get("entries", ()) if _is_change(entry))
 
@@ -881,7 +752,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def _is_news(self, node: Node, next_index: int) -> bool:
         """Whether the leader does not know this yet, or has heard nothing for half a heartbeat (T15)."""
         said = (node.id, self.raftCurrentTerm, next_index)
-        now_s = _now_s()
+        now_s = clock_s()
         if said == self._said and now_s - self._said_at_s < self._heartbeat_s / 2:
             return False
         self._said, self._said_at_s = said, now_s
@@ -905,10 +776,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         return float(self._dice.uniform(conf.raftMinTimeout, conf.raftMaxTimeout))
 
 
-def _now_s() -> float:
-    return float(pysyncobj.syncobj.monotonicTime())
-
-
 def _initial(members: Iterable[Member]) -> Configuration:
     configuration = Configuration.initial(members)
     return configuration if configuration.seats else NO_CONFIGURATION
@@ -916,9 +783,3 @@ def _initial(members: Iterable[Member]) -> Configuration:
 
 def _is_change(entry: Entry) -> bool:
     return entry[0].startswith(CHANGE_KIND)
-
-
-# Replaced once, before there is any instance: the journal is handed in ready-made (T3), and pickle is gone (T1).
-pysyncobj.syncobj.createJournal = lambda journal: journal
-pysyncobj.syncobj.pickle = _NoPickle()
-pysyncobj.serializer.pickle = _NoPickle()
