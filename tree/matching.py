@@ -30,26 +30,28 @@ def find_matches(root: Node, pattern: Resolved, after: Path | None = None) -> It
         yield ROOT, root
     end = 1 << len(pattern)
     pins = [component if isinstance(component, str) else only_name(component) for component in pattern]
-    stack = [(ROOT, root, 1)] if pattern else []
+
+    def below(path: Path, node: Node, states: int) -> Iterator[tuple[Path, Node, int]]:
+        """The children that the pattern goes on with; each is looked at when it is its turn and not before."""
+        for name in sorted(_candidates(pins, states, node)):
+            child_path = (*path, name)
+            if after is None or child_path > after or after[: len(child_path)] == child_path:
+                child = node.children[name]
+                reached = _advance(pattern, states, child, name)
+                if reached:
+                    yield child_path, child, reached
+
+    stack = [below(ROOT, root, 1)] if pattern else []
     while stack:
-        path, node, states = stack.pop()
+        step = next(stack[-1], None)
+        if step is None:
+            stack.pop()
+            continue
+        path, node, states = step
         if states & end and (after is None or path > after):
             yield path, node
-        if not node.children or not states & (end - 1):
-            continue
-        found = []
-        for name in _candidates(pins, states, node):
-            child = node.children[name]
-            reached = _advance(pattern, states, child, name)
-            child_path = (*path, name)
-            if reached and (after is None or child_path > after or after[: len(child_path)] == child_path):
-                found.append((child_path, child, reached))
-        found.sort(key=_path_of, reverse=True)
-        stack.extend(found)
-
-
-def _path_of(item: tuple[Path, Node, int]) -> Path:
-    return item[0]
+        if node.children and states & (end - 1):
+            stack.append(below(path, node, states))
 
 
 def _candidates(pins: list[str | None], states: int, node: Node) -> Iterator[str]:
