@@ -21,11 +21,16 @@ from tree.etcd.wire import (
     Put,
     cost_bytes,
     read_failure_untrusted,
+    read_leader_untrusted,
+    read_lease_untrusted,
+    read_members_untrusted,
     read_range_untrusted,
     read_token_untrusted,
     read_txn_untrusted,
     read_watch_untrusted,
     request_authenticate,
+    request_for_lease,
+    request_lease,
     request_range,
     request_txn,
     request_watch,
@@ -127,6 +132,29 @@ def test_answers_are_read() -> None:
     assert (found.key, found.value, found.mod_revision, ranged.more) == (b"k", b"", 2, True)
     assert read_txn_untrusted(json.dumps({"header": HEADER, "succeeded": True}).encode()).succeeded
     assert read_token_untrusted(b'{"token": "abc.1"}') == "abc.1"
+
+
+def test_leases_are_asked_for_and_read() -> None:
+    assert request_lease(5) == {"TTL": "5"}
+    assert request_for_lease(7) == {"ID": "7"}
+    assert read_lease_untrusted(b'{"ID": "7", "TTL": "5"}') == (7, 5)
+    assert read_lease_untrusted(b'{"result": {"ID": "7"}}') == (7, 0)
+    (operation,) = request_txn(Compare(b"k", 0), [Put(b"k", b"v", 7)])["success"]
+    assert operation["request_put"]["lease"] == "7"
+    with pytest.raises(MalformedAnswer):
+        read_lease_untrusted(b'{"result": []}')
+
+
+def test_the_leader_and_the_members_are_read() -> None:
+    assert read_leader_untrusted(b'{"leader": "7", "raftTerm": "2"}') == (7, 2)
+    assert read_leader_untrusted(b"{}") == (0, 0)
+    member = {"ID": "7", "name": "e0", "clientURLs": ["http://a:1", "http://b:1"]}
+    assert read_members_untrusted(json.dumps({"members": [member, {"ID": "8"}]}).encode()) == {
+        7: ("e0", "http://a:1"),
+        8: ("", ""),
+    }
+    with pytest.raises(MalformedAnswer):
+        read_members_untrusted(b'{"members": [1]}')
 
 
 def test_messages_of_a_watch_are_read() -> None:

@@ -15,7 +15,7 @@ from tests.tree.etcd_certificates import certificates, tls_context
 from tests.tree.etcd_process import EtcdCluster, needs_etcd, running_etcd
 from tests.tree.instances import PROCEDURES, until
 from tests.tree.proxy import Proxy, running_proxy
-from tree import Aborted, Compacted, MalformedCommand, NoQuorum, OutcomeUnknown
+from tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
 from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
 from tree.etcd.keys import Keys
 from tree.pattern import ANY_NAME
@@ -219,6 +219,40 @@ async def test_watchers_everywhere_are_told_the_same(etcd: EtcdCluster) -> None:
         assert await again.take() == events[3:]
         with pytest.raises(Compacted):
             other.watch((), -1)
+
+
+async def test_what_fires_is_run_by_one_process_and_by_another_when_that_ends(etcd: EtcdCluster) -> None:
+    ran: list[tuple[str, int]] = []
+
+    def replica(name: str) -> EtcdReplica:
+        async def notify(fired: Fired) -> None:
+            ran.append((name, fired.payload_version))
+
+        return EtcdReplica(etcd.config(name), PROCEDURES, triggers={"notify": notify})
+
+    one, other = replica("a"), replica("b")
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            scope = trio.CancelScope()
+            await nursery.start(serve_in, scope, one)
+            await until(lambda: one.status.is_leader)
+            await nursery.start(other.serve)
+            await one.submit("tree.put", {"path": ["procedure"], "procedure": "notify"})
+            trigger = {"id": "t", "pattern": ["x"], "procedure_path": ["procedure"]}
+            await one.submit("tree.register_trigger", trigger)
+            await put(other, "x", data=1)
+            await until(lambda: one.pending_triggers() == () and bool(ran))
+            assert ran == [("a", 1)]
+            scope.cancel()
+            await put(other, "x", data=2)
+            await until(lambda: ran == [("a", 1), ("b", 2)])
+            assert other.status.is_leader
+            nursery.cancel_scope.cancel()
+
+
+async def serve_in(scope: trio.CancelScope, replica: EtcdReplica, *, task_status: trio.TaskStatus[None]) -> None:
+    with scope:
+        await replica.serve(task_status=task_status)
 
 
 # --- trouble ------------------------------------------------------------------------------------------------------

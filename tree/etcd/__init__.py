@@ -12,9 +12,11 @@ Pure:
 The shell:
 
     config     where etcd is, and which instance is kept there
+    http       connections that are kept, and failures that tell whether anything was sent
     client     requests over several endpoints, and what may have happened when one fails
     queue      commands that wait for their answer
     following  reading the mirror, and keeping it up by a watch
+    leading    which process runs what triggers fire
     replica    all of this as a backend
 
 `docs/etcd.md` is for those who run it; `docs/decisions/0004-etcd.md` says why it is done this way.

@@ -22,17 +22,21 @@ from tree.etcd.wire import (
     Lines,
     MalformedAnswer,
     Operation,
+    Put,
     Ranged,
     TxnAnswer,
     Watched,
     read_failure_untrusted,
     read_leader_untrusted,
+    read_lease_untrusted,
     read_members_untrusted,
     read_range_untrusted,
     read_token_untrusted,
     read_txn_untrusted,
     read_watch_untrusted,
     request_authenticate,
+    request_for_lease,
+    request_lease,
     request_range,
     request_txn,
     request_watch,
@@ -162,6 +166,33 @@ class EtcdClient:
     async def members(self) -> dict[int, tuple[str, str]]:
         """The cluster's members by id: name, and the first client URL."""
         return read_members_untrusted(await self._post("/v3/cluster/member/list", {}))
+
+    async def grant_lease(self, seconds: int) -> int:
+        """A new lease's id; raises `NotSent`, `FateUnknown`, `RefusedByEtcd`."""
+        lease, _ = await self._lease("/v3/lease/grant", request_lease(seconds))
+        return lease
+
+    async def renew_lease(self, lease: int) -> bool:
+        """Begin its time anew; False if it is gone. Raises as `grant_lease` does."""
+        _, seconds = await self._lease("/v3/lease/keepalive", request_for_lease(lease))
+        return seconds > 0
+
+    async def revoke_lease(self, lease: int) -> None:
+        """End it, with the keys that depend on it. Raises as `grant_lease` does."""
+        await self._post("/v3/lease/revoke", request_for_lease(lease))
+
+    async def claim(self, key: bytes, value: bytes, lease: int) -> bool:
+        """Write a key that does not exist, for as long as the lease lives; False if it exists. Raises as `txn`."""
+        return (await self.txn(Compare(key, 0), [Put(key, value, lease)])).succeeded
+
+    async def _lease(self, path: str, request: dict[str, Any]) -> tuple[int, int]:
+        endpoint = self.endpoint
+        body = await self._post(path, request)
+        try:
+            return read_lease_untrusted(body)
+        except MalformedAnswer as error:
+            self.avoid(endpoint)
+            raise FateUnknown(f"{endpoint}: {error}") from error
 
     @asynccontextmanager
     async def watch(self, key: bytes, end: bytes, from_revision: int) -> AsyncIterator[Watch]:

@@ -5,6 +5,8 @@
     <prefix>answer/<client>/<number>      what a client's commands from that number on were answered
     <prefix>registrations                 triggers, what they fired, and the projections in use; if ever registered
 
+    <root>/leader/<kind>/<instance>       which process runs what triggers fire, for as long as it lives
+
 A node's key ends in a slash, so the range `[key, key with its last slash as the next byte)` is exactly the node and
 everything below it: one operation deletes a subtree, and `etcdctl get --prefix` shows one. Parents sort before their
 children. In names and client ids the slash, the percent sign and control characters are written as in URLs (RFC 3986,
@@ -40,6 +42,8 @@ class Keys:
         self.prefix: Final = f"{root.rstrip('/')}/{_escape(kind)}/{_escape(instance)}/".encode()
         self.end: Final = prefix_end(self.prefix)
         self.guard: Final = self.prefix + b"guard"
+        # Not below the prefix, where every change comes with the guard.
+        self.leader: Final = f"{root.rstrip('/')}/leader/{_escape(kind)}/{_escape(instance)}".encode()
         self._nodes: Final = self.prefix + b"node/"
         self._answers: Final = self.prefix + b"answer/"
         self.registrations: Final = self.prefix + b"registrations"

@@ -13,7 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from types import MappingProxyType
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from tree.etcd.client import EtcdClient, FateUnknown, NotSent
 from tree.etcd.config import EtcdConfig
 from tree.etcd.following import EtcdReplaced, Follower
 from tree.etcd.keys import Keys
+from tree.etcd.leading import Leadership
 from tree.etcd.mirror import Limits, Mirror, Plan
 from tree.etcd.queue import CommandQueue, Waiting
 from tree.etcd.wire import Compare
@@ -34,6 +35,7 @@ from tree.status import Latency, MemberStatus, ReplicaStatus
 from tree.store import Store
 from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown
 from tree.transport import Refusal
+from tree.triggering import TriggerProcedure, run_triggers
 from tree.triggers import Fired
 from tree.watch import History
 from tree.watching import Watch
@@ -64,13 +66,15 @@ class EtcdReplica:
         self,
         config: EtcdConfig,
         procedures: Mapping[str, Procedure],
-        projections: Mapping[str, Projection] = MappingProxyType({}),
         *,
+        projections: Mapping[str, Projection] | None = None,
+        triggers: Mapping[str, TriggerProcedure] | None = None,
         dice: random.Random | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`procedures` and `projections` must be the same in all processes.
 
+        `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.triggering`).
         `dice` (client id, backoff) and `clock_ns` are for tests.
         """
         self._config: Final = config
@@ -78,7 +82,9 @@ class EtcdReplica:
         self._clock_ns: Final = clock_ns
         self._keys: Final = Keys(config.root, config.kind, config.instance)
         limits = Limits(config.max_operations, config.max_request_bytes)
-        self._mirror: Final = Mirror(self._keys, procedures, limits, projections)
+        self._mirror: Final = Mirror(self._keys, procedures, limits, projections or {})
+        self._triggers: Final = dict(triggers or {})
+        self._leadership: Final = Leadership(self._keys.leader, config.name)
         self._history: Final = History()
         self._history.attach(self._mirror.store)
         # New at every start: what an earlier life submitted is never confused with this one's commands.
@@ -120,6 +126,8 @@ class EtcdReplica:
                     async with trio.open_nursery() as nursery:
                         for part in (self._follower.follow, self._write, self._answer_readers, self._pulse):
                             nursery.start_soon(self._guarded, part, client)
+                        if self._triggers:
+                            nursery.start_soon(self._guarded, self._lead, client)
                         task_status.started()
         finally:
             self._client = None
@@ -345,6 +353,11 @@ class EtcdReplica:
         """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
         return await self.wait_applied((self.applied_index if since is None else since) + 1)
 
+    async def _lead(self, client: EtcdClient) -> None:
+        """Run what triggers fire whenever this process is the one that does."""
+        await self._follower.loaded.wait()
+        await self._leadership.keep(client, partial(run_triggers, self, self._triggers))
+
     # --- what is known --------------------------------------------------------------------------------------------
 
     async def _pulse(self, client: EtcdClient) -> None:
@@ -370,7 +383,10 @@ class EtcdReplica:
 
     @property
     def status(self) -> ReplicaStatus:
-        """What is known now. Leader, term and members are etcd's; an index is its revision of the last change."""
+        """What is known now. Leader, term and members are etcd's; an index is its revision of the last change.
+
+        `is_leader` says whether this process is the one that runs what triggers fire.
+        """
         endpoint = None if self._client is None else self._client.endpoint
         name, _ = self._members.get(self._leader_id, (f"{self._leader_id:x}", ""))
         members = []
@@ -384,7 +400,7 @@ class EtcdReplica:
             members=tuple(members),
             commit_index=self.applied_index,
             applied_index=self.applied_index,
-            is_leader=False,
+            is_leader=self._leadership.is_held,
             ready=self._leader_id != 0 and self._follower.loaded.is_set(),
             rounds=self._transactions,
             latency=Latency.of(self._answered_count, self._latencies_ns),

@@ -28,12 +28,15 @@ __all__ = [
     "cost_bytes",
     "read_failure_untrusted",
     "read_leader_untrusted",
+    "read_lease_untrusted",
     "read_members_untrusted",
     "read_range_untrusted",
     "read_token_untrusted",
     "read_txn_untrusted",
     "read_watch_untrusted",
     "request_authenticate",
+    "request_for_lease",
+    "request_lease",
     "request_range",
     "request_txn",
     "request_watch",
@@ -70,10 +73,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Set the value of a key."""
+    """Set the value of a key; with a lease, it goes when the lease does."""
 
     key: bytes
     value: bytes
+    lease: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,16 @@ def request_authenticate(user: str, password: str) -> dict[str, Any]:
     return {"name": user, "password": password}
 
 
+def request_lease(seconds: int) -> dict[str, Any]:
+    """`/v3/lease/grant`: a lease for so long, under an id of etcd's choice."""
+    return {"TTL": str(seconds)}
+
+
+def request_for_lease(lease: int) -> dict[str, Any]:
+    """`/v3/lease/keepalive` and `/v3/lease/revoke`."""
+    return {"ID": str(lease)}
+
+
 def cost_bytes(operation: Operation) -> int:
     """An upper bound of what this operation adds to the size of a request, as etcd counts it."""
     second = operation.value if isinstance(operation, Put) else operation.end or b""
@@ -189,8 +203,9 @@ def cost_bytes(operation: Operation) -> int:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     match operation:
-        case Put(key, value):
-            return {"request_put": {"key": _text(key), "value": _text(value)}}
+        case Put(key, value, lease):
+            put = {"key": _text(key), "value": _text(value)}
+            return {"request_put": put | {"lease": str(lease)} if lease else put}
         case Delete(key, None):
             return {"request_delete_range": {"key": _text(key)}}
         case Delete(key, end):
@@ -232,6 +247,14 @@ def read_members_untrusted(body: bytes) -> dict[int, tuple[str, str]]:
         urls = _items(member.get("clientURLs"))
         members[_number(member.get("ID"))] = (_sentence(member.get("name")), _sentence(urls[0]) if urls else "")
     return members
+
+
+def read_lease_untrusted(body: bytes) -> tuple[int, int]:
+    """A lease's id, and how many seconds it has (0: it is gone); raises `MalformedAnswer`."""
+    answer = _object(_json_untrusted(body), "an answer about a lease")
+    # One that is kept alive answers as a stream, of one message here.
+    lease = _object(answer.get("result", answer), "an answer about a lease")
+    return _number(lease.get("ID")), _number(lease.get("TTL"))
 
 
 def read_token_untrusted(body: bytes) -> str:
