@@ -279,7 +279,7 @@ async def test_a_command_whose_answer_is_lost_has_an_unknown_outcome_and_applies
         await replica.submit("count_once", "before")
         proxy.hold_answers()
         with pytest.raises(OutcomeUnknown) as unknown:
-            await replica.submit("count_once", "x", timeout_s=0.5)
+            await replica.submit("count_once", "x", timeout_s=1.0)
         proxy.forget_answers()
         assert await replica.submit("count_once", "x", command_id=unknown.value.command_id) == 1
         assert await replica.submit("count_once", "x") == 2
@@ -308,7 +308,7 @@ async def test_a_frozen_etcd_is_waited_for(etcd: EtcdCluster) -> None:
         await replica.submit("count_once", "x")
         etcd.members[0].freeze()
         with pytest.raises(OutcomeUnknown) as unknown:
-            await replica.submit("count_once", "x", timeout_s=0.3)
+            await replica.submit("count_once", "x", timeout_s=1.0)
         with pytest.raises(NoQuorum):
             await replica.read_barrier(timeout_s=0.3)
         await until(lambda: replica.status.leader is None)
