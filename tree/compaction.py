@@ -39,8 +39,8 @@ _TAKE_APART_NODES: Final = 4096
 # 5,000 entries); not more than a batch or two would carry.
 _CATCH_UP_ENTRIES: Final = 4096
 _CATCH_UP_BYTES: Final = 4 * 1024 * 1024
-# How many pieces of a snapshot one member is sent before others have their turn.
-_PIECES_AT_A_TIME: Final = 8
+# How many pieces of a snapshot are on their way to a member; the next one leaves when one has arrived.
+_PIECES_UNDER_WAY: Final = 8
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Snapshots:
         self._covered_index = 0
         self._keep_from = 0
         self._size_bytes = file.size_bytes()
-        self._pieces_left: dict[str, int] = {}
+        self._pieces_under_way: dict[str, int] = {}
         self.failure: Exception | None = None
 
     # --- after a restart --------------------------------------------------------------------------------------------
@@ -125,7 +125,6 @@ class Snapshots:
 
     def work(self, now_s: float) -> None:
         """Do a slice of what is under way, or begin a snapshot if one is due. To be called at every tick."""
-        self._pieces_left.clear()
         self._journal.trim(self._keep_from, _TRIM_ENTRIES)
         if now_s < self._next_slice_s:
             return
@@ -217,11 +216,15 @@ class Snapshots:
 
     def getTransmissionData(self, node: Any) -> tuple[bytes, bool, bool] | None:  # noqa: N802  # PySyncObj's name
         """The next piece for a member; None for now if it has enough to do."""
-        left = self._pieces_left.get(node.id, _PIECES_AT_A_TIME)
-        if left == 0 or self._driver.is_congested(node.id):
+        under_way = self._pieces_under_way.get(node.id, 0)
+        if under_way >= _PIECES_UNDER_WAY or self._driver.is_congested(node.id):
             return None
-        self._pieces_left[node.id] = left - 1
-        return self._file.next_piece(node.id)
+        piece = self._file.next_piece(node.id)
+        if piece is None or piece[2]:
+            self._pieces_under_way.pop(node.id, None)
+        else:
+            self._pieces_under_way[node.id] = under_way + 1
+        return piece
 
     def setTransmissionData(self, data: tuple[bytes, bool, bool] | None) -> bool:  # noqa: N802  # PySyncObj's name
         """Take a piece from the leader; True if the snapshot is whole and `deserialize` can install it."""
@@ -247,11 +250,15 @@ class Snapshots:
 
     def cancelTransmisstion(self, node: Any) -> None:  # noqa: N802  # PySyncObj's name, spelled like that
         """The member is gone, or follows the log again."""
+        self._pieces_under_way.pop(node.id, None)
         self._file.stop_sending(node.id)
 
-    def is_sending(self, name: str) -> bool:
-        """Whether this member has got a part of the snapshot and waits for the rest."""
-        return self._file.is_sending(name)
+    def piece_arrived(self, name: str) -> bool:
+        """This member got one more piece; whether it waits for others."""
+        if name not in self._pieces_under_way:
+            return False
+        self._pieces_under_way[name] = max(0, self._pieces_under_way[name] - 1)
+        return True
 
     def close(self) -> None:
         """Close what is open."""

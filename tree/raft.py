@@ -176,6 +176,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             useFork=False,
         )
         super().__init__(self._nodes[name], (), conf, nodeClass=MemberNode, transport=self._outlet)
+        self._outlet.connected = self._SyncObj__connectedNodes
         self._SyncObj__serializer = self._snapshots
         self._SyncObj__needLoadDumpFile = False
         self._SyncObj__raftLastApplied = restored_index
@@ -314,6 +315,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         node = self._node(name)
         led = self.leader_name() == name
         self._SyncObj__onNodeDisconnected(node)
+        self._outlet.resting.discard(node)
         self._snapshots.cancelTransmisstion(node)
         self._rejected = self._said = None
         if self.configuration.seat(name) is None and name != self._name:
@@ -662,8 +664,9 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             message["commit_index"] = 0
             self._SyncObj__onMessageReceived(node, message)
             self._adopt_installed()
-            if message["term"] >= term:
-                # Receiving a snapshot takes long, and PySyncObj says nothing meanwhile; the leader would give up.
+            if message["term"] >= term and message["serialized"] is not None:
+                # Receiving a snapshot takes long, and PySyncObj says nothing meanwhile; the leader would give up. And
+                # it sends the next piece when one has arrived.
                 self._send_acknowledgement(node, self._journal.last_index + 1, reset=False, success=False)
             return
         if self._rejected is not None and message["term"] == self._rejected[0]:
@@ -692,8 +695,8 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         self._SyncObj__onMessageReceived(node, message)
         if message["reset"]:
             self._announced = (0, 0)  # send from where it says at the next tick, not at the next heartbeat
-        elif not message["success"] and self._snapshots.is_sending(node.id):
-            self._announced = (0, 0)  # a piece of a snapshot has arrived: send the next ones
+        elif not message["success"] and self._snapshots.piece_arrived(node.id):
+            self._announced = (0, 0)  # send the next one
         if message["success"]:
             # PySyncObj would send again everything that is under way (T8).
             next_index = self._SyncObj__raftNextIndex
@@ -764,6 +767,13 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._driver.apply(command[1:])
         elif command[:1] == CHANGE_KIND:
             self._apply_change(command[1:])
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        """Send what is new to everybody, and let those who must wait for a piece of a snapshot wait (T18)."""
+        super()._SyncObj__sendAppendEntries()
+        if self._outlet.resting:
+            self._SyncObj__connectedNodes.update(self._outlet.resting)
+            self._outlet.resting.clear()
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
         """Snapshots are taken in slices, see `tree.compaction` (T4)."""

@@ -114,10 +114,16 @@ class Outlet(Transport):  # type: ignore[misc]  # PySyncObj has no types
         super().__init__(None, None, ())
         self._driver = driver
         self.by_transfer = False  # whether this member stands because the leader wants it to (T17)
+        self.resting: set[Node] = set()  # members for whom there is no piece of a snapshot now
+        self.connected: set[Node] = set()  # PySyncObj's own set
 
     def send(self, node: Node, message: Message) -> bool:
         if message["type"] == "request_vote":
             message["transfer"] = self.by_transfer
+        elif message.get("serialized", b"") is None:
+            # PySyncObj would send this again and again until a heartbeat is over, unless the member is gone (T18).
+            self.resting.add(node)
+            self.connected.discard(node)
         return self._driver.outbound(node.id, message)
 
 

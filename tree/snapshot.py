@@ -292,10 +292,6 @@ class SnapshotFile:
             self.stop_sending(member)
         return piece, first, not piece
 
-    def is_sending(self, member: str) -> bool:
-        """Whether this member has got a part of the snapshot and waits for the rest."""
-        return member in self._sending
-
     def stop_sending(self, member: str) -> None:
         """The member has it all, or is gone; the next piece for it will be the first again."""
         if member in self._sending:

@@ -201,6 +201,7 @@ def test_the_leaders_snapshot_is_installed_also_in_the_middle_of_ones_own() -> N
     follower.work(3)
     to: Any = SimpleNamespace(id="h2")
     while (piece := leader.snapshots.getTransmissionData(to)) is not None:
+        leader.snapshots.piece_arrived("h2")
         if follower.snapshots.setTransmissionData(piece):
             break
     nothing, last, previous, members = follower.snapshots.deserialize()
@@ -233,11 +234,12 @@ def test_pieces_wait_for_a_congested_member_and_for_the_others() -> None:
     while member.snapshots.getTransmissionData(to) is not None:
         at_once += 1
     assert at_once == 8
-    assert member.snapshots.is_sending("h2")
-    member.work()
+    assert member.snapshots.piece_arrived("h2")
     assert member.snapshots.getTransmissionData(to) is not None
+    assert member.snapshots.getTransmissionData(to) is None
     member.snapshots.cancelTransmisstion(to)
-    assert not member.snapshots.is_sending("h2")
+    assert not member.snapshots.piece_arrived("h2")
+    assert not member.snapshots.piece_arrived("h3")
     member.snapshots.close()
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tree.simulated_cluster import SimulatedCluster
+from tests.tree.simulated_cluster import Message, SimulatedCluster
+from tree.commands import Command, encode_command
+from tree.raft import COMMAND_KIND
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,38 @@ def test_a_conflicting_tail_longer_than_a_batch_is_replaced(tmp_path: Path, monk
         cluster.submit_somewhere()
     cluster.heal()
     cluster.check()
+
+
+def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_flooded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock PySyncObj asks for the next piece again and again; on this clock, which stands still, for ever."""
+    cluster = SimulatedCluster(tmp_path, random.Random(7), monkeypatch, size=3, compact_after=8, batch_bytes=1 << 21)
+    cluster.heal()
+    (leader,) = [name for name in cluster.names if cluster.raft(name).is_leader()]
+    behind = next(name for name in cluster.names if name != leader)
+    cluster.crash(behind)
+    for number in range(30):
+        args = {"path": ["big", str(number)], "data": b"x" * 100_000}
+        cluster.raft(leader).submit(COMMAND_KIND + encode_command(Command("tree.put", args, "client", number)))
+        for _ in range(4):
+            cluster.now_s += 0.02
+            for name in cluster.names:
+                cluster.tick(name)
+            while cluster.deliver_one():
+                pass
+    cluster.members[behind].start()
+    sent: dict[bool, int] = {True: 0, False: 0}
+    send = cluster.send
+
+    def counting(sender: str, receiver: str, message: Message) -> bool:
+        if receiver == behind and "serialized" in message:
+            sent[message["serialized"] is not None] += 1
+        return send(sender, receiver, message)
+
+    monkeypatch.setattr(cluster, "send", counting)
+    cluster.heal()
+    cluster.check()
+    pieces = 3_000_000 // (64 * 1024)
+    assert pieces / 2 <= sent[True] <= 3 * pieces
+    assert sent[False] <= 3 * pieces
