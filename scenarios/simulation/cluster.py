@@ -6,7 +6,7 @@ the oracle what they did. It knows nothing of the system under test but `Member`
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from scenarios.simulation.calls import Call, Client, History
@@ -126,6 +126,8 @@ class System(Protocol):
     name: str
     retries: bool
     """Whether a command may be submitted again under the same number."""
+    stands_echoes: bool
+    """Whether what was sent before may arrive once more, which no transport does."""
     changes_members: bool
     """Whether members can be added and removed here."""
 
@@ -169,7 +171,8 @@ class Cluster:
         self.names: Final = [f"h{number}" for number in range(size + spares)]
         self.doors: Final = self.names[:size]
         self._present = set(self.doors)
-        self.network: Final = Network(self.names, self.schedule, dice, mix.weather, self)
+        weather = mix.weather if system.stands_echoes else replace(mix.weather, remembers=False)
+        self.network: Final = Network(self.names, self.schedule, dice, weather, self)
         self._processes: Final = {name: _Process(system.member(name, self)) for name in self.names}
         self.clients: Final = [
             Client(f"c{number}", self.schedule, dice, self.history, self, retries=system.retries)
@@ -307,9 +310,15 @@ class Cluster:
 
     def _stopped(self, name: str, failure: Exception) -> None:
         """A member stopped by itself: right after it was removed, wrong otherwise."""
-        seats = self.configuration()
-        if getattr(failure, "code", None) == "removed_member" and seats is not None and name not in seats.members:
+        seats, own = self.configuration(), self.member(name).seats()
+        if getattr(failure, "code", None) != "removed_member" or seats is None or own is None:
+            self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
+        elif name not in seats.members:
             self._retire(name)
+        elif name not in own.members:
+            # A new life of a removed member, taken for the old one by somebody who does not know yet that it was let in
+            # again: it has promised nothing, and its operator starts it once more. See docs/simulation.md.
+            self.crash_and_restart(name, power_cut=False)
         else:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
 

@@ -59,6 +59,7 @@ class Fence:
 
     name = "fence"
     retries = True
+    stands_echoes = True
     changes_members = True
 
     def __init__(
@@ -178,6 +179,11 @@ class SimulatedReplica(Replica):
         if raft is None:
             raise RuntimeError("the log is not open")
         return raft
+
+    @property
+    def log(self) -> RaftCore | None:
+        """The core, if the log could be opened."""
+        return self._raft
 
     @property
     def failure(self) -> Exception | None:
@@ -314,6 +320,7 @@ class FencedMember:
             compact_interval_s=0.0,
             join=self._doors is not None,
         )
+        self.failure = None
         self._replica = self._fence.make_replica(config, self._cluster, self._disk, self._fence.make_raft)
         self._doing(self._begin)
 
@@ -389,7 +396,7 @@ class FencedMember:
 
     def seats(self) -> Seats | None:
         """See `Member`."""
-        if self._replica is None or self.failure is not None:
+        if self._replica is None or self._replica.log is None:
             return None
         configuration = self._replica.raft().configuration
         settled = all(seat.role is Role.VOTER and seat.replaces is None for seat in configuration.seats)

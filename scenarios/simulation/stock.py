@@ -48,6 +48,7 @@ class Stock:
 
     name = "stock"
     retries = False
+    stands_echoes = False
     changes_members = False
 
     def __init__(self) -> None:
