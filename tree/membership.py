@@ -29,6 +29,7 @@ alive than the one before. One that is alive goes after it.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 from tree.data import decode_untrusted, encode
@@ -109,7 +110,7 @@ class Seat:
         return self.member.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Configuration:
     """Who is a member since the entry `index` of the log; 0 for the configuration that the instance began with."""
 
@@ -125,7 +126,7 @@ class Configuration:
         """The seat of this member, or None."""
         return next((seat for seat in self.seats if seat.name == name), None)
 
-    @property
+    @cached_property
     def voters(self) -> tuple[str, ...]:
         """The names of those that count, in order."""
         return tuple(seat.name for seat in self.seats if seat.role is Role.VOTER)

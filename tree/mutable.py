@@ -87,7 +87,7 @@ class MutableTree:
         return tuple(self._removals)
 
     def _changes(self, before: dict[Path, NodeView | None]) -> Iterator[Change]:
-        for path in sorted(before):
+        for path in sorted(before) if len(before) > 1 else before:
             old, node = before[path], self.lookup(path)
             new = None if node is None else view_of(node)
             if old is None:

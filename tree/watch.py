@@ -53,13 +53,14 @@ class Event(NamedTuple):
         """The payload's version after the event; of a deleted node, the last one."""
         return self._node().payload_version
 
-    @property
     def size_bytes(self) -> int:
-        """About what the event occupies in memory."""
+        """About what the event occupies in memory. On the path of every write."""
+        before, after = self.before, self.after
         size = _EVENT_BYTES
-        for view in (self.before, self.after):
-            if view is not None and view.encoded is not None:
-                size += len(view.encoded)
+        if before is not None and before[0] is not None:
+            size += len(before[0])
+        if after is not None and after[0] is not None:
+            size += len(after[0])
         return size
 
     def matches(self, pattern: EventPattern) -> bool:
@@ -139,7 +140,7 @@ class Watcher:
         taken: list[Event] = []
         while self._pending and (len(taken) < max_events or self._pending[0].revision == taken[-1].revision):
             event = self._pending.popleft()
-            self._pending_bytes -= event.size_bytes
+            self._pending_bytes -= event.size_bytes()
             taken.append(event)
         if taken:
             self._since = taken[-1].revision
@@ -164,7 +165,7 @@ class Watcher:
         """Start with these events from the window; for the history."""
         for event in events:
             self._pending.append(event)
-            self._pending_bytes += event.size_bytes
+            self._pending_bytes += event.size_bytes()
         self._backlog_events, self._backlog_bytes = len(self._pending), self._pending_bytes
 
     def offer(self, event: Event) -> bool:
@@ -172,7 +173,7 @@ class Watcher:
         if self.state is not WatcherState.OPEN or event.revision <= self._since:
             return False
         self._pending.append(event)
-        self._pending_bytes += event.size_bytes
+        self._pending_bytes += event.size_bytes()
         if (
             len(self._pending) > self._max_pending_events + self._backlog_events
             or self._pending_bytes > self._max_pending_bytes + self._backlog_bytes
@@ -225,16 +226,19 @@ class History:
     def record(self, commit: Commit) -> None:
         """Take in a commit: keep its events, and tell those who watch."""
         told: dict[Watcher, None] = {}
+        revision, is_watched = commit.revision, bool(self._watchers)
         for path, kind, before, after in commit.changes:
             if kind is not Kind.CHILDREN:
-                event = Event(commit.revision, kind, path, before, after)
+                event = Event(revision, kind, path, before, after)
                 self._events.append(event)
-                self._bytes += event.size_bytes
-                for watcher in self._watchers.about(path) if self._watchers else ():
-                    if event.matches(watcher.pattern) and watcher.offer(event):
-                        told[watcher] = None
-        self.revision = commit.revision
-        self._trim()
+                self._bytes += event.size_bytes()
+                if is_watched:
+                    for watcher in self._watchers.about(path):
+                        if event.matches(watcher.pattern) and watcher.offer(event):
+                            told[watcher] = None
+        self.revision = revision
+        if len(self._events) > self._max_events or self._bytes > self._max_bytes:
+            self._trim()
         for watcher in told:
             if watcher.on_events is not None and watcher.state is WatcherState.OPEN:
                 watcher.on_events()
@@ -281,5 +285,5 @@ class History:
     def _trim(self) -> None:
         while self._events and (len(self._events) > self._max_events or self._bytes > self._max_bytes):
             event = self._events.popleft()
-            self._bytes -= event.size_bytes
+            self._bytes -= event.size_bytes()
             self._oldest = event.revision
