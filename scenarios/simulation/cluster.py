@@ -310,11 +310,11 @@ class Cluster:
 
     def _stopped(self, name: str, failure: Exception) -> None:
         """A member stopped by itself: right after it was removed, wrong otherwise."""
-        seats, own = self.configuration(), self.member(name).seats()
-        if getattr(failure, "code", None) != "removed_member" or seats is None or own is None:
+        own = self.member(name).seats()
+        if getattr(failure, "code", None) != "removed_member" or own is None:
             self.oracle.violated("stopped", f"{name} stopped by itself: {failure!r}")
-        elif name not in seats.members:
-            self._retire(name)
+        elif name not in self.oracle.members:
+            self._retire(name)  # whoever told it may be down by now
         elif name not in own.members:
             # A new life of a removed member, taken for the old one by somebody who does not know yet that it was let in
             # again: it has promised nothing, and its operator starts it once more. See docs/simulation.md.

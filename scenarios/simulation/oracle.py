@@ -43,6 +43,11 @@ class Oracle:
                 "state-machine", f"{name} applied {command!r:.120} at {index}, where {first} applied {known!r:.120}"
             )
 
+    @property
+    def members(self) -> frozenset[str]:
+        """Who the members are since the last change that anybody has applied, and that is committed therefore."""
+        return self._seats[max(self._seats)] if self._seats else frozenset()
+
     def members_are(self, name: str, index: int, members: frozenset[str]) -> None:
         """A member applied a change of the members: the same one as everybody else at that index."""
         if index not in self._seats:
