@@ -149,12 +149,6 @@ class JournalPort:
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
         self._journal.delete_from(position)
 
-    def deleteEntriesTo(self, position: int) -> None:  # noqa: N802  # PySyncObj's name
-        index = self._journal.first_index + position
-        self._journal.begin_part(index)
-        self._journal.end_part(index)
-        self._journal.trim(index, position)
-
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802  # PySyncObj's name
         """Nothing to keep: after a restart the leader tells it, and the snapshot says what is applied."""
 
