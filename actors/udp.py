@@ -188,6 +188,7 @@ class LinkEndpoint:
         self._turns = Turns()
         self._nursery: trio.Nursery | None = None
         self._socket: socket.socket | None = None
+        self._address: Address | None = None
         self._gate = HandshakeGate(
             self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
         )
@@ -197,11 +198,10 @@ class LinkEndpoint:
 
     @property
     def address(self) -> Address:
-        """Where this endpoint listens. Raises RuntimeError before `serve` has started."""
-        if self._socket is None:
+        """Where this endpoint listens, or listened. Raises RuntimeError before `serve` has started."""
+        if self._address is None:
             raise RuntimeError("the endpoint has no address yet: start it with `await nursery.start(endpoint.serve)`")
-        host, port = self._socket.getsockname()[:2]
-        return host, port
+        return self._address
 
     @property
     def stats(self) -> dict[str, int]:
@@ -222,6 +222,9 @@ class LinkEndpoint:
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
             udp.bind((self._host, self._port))
             self._socket = udp
+            host, port = udp.getsockname()[:2]
+            # Kept: whoever asks while everything is being taken down must not find a closed socket.
+            self._address = (host, port)
             # Linux reports the buffer as it charges it. Half of it, so that two senders at full speed fit.
             granted_bytes = udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
             flight_bytes = min(self._settings.max_flight_bytes, granted_bytes // 2)
