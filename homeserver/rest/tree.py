@@ -116,16 +116,18 @@ def tree_routes(node: Node) -> APIRouter:
             path = _writable(request)
             preconditions = preconditions_untrusted(request)
             required = AllOf([*preconditions, *conditions_untrusted(_list_untrusted(conditions))])
-            operation = {"op": "delete", "path": list(path), "full": True}
+            operation = {"op": "delete", "path": list(path), "full": full}
             comparisons = [[list(path), required.to_data()]] if required.parts else []
             answer = await node.replica.submit("tree.transaction", {"if": comparisons, "then": [operation]})
         if not answer["succeeded"]:
             details = {"node_path": list(path), "node_is_target": True, "condition": required.to_data()}
             text = f"the node {'/'.join(path)} is not as expected"
             raise tree_error("mismatching_node", text, details, conditional=bool(preconditions))
-        touched = touched_of_data(answer["results"][0])
-        removed = sum(row["after"] is None for row in touched)
-        return JSONResponse({"removed": removed, "touched": touched if full else None})
+        (result,) = answer["results"]
+        if not full:
+            return JSONResponse({"removed": result, "touched": None})
+        touched = touched_of_data(result)
+        return JSONResponse({"removed": sum(row["after"] is None for row in touched), "touched": touched})
 
     return routes
 

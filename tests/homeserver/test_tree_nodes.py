@@ -143,6 +143,14 @@ async def test_a_node_goes_with_what_it_is_kept_while(alpha: Home) -> None:
 # ---- many ----
 
 
+async def test_a_subtree_of_any_size_can_be_deleted_unless_all_of_it_is_to_be_told(alpha: Home) -> None:
+    for first in range(0, 10_001, 1000):
+        puts = [{"op": "put", "path": ["jobs", str(n)], "data": n} for n in range(first, min(first + 1000, 10_001))]
+        await alpha.api.do("POST", "/v1/tx", {"then": puts})
+    await alpha.api.refused(422, "too_much", "DELETE", "/v1/tree/jobs?full=true")
+    assert (await alpha.api.do("DELETE", "/v1/tree/jobs"))["removed"] == 10_002
+
+
 async def test_pages_put_together_are_all_that_matches(alpha: Home) -> None:
     body = {"then": [{"op": "put", "path": f"jobs/{n:02}", "data": n} for n in range(25)]}
     await alpha.api.do("POST", "/v1/tx", body)
