@@ -50,6 +50,14 @@ class Backend(Protocol):
         Raises `NoQuorum` if that could not be had in time.
         """
 
+    async def read(self, procedure: str, args: Any = None, *, timeout_s: float = ...) -> Any:
+        """Run a procedure that only reads on the local tree, after a read barrier, and return its value (linearizable).
+
+        It takes no place in the log, and other processes do not run it. Raises `Aborted` (`not_read_only` if the
+        procedure may write), `NoQuorum`; and `BadData` or `MalformedCommand` as `submit`.
+        """
+        ...
+
     @property
     def applied_index(self) -> int:
         """A number that rises with every change of the local tree."""

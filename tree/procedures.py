@@ -291,6 +291,8 @@ def _operate(transaction: Transaction, operation: Any) -> Any:
 BUILT_IN: Final[Mapping[str, Procedure]] = {
     "tree.noop": ReadOnly(_noop),
     "tree.transaction": _transaction,
+    # The same for operations that only read: for `Backend.read`, which needs no place in the log.
+    "tree.query": ReadOnly(_transaction),
     "tree.import": import_rows,
     **{
         f"tree.{name}": ReadOnly(procedure) if name in _READING else procedure

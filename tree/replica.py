@@ -26,7 +26,7 @@ import trio
 
 from tree.certificates import Credentials
 from tree.collector import TreeGrowth, uncollected
-from tree.commands import Answer, Machine, encode_fields
+from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_fields
 from tree.deadlines import Deadlines
 from tree.disk import REAL_DISK, Disk, disk_failed
 from tree.frames import Greeting, decode_message_untrusted, encode_message
@@ -451,6 +451,16 @@ class Replica:
                     return
         await trio.lowlevel.checkpoint()
         raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
+
+    async def read(self, procedure: str, args: Any = None, *, timeout_s: float = 5.0) -> Any:
+        """Run a procedure that only reads here, after a read barrier; see `tree.backend.Backend.read`."""
+        # As bytes and back: the procedure sees what it would see of a command in the log, or it is refused as there.
+        command = decode_command_untrusted(encode_command(Command(procedure, args, self._client, 0)))
+        await self.read_barrier(timeout_s)
+        answer = Answer.from_encoded(self._machine.read(command.procedure, command.args))
+        if answer.code is not None:
+            raise Aborted(answer.code, answer.message, answer.details)
+        return answer.value
 
     async def _confirmed_index(self, deadline_s: float) -> int | None:
         """Ask the leader (perhaps this member) for an index; None to ask again."""

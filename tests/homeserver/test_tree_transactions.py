@@ -49,6 +49,19 @@ async def test_one_branch_is_applied_as_a_whole(alpha: Home) -> None:
     await alpha.api.refused(404, "node_not_found", "GET", "/v1/tree/jobs/8")
 
 
+async def test_what_only_reads_takes_no_place_in_the_log(alpha: Home) -> None:
+    await tx(alpha, then=[{"op": "put", "path": "jobs/7", "data": 1}])
+    before = alpha.node.replica.applied_index
+    reading = [{"op": op, "path": "jobs/7"} for op in ("get", "view", "exists", "has_data", "count", "children")]
+    found = await tx(alpha, **{"if": [{"path": "jobs", "condition": ["if_node_exists", True]}], "then": reading})
+    assert found["results"][0] == 1
+    assert (await tx(alpha, **{"if": [{"path": "no", "condition": ["if_node_exists", True]}]}))["succeeded"] is False
+    await alpha.api.refused(404, "node_not_found", "POST", "/v1/tx", {"then": [{"op": "get", "path": "no"}]})
+    assert alpha.node.replica.applied_index == before
+    await tx(alpha, then=reading, **{"else": [{"op": "delete", "path": "jobs"}]})
+    assert alpha.node.replica.applied_index == before + 1
+
+
 async def test_every_operation_has_its_result(alpha: Home) -> None:
     keep = [[[["this"]], ["if_node_exists", True]]]
     results = await tx(

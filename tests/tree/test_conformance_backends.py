@@ -114,6 +114,29 @@ async def test_a_command_is_applied_once_however_often_and_wherever_it_is_submit
         assert (again.value.code, again.value.details) == (first.value.code, first.value.details)
 
 
+async def test_what_only_reads_is_read_without_being_carried_out_anywhere_else(started: Started) -> None:
+    exists = [[["a"], ["if_data_matches", 1]]]
+    reading = {"if": exists, "then": [{"op": "get", "path": ["a"]}], "else": [{"op": "count", "path": ["a"]}]}
+    async with started() as processes:
+        await put(processes[0], "a")
+        before = [process.applied_index for process in processes]
+        for process in processes:
+            assert await process.read("tree.query", reading) == {"succeeded": True, "results": [1]}
+            assert await process.read("tree.get", {"path": ["a"]}) == 1
+        assert [process.applied_index for process in processes] == [max(before)] * len(processes)
+        with pytest.raises(Aborted) as refused:
+            await processes[0].read("tree.get", {"path": ["missing"]})
+        assert refused.value.code == "node_not_found"
+        writing = {"then": [{"op": "put", "path": ["a"], "data": 2}]}
+        for procedure, code in (("tree.query", "read_only_transaction"), ("tree.transaction", "not_read_only")):
+            with pytest.raises(Aborted) as refused:
+                await processes[-1].read(procedure, writing)
+            assert refused.value.code == code
+        with pytest.raises(BadData):
+            await processes[0].read("tree.get", object())
+        assert await processes[-1].read("tree.get", {"path": ["a"]}) == 1
+
+
 async def test_all_processes_have_the_same_tree(started: Started) -> None:
     async with started() as processes:
         async with trio.open_nursery() as nursery:

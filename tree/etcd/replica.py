@@ -309,6 +309,15 @@ class EtcdReplica:
                 return
         raise NoQuorum(f"etcd did not confirm to {self._config.name} within {timeout_s} s that it is up to date")
 
+    async def read(self, procedure: str, args: Any = None, *, timeout_s: float = 5.0) -> Any:
+        """Run a procedure that only reads here, after a read barrier; see `tree.backend.Backend.read`."""
+        command = decode_command_untrusted(encode_command(Command(procedure, args, self._client_id, 0)))
+        await self.read_barrier(timeout_s)
+        answer = Answer.from_encoded(self._mirror.read(command.procedure, command.args))
+        if answer.code is not None:
+            raise Aborted(answer.code, answer.message, answer.details)
+        return answer.value
+
     async def _answer_readers(self, client: EtcdClient) -> None:
         """Ask etcd on behalf of all that wait; who comes while it is being asked goes into the next round."""
         while True:
