@@ -26,6 +26,7 @@ TREE_STATUS: Final = {
     "procedure_crashed": 500,
     "reserved_path": 403,
     "too_much": 422,
+    "too_much_for_etcd": 422,
     "watcher_cut": 410,
 }
 # With If-Match or If-None-Match, these say that the precondition failed (RFC 9110, section 13.1).

@@ -70,8 +70,23 @@ async def use_the_tree(home: Home) -> None:
     assert (await home.api.get("/v1/tree/jobs/7"))["data"] == 2
     exported = (await home.api.call("GET", "/v1/export?pattern=jobs/*")).content
     assert (await home.api.do("POST", "/v1/import", content=exported))["nodes"] == 1
+    await be_refused_what_is_too_much_for_etcd(home)
     operator = {"authorization": f"Bearer {(home.directory / 'operator').read_text()}"}
     await home.api.refused(501, "unsupported", "POST", "/v1/cluster/leader", {}, headers=operator)
+
+
+async def be_refused_what_is_too_much_for_etcd(home: Home) -> None:
+    """Too many nodes; or data over data, because the answer tells both. A deletion in between makes it fit."""
+    puts = [{"op": "put", "path": f"jobs/{number}", "data": 1} for number in range(130)]
+    await home.api.refused(422, "too_much_for_etcd", "POST", "/v1/tx", {"then": puts})
+    await home.api.do("PUT", "/v1/tree/jobs/8", {"data": "x" * 900_000})
+    large = {"data": "y" * 900_000}
+    refused = await home.api.call("PUT", "/v1/tree/jobs/8", large)
+    assert (refused.status_code, refused.json()["code"]) == (422, "too_much_for_etcd")
+    assert refused.json()["details"] == {"operations": 128, "bytes": 1_572_864}
+    replacing = [{"op": "delete", "path": "jobs/8"}, {"op": "put", "path": "jobs/8"} | large]
+    assert (await home.api.do("POST", "/v1/tx", {"then": replacing}))["succeeded"] is True
+    await home.api.do("DELETE", "/v1/tree/jobs/8")
 
 
 async def transfer_the_ball(home: Home) -> None:

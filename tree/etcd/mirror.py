@@ -416,7 +416,9 @@ _BESIDE_THE_TREE: Final = frozenset(
 def _too_much(limits: Limits) -> bytes:
     message = (
         f"this command changes or answers more than one transaction of etcd takes ({limits.operations} operations, "
-        f"{limits.request_bytes} bytes); divide it, or raise etcd's --max-txn-ops and --max-request-bytes and the "
-        "settings of the same meaning here"
+        f"{limits.request_bytes} bytes, data that is replaced included, as the answer tells it); divide it, delete "
+        "what it replaces first, or raise etcd's --max-txn-ops and --max-request-bytes and the settings of the same "
+        "meaning here"
     )
-    return Answer(None, "too_much_for_etcd", message, None).encoded()
+    details = {"operations": limits.operations, "bytes": limits.request_bytes}
+    return Answer(None, "too_much_for_etcd", message, details).encoded()
