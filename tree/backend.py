@@ -34,7 +34,7 @@ class Backend(Protocol):
 
         `command_id` is (client, number) for a caller that must be able to submit the same command again, after an
         `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted` (the tree is as it
-        was), `NoQuorum` (not submitted and never applied), `OutcomeUnknown` (applied already, later, or never); and
+        was), `NoQuorum` (not submitted by this call), `OutcomeUnknown` (applied already, later, or never); and
         `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         ...

@@ -130,7 +130,10 @@ def _load_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
         return key
     if os.stat(path).st_mode & 0o077:
         raise KeyFileExposed(f"{path} can be read by others; run: chmod 600 {path}")
-    key_read = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    try:
+        key_read = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise KeyFileExposed(f"{path} is empty or damaged; move it away and it will be made anew") from error
     if not isinstance(key_read, ec.EllipticCurvePrivateKey):
         raise KeyFileExposed(f"{path} is not a P-256 key; move it away and it will be made anew")
     return key_read

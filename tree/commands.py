@@ -6,7 +6,9 @@ is unknown (Raft thesis, section 6.3). What it remembers is bounded: see the con
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from types import MappingProxyType
@@ -44,6 +46,9 @@ MAX_COMMAND_BYTES: Final = 1_000_000
 MAX_CLIENT_CHARACTERS: Final = 255
 # The highest number that is a 64-bit integer in every language.
 MAX_NUMBER: Final = 2**63 - 1
+
+# How deep a procedure may recurse; the limit that Python programs have by default.
+MAX_RECURSION: Final = 1000
 
 CommandId = tuple[str, int]
 
@@ -165,6 +170,24 @@ def _encoded_value(value: Any) -> bytes:
     return Answer(value).encoded()
 
 
+@contextmanager
+def _same_depth_everywhere() -> Iterator[None]:
+    """Let procedures recurse `MAX_RECURSION` deep, however deep the caller is.
+
+    The limit counts from the bottom of the stack, and a leader and a follower apply a command at different depths: one
+    of them would refuse what the other one applies. It costs a microsecond per entry.
+    """
+    depth, frame = 0, sys._getframe()
+    while (outer := frame.f_back) is not None:
+        depth, frame = depth + 1, outer
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + MAX_RECURSION)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
 class Machine:
     """A store, the procedures that may change it, and the memory of what was answered. Pure and deterministic."""
 
@@ -213,12 +236,16 @@ class Machine:
             log.error("an entry of the log is malformed and was skipped: %s", error.message)
             return []
         answers: list[tuple[CommandId, bytes]] = []
+        with _same_depth_everywhere():
+            self._apply_all(entry, answers)
+        return answers
+
+    def _apply_all(self, entry: list[Any], answers: list[tuple[CommandId, bytes]]) -> None:
         for fields in entry:
             if _is_command(fields):
                 answers.append(self._apply(*fields))
             else:
                 log.error("a command in the log is malformed and was skipped: %.100r", fields)
-        return answers
 
     def read(self, procedure: str, args: Any = None) -> bytes:
         """The encoded answer of a procedure that only reads, run here and now, outside the log.
@@ -304,6 +331,9 @@ class Machine:
             return self.store.transact(procedure, args, _encoded_value)
         except TreeError as error:
             return _refusal(error)
+        except MemoryError:
+            # The member's trouble and not the command's: the others may well apply it. This one must stop.
+            raise
         except Exception as error:  # the poison command: see `apply`
             log.exception("procedure %s crashed on command %s", name, command)
             message = f"{name} raised {type(error).__name__}; nothing was changed"

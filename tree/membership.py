@@ -245,8 +245,12 @@ def _with_learner(configuration: Configuration, member: Member, replaces: str | 
     _check_member(member)
     if configuration.seat(member.name) is not None:
         raise ChangeRefused("already_member", f"{member.name!r} is a member already")
-    if replaces is not None and configuration.seat(replaces) is None:
+    old = None if replaces is None else configuration.seat(replaces)
+    if replaces is not None and old is None:
         raise ChangeRefused("unknown_member", f"{replaces!r} is not a member, so nobody can replace it")
+    if old is not None and old.replaces is not None:
+        # Otherwise nobody would remember that the third one should go.
+        raise ChangeRefused("change_pending", f"{replaces!r} itself is about to replace {old.replaces!r}")
     for seat in configuration.seats:
         if (seat.member.host, seat.member.port) == (member.host, member.port) and seat.name != replaces:
             raise ChangeRefused("address_in_use", f"{seat.name!r} listens at {member.host}:{member.port} already")

@@ -769,8 +769,13 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._apply_change(command[1:])
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
-        """Send what is new to everybody, and let those who must wait for a piece of a snapshot wait (T18)."""
+        """Send what is new to everybody, but nothing more to those who have enough queued already (T18, T19)."""
+        others, readers = self._SyncObj__otherNodes, self._SyncObj__readonlyNodes
+        congested = {node for node in self._SyncObj__connectedNodes if self._driver.is_congested(node.id)}
+        if congested:
+            self._SyncObj__otherNodes, self._SyncObj__readonlyNodes = others - congested, readers - congested
         super()._SyncObj__sendAppendEntries()
+        self._SyncObj__otherNodes, self._SyncObj__readonlyNodes = others, readers
         if self._outlet.resting:
             self._SyncObj__connectedNodes.update(self._outlet.resting)
             self._outlet.resting.clear()

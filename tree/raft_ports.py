@@ -81,9 +81,15 @@ class Driver(Protocol):
         """What `configure` was last given, here or on the member whose state was installed; None if nothing ever."""
 
 
-def use_clock(now_s: Callable[[], float]) -> None:
-    """Let every member in this process read this clock, in seconds, instead of the machine's: for simulations (T2)."""
-    pysyncobj.syncobj.monotonicTime = now_s
+_machine_clock: Final = pysyncobj.syncobj.monotonicTime
+
+
+def use_clock(now_s: Callable[[], float] | None) -> None:
+    """Let every member in this process read this clock, in seconds, instead of the machine's: for simulations (T2).
+
+    None gives the machine's clock back to members that are started afterwards.
+    """
+    pysyncobj.syncobj.monotonicTime = _machine_clock if now_s is None else now_s
 
 
 class _NoPickle:
@@ -114,7 +120,7 @@ class Outlet(Transport):  # type: ignore[misc]  # PySyncObj has no types
         super().__init__(None, None, ())
         self._driver = driver
         self.by_transfer = False  # whether this member stands because the leader wants it to (T17)
-        self.resting: set[Node] = set()  # members for whom there is no piece of a snapshot now
+        self.resting: set[Node] = set()  # members to whom nothing more is to be sent now
         self.connected: set[Node] = set()  # PySyncObj's own set
 
     def send(self, node: Node, message: Message) -> bool:
@@ -122,9 +128,16 @@ class Outlet(Transport):  # type: ignore[misc]  # PySyncObj has no types
             message["transfer"] = self.by_transfer
         elif message.get("serialized", b"") is None:
             # PySyncObj would send this again and again until a heartbeat is over, unless the member is gone (T18).
-            self.resting.add(node)
-            self.connected.discard(node)
-        return self._driver.outbound(node.id, message)
+            self._rest(node)
+        sent = self._driver.outbound(node.id, message)
+        if message.get("entries") and self._driver.is_congested(node.id):
+            # It has enough to do; PySyncObj would queue everything it lacks at once (T19).
+            self._rest(node)
+        return sent
+
+    def _rest(self, node: Node) -> None:
+        self.resting.add(node)
+        self.connected.discard(node)
 
 
 class JournalPort:

@@ -74,6 +74,7 @@ __all__ = [
 log = logging.getLogger("tree.replica")
 
 MAX_OUTSTANDING: Final = 4096
+MAX_TIMEOUT_S: Final = 30 * 86_400.0
 CONGESTED_BYTES: Final = 1024 * 1024
 LATENCIES_KEPT: Final = 1024
 
@@ -303,6 +304,8 @@ class Replica:
         `OutcomeUnknown` or its own restart; numbers of one client must rise. Raises `Aborted`, `NoQuorum`,
         `OutcomeUnknown`; and `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
+        if not timeout_s <= MAX_TIMEOUT_S:
+            timeout_s = _bounded(timeout_s)
         began_ns = self._clock_ns()
         if command_id is None:
             command_id = (self._client, self._next_number)
@@ -381,7 +384,10 @@ class Replica:
         else:
             leader = route[0]
             self._submissions.forward(
-                lambda entry: self._send(leader, {"type": "apply_command", "command": COMMAND_KIND + entry}),
+                lambda entry: (
+                    not self.is_congested(leader)
+                    and self._send(leader, {"type": "apply_command", "command": COMMAND_KIND + entry})
+                ),
                 self._now_s(),
             )
 
@@ -450,6 +456,8 @@ class Replica:
                     await self.wait_applied(index)
                     return
         await trio.lowlevel.checkpoint()
+        if self._raft is None:
+            raise NoQuorum(f"{self._config.name} is not running")
         raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
 
     async def read(self, procedure: str, args: Any = None, *, timeout_s: float = 5.0) -> Any:
@@ -539,8 +547,14 @@ class Replica:
         return Watch(self._history.watch(pattern, since_revision, max_pending_events=max_pending_events))
 
     async def wait_applied(self, index: int) -> int:
-        """Wait until everything up to this index of the log is in the local tree; the index applied then."""
+        """Wait until everything up to this index of the log is in the local tree; the index applied then.
+
+        Raises `NoQuorum` if this member does not run, or stops before.
+        """
         while self.applied_index < index:
+            if self._raft is None:
+                await trio.lowlevel.checkpoint()
+                raise NoQuorum(f"{self._config.name} is not running, so nothing more will be applied here")
             await self._applied.wait()
         return self.applied_index
 
@@ -728,6 +742,13 @@ class Replica:
 
     def _send(self, name: str, message: Message) -> bool:
         return _running(self._peers).send(name, encode_message(message))
+
+
+def _bounded(timeout_s: float) -> float:
+    """A time that deadlines can be kept for: a month is for ever."""
+    if timeout_s != timeout_s:  # noqa: PLR0124  # only NaN is not equal to itself
+        raise ValueError("timeout_s is not a number; use seconds, or math.inf to wait for ever")
+    return MAX_TIMEOUT_S
 
 
 def _running(part: T | None) -> T:

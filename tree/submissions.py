@@ -48,7 +48,10 @@ class Aborted(Exception):
 
 
 class NoQuorum(Exception):
-    """There is no leader that could be reached in time. The command was not submitted and will not be applied."""
+    """There is no leader that could be reached in time. This call did not submit the command.
+
+    So it will not be applied, unless an earlier call with the same `command_id` did submit it.
+    """
 
 
 class OutcomeUnknown(Exception):

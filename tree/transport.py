@@ -49,6 +49,19 @@ PROTOCOL_VERSION: Final = 2
 MAX_OUTBOX_BYTES: Final = 64 * 1024 * 1024
 MAX_STRANGERS: Final = 32
 MAX_REFUSALS_KEPT: Final = 64
+# Whatever else a peer says is counted as "other".
+REFUSAL_CODES: Final = frozenset(
+    {
+        "wrong_version",
+        "wrong_kind",
+        "wrong_instance",
+        "unknown_member",
+        "not_authenticated",
+        "lost_memory",
+        NOT_ADMITTED,
+        REMOVED,
+    }
+)
 HANDSHAKE_TIMEOUT_S: Final = 5.0
 REDIAL_MIN_S: Final = 0.05
 REDIAL_MAX_S: Final = 1.0
@@ -201,7 +214,7 @@ class Peers:
         self._handler: Final = handler
         self._dice: Final = dice
         self._connections: dict[str, _Connection] = {}
-        self._strangers = 0
+        self._strangers: dict[int, trio.CancelScope] = {}  # who dialled and is not proven yet, the oldest first
         self._knocks: Final[dict[str, trio.Event]] = {}
         self._ever_connected = False
         # What each member said when it was last dialled or knocked at: a refusal, or None if it did not answer.
@@ -304,10 +317,17 @@ class Peers:
         return await self._run(stream, member, knocking=knocking)
 
     async def _accept(self, stream: trio.SocketStream) -> None:
-        if self._strangers >= MAX_STRANGERS:
-            await trio.aclose_forcefully(stream)
-            return
         await self._run(stream, None, knocking=False)
+
+    def _let_wait(self, connection: _Connection) -> None:
+        """One more who is not proven; if there are too many, the one that has waited longest goes.
+
+        So whoever holds connections without saying anything keeps no member out: a member needs milliseconds.
+        """
+        self._strangers[id(connection)] = connection.scope
+        if len(self._strangers) > MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            self._strangers.pop(oldest).cancel()
 
     async def _run(self, stream: trio.SocketStream, dialled: Member | None, *, knocking: bool) -> bool:
         """From the first byte to the last one of a connection."""
@@ -324,7 +344,8 @@ class Peers:
 
     async def _introduce(self, connection: _Connection, dialled: Member | None, *, knocking: bool) -> bool:
         """Greet and prove each other; whether frames may follow."""
-        self._strangers += 1
+        if dialled is None:
+            self._let_wait(connection)
         heard: Verdict | None = None
         proven = False
         if dialled is not None:
@@ -351,7 +372,7 @@ class Peers:
         except (trio.BrokenResourceError, EOFError, trio.TooSlowError) as error:
             log.debug("the introduction to %s ended: %r", connection.peer, error)
         finally:
-            self._strangers -= 1
+            self._strangers.pop(id(connection), None)
         if dialled is not None:
             self._hear(dialled.name, heard)
         return proven
@@ -433,7 +454,10 @@ class Peers:
     # --- refusals -------------------------------------------------------------------------------------------------
 
     def _note(self, peer: str, refused: _Refused) -> None:
-        code, sentence = refused.verdict.code or "", refused.verdict.sentence
+        # What the peer says of itself is not proven: printable, short, and counted under codes that we know.
+        code = refused.verdict.code or ""
+        code = code if code in REFUSAL_CODES else "other"
+        peer, sentence = _printable(peer), _printable(refused.verdict.sentence)
         self.refusals.append(Refusal(peer, code, sentence, refused.by_us))
         self.refusal_counts[code] += 1
         direction = "refused" if refused.by_us else "were refused by"
@@ -502,6 +526,11 @@ class Peers:
             await connection.drain()
         except (OSError, trio.ClosedResourceError, TlsFailed):
             connection.scope.cancel()
+
+
+def _printable(text: str) -> str:
+    """Unproven text for the log and for people: no line breaks, no terminal commands."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _require_welcome(verdict: Verdict, *, by_us: bool, proven: bool = False) -> None:

@@ -91,6 +91,7 @@ class Fence:
 
     def close(self) -> None:
         """See `System`."""
+        use_clock(None)
         logging.disable(logging.NOTSET)
 
 

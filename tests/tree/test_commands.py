@@ -337,3 +337,31 @@ def test_a_transaction_compares_every_node_that_matches() -> None:
 def test_an_entry_that_is_no_list_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.CRITICAL):
         assert machine().apply_entry(encode(5)) == []
+
+
+def test_a_procedure_may_recurse_as_deep_on_every_member_however_deep_the_caller_is() -> None:
+    def descend(transaction: Transaction, levels: int) -> int:
+        return 0 if levels == 0 else 1 + descend(transaction, levels - 1)
+
+    def deepest(padding: int) -> int:
+        if padding:
+            return deepest(padding - 1)
+        target = Machine({"descend": descend})
+        answers = target.apply_entry(
+            encode_entry([encode_command(Command("descend", levels, "c", levels)) for levels in range(900, 1000)])
+        )
+        return max(number for (_, number), answer in answers if Answer.from_encoded(answer).ok)
+
+    logging.disable(logging.CRITICAL)
+    try:
+        assert 900 < deepest(0) == deepest(1) == deepest(200) < 999
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_a_member_without_memory_stops_instead_of_answering_for_the_others() -> None:
+    def exhaust(_transaction: Transaction, _args: Any) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        Machine({"exhaust": exhaust}).apply_entry(encode_entry([encode_command(Command("exhaust", None, "c", 1))]))

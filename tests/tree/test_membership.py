@@ -272,3 +272,9 @@ def test_what_is_not_a_configuration_is_refused(data: Any) -> None:
         decode_seats_untrusted(encode(data))
     with pytest.raises(BadData):
         Configuration.from_data_untrusted({"index": 3, "members": data})
+
+
+def test_who_is_about_to_replace_somebody_is_not_replaced_meanwhile() -> None:
+    replacing = after(founded("h0", "h1"), Admit(member("h2"), "h1"))
+    with pytest.raises(ChangeRefused, match="change_pending"):
+        after(replacing, Admit(member("h3"), "h2"))

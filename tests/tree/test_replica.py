@@ -1,9 +1,11 @@
 """Real members on loopback, in one process: commit, fail over, restart, read, and survive odd commands."""
 
+import math
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from tests.tree.instances import configs, running_instance, until
 from tree import Aborted, DirectoryInUse, MalformedCommand, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
@@ -201,3 +203,50 @@ async def test_whoever_tries_again_at_once_can_be_cancelled(tmp_path: Path) -> N
                 with pytest.raises(NoQuorum):
                     await attempt()
         assert scope.cancelled_caught
+
+
+async def test_waiting_for_ever_is_allowed_and_waiting_for_no_number_is_not(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, 1) as instance:
+        replica = await instance.leader()
+        assert await replica.submit("tree.noop", timeout_s=math.inf) is None
+        with pytest.raises(ValueError, match="not a number"):
+            await replica.submit("tree.noop", timeout_s=math.nan)
+
+
+async def test_whoever_waits_for_entries_learns_that_the_member_stopped(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, 1) as instance:
+        replica = await instance.leader()
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                with pytest.raises(NoQuorum, match="not running"):
+                    await replica.changed()
+
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            await instance.stop(replica.status.name)
+        with pytest.raises(NoQuorum, match="not running"):
+            await replica.wait_applied(10**9)
+        with pytest.raises(NoQuorum, match="not running"):
+            await replica.read_barrier()
+
+
+@pytest.mark.parametrize("at_leader", [True, False])
+async def test_more_than_the_connections_take_at_once_arrives_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_leader: bool
+) -> None:
+    """With a bound below what waits, a connection must not be cut for being full, again and again."""
+    monkeypatch.setattr("tree.transport.MAX_OUTBOX_BYTES", 6 * 1024 * 1024)
+    monkeypatch.setattr("tree.replica.CONGESTED_BYTES", 1024 * 1024)
+    async with running_instance(tmp_path, 3) as instance:
+        replica = await instance.leader() if at_leader else await instance.follower()
+
+        async def put(number: int) -> None:
+            data = b"x" * 60_000
+            await replica.submit("tree.put", {"path": ["big", str(number)], "data": data}, timeout_s=60.0)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(300):
+                nursery.start_soon(put, number)
+        await replica.read_barrier(timeout_s=30.0)
+        assert replica.store.count_children(("big",)) == 300
