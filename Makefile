@@ -45,7 +45,7 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 
 unit: $(STAMP) ## pytest
 	@echo "==> pytest"
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
