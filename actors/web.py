@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 import trio
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
@@ -217,8 +218,31 @@ class LastResort:
                 await error_response(500, "internal_error", text)(scope, receive, send)
 
 
+async def _refuse_strange_queries(request: Request) -> None:
+    """A dependency: a parameter that is misspelt, or given twice, may be a condition that somebody relies on."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)  # noqa: S101 — only those have dependencies
+    app: FastAPI = request.app
+    method = "get" if request.method == "HEAD" else request.method.lower()
+    documented = app.openapi()["paths"][route.path_format][method].get("parameters", [])
+    known = {parameter["name"] for parameter in documented if parameter["in"] == "query"}
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            takes = f"takes {', '.join(sorted(known))}" if known else "takes none"
+            text = f"query.{_short(name, _VALUE_CHARS)}: there is no such parameter; {request.method} here {takes}"
+            raise ApiError(422, "invalid_field", text, name)
+        if name in seen:
+            raise ApiError(422, "invalid_field", f"query.{name}: it is given twice", name)
+        seen.add(name)
+
+
 def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> None:
-    """Give `app` the error shape of this module and bound its bodies (path prefix → bytes)."""
+    """Give `app` the error shape of this module and bound its bodies (path prefix → bytes); call it before all routes.
+
+    Query parameters that a route does not know are refused, as unknown fields of bodies are by their models.
+    """
+    app.router.dependencies.append(Depends(_refuse_strange_queries))
     # A redirect would repeat the Host header of whoever asks, and is no JSON.
     app.router.redirect_slashes = False
     app.add_exception_handler(ApiError, _on_api_error)

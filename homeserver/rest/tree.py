@@ -55,12 +55,44 @@ ChildrenAfter = Annotated[str | None, Query(description="`next_child` of the ans
 Full = Annotated[bool, Query(description="tell every node that was touched, with what it was before")]
 Conditions = Annotated[str | None, Query(description="JSON list of conditions that must all hold of the node")]
 
+_ETAG: Final = {"ETag": {"description": "of this answer, for If-Match and If-None-Match", "schema": {"type": "string"}}}
 _TAGGED: Final[dict[int | str, dict[str, Any]]] = {
-    304: {"description": "It is still what If-None-Match names.", "model": None},
+    200: {"headers": _ETAG},
+    304: {"description": "It is still what If-None-Match names.", "model": None, "headers": _ETAG},
 }
 _CREATED: Final[dict[int | str, dict[str, Any]]] = {
     201: {"description": "The node was made.", "model": WrittenView},
 }
+
+
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
+    "path": {
+        "name": "path",
+        "in": "path",
+        "required": True,
+        "description": "the names of a node between slashes, each percent-encoded for itself",
+        "schema": {"type": "string"},
+    },
+    "If-Match": {
+        "name": "If-Match",
+        "in": "header",
+        "required": False,
+        "description": 'entity tags, or versions as "3", one of which the node must have; *: it must exist',
+        "schema": {"type": "string"},
+    },
+    "If-None-Match": {
+        "name": "If-None-Match",
+        "in": "header",
+        "required": False,
+        "description": "entity tags that it must not have; *: any",
+        "schema": {"type": "string"},
+    },
+}
+
+
+def _documented(*names: str) -> dict[str, Any]:
+    """The parameters that handlers take from the request itself, for the OpenAPI document."""
+    return {"parameters": [_PARAMETERS[name] for name in names]}
 
 
 def tree_routes(node: Node) -> APIRouter:
@@ -68,8 +100,20 @@ def tree_routes(node: Node) -> APIRouter:
     routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
 
     # The root has a route of its own: a parameter of a path stands after a slash.
-    @routes.get("/v1/tree", response_model=NodeBody | NodePage, responses=_TAGGED, operation_id="get_root")
-    @routes.get("/v1/tree/{path:names}", response_model=NodeBody | NodePage, responses=_TAGGED, operation_id="get_node")
+    @routes.get(
+        "/v1/tree",
+        response_model=NodeBody | NodePage,
+        responses=_TAGGED,
+        openapi_extra=_documented("If-None-Match"),
+        operation_id="get_root",
+    )
+    @routes.get(
+        "/v1/tree/{path:names}",
+        response_model=NodeBody | NodePage,
+        responses=_TAGGED,
+        openapi_extra=_documented("path", "If-None-Match"),
+        operation_id="get_node",
+    )
     async def get(
         request: Request,
         pattern: PatternText = None,
@@ -90,7 +134,13 @@ def tree_routes(node: Node) -> APIRouter:
                 return _tagged(request, read_node(store, path, limit, children_after))
             return _tagged(request, read_page(store, (*path, *wanted), limit, last))
 
-    @routes.put("/v1/tree/{path:names}", response_model=WrittenView, responses=_CREATED, operation_id="put_node")
+    @routes.put(
+        "/v1/tree/{path:names}",
+        response_model=WrittenView,
+        responses=_CREATED,
+        openapi_extra=_documented("path", "If-Match", "If-None-Match"),
+        operation_id="put_node",
+    )
     async def put(request: Request, body: PutBody, full: Full = False) -> Response:
         """Set the data of a node, making it and its parents if needed."""
         preconditions: list[Condition] = []
@@ -102,14 +152,25 @@ def tree_routes(node: Node) -> APIRouter:
         with refusing(conditional=bool(preconditions)):
             return _written(path, await node.replica.submit("tree.put", args))
 
-    @routes.post("/v1/tree/{path:names}", status_code=201, response_model=WrittenView, operation_id="create_node")
+    @routes.post(
+        "/v1/tree/{path:names}",
+        status_code=201,
+        response_model=WrittenView,
+        openapi_extra=_documented("path"),
+        operation_id="create_node",
+    )
     async def create(request: Request, body: CreateBody, full: Full = False) -> Response:
         """Make a node that does not exist yet (409 `mismatching_node` if it does)."""
         with refusing():
             path = _writable(request)
             return _written(path, await node.replica.submit("tree.create", _arguments(path, body, full)))
 
-    @routes.delete("/v1/tree/{path:names}", response_model=DeletedView, operation_id="delete_node")
+    @routes.delete(
+        "/v1/tree/{path:names}",
+        response_model=DeletedView,
+        openapi_extra=_documented("path", "If-Match", "If-None-Match"),
+        operation_id="delete_node",
+    )
     async def delete(request: Request, conditions: Conditions = None, full: Full = False) -> Response:
         """Remove a node and everything below it. That there is none is no error, unless a condition says so."""
         with refusing():

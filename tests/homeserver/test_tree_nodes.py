@@ -63,6 +63,43 @@ async def test_the_tree_takes_the_client_token_for_reading_too(alpha: Home) -> N
     await alpha.api.refused(401, "no_token", "GET", "/v1/export", token=False)
 
 
+async def test_a_query_that_is_misspelt_or_given_twice_changes_nothing(alpha: Home) -> None:
+    await put(alpha, "jobs/7", 1)
+    condition = '[["if_data_matches",2]]'
+    for method, path, wrong in (
+        ("DELETE", f"/v1/tree/jobs/7?condition={condition}", "condition"),
+        ("DELETE", f"/v1/tree/jobs/7?conditions={condition}&conditions=[]", "conditions"),
+        ("GET", "/v1/tree/jobs/7?consistancy=low_latency", "consistancy"),
+        ("GET", "/v1/tree?limits=3", "limits"),
+        ("GET", "/v1/cluster?x", "x"),
+    ):
+        assert await alpha.api.refused(422, "invalid_field", method, path) == wrong
+    answer = await alpha.api.call("DELETE", f"/v1/tree/jobs/7?condition={condition}")
+    assert answer.json()["message"].endswith("DELETE here takes conditions, full")
+    assert (await alpha.api.get("/v1/tree/jobs/7"))["data"] == 1
+
+
+async def test_all_that_requests_for_nodes_may_say_is_documented(alpha: Home) -> None:
+    declared = {
+        (method, path): {(parameter["in"], parameter["name"].lower()) for parameter in operation.get("parameters", [])}
+        for path, operations in alpha.api.contract.paths.items()
+        for method, operation in operations.items()
+    }
+    for (method, path), parameters in declared.items():
+        assert {("path", name) for name in re.findall(r"{(\w+)}", path)} == {p for p in parameters if p[0] == "path"}, (
+            method,
+            path,
+        )
+    match, none_match = ("header", "if-match"), ("header", "if-none-match")
+    node = "/v1/tree/{path}"
+    assert {match, none_match} <= declared["put", node] & declared["delete", node]
+    assert none_match in declared["get", node] & declared["get", "/v1/tree"]
+    for path in (node, "/v1/tree"):
+        responses = alpha.api.contract.paths[path]["get"]["responses"]
+        assert all("ETag" in responses[status]["headers"] for status in ("200", "304"))
+        assert set(responses["200"]["content"]) == {"application/json"}
+
+
 # ---- conditions and entity tags ----
 
 
