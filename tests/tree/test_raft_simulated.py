@@ -9,6 +9,7 @@ import pytest
 
 from tests.tree.simulated_cluster import Message, SimulatedCluster
 from tree.commands import Command, encode_command
+from tree.frames import decode_message_untrusted
 from tree.raft import COMMAND_KIND
 
 
@@ -102,3 +103,57 @@ def test_a_member_that_needs_a_large_snapshot_gets_it_piece_by_piece_and_is_not_
     pieces = 3_000_000 // (64 * 1024)
     assert pieces / 2 <= sent[True] <= 3 * pieces
     assert sent[False] <= 3 * pieces
+
+
+def votes_sent(cluster: SimulatedCluster, name: str) -> list[str]:
+    """To whom messages about votes of this member are on their way, by type."""
+    found = []
+    for pair, queues in cluster.connections.items():
+        for receiver, queue in queues.items():
+            if name in pair and receiver != name:
+                types = [decode_message_untrusted(frame[4:])["type"] for frame in queue]
+                found += [f"{kind} to {receiver}" for kind in types if kind in {"request_vote", "response_vote"}]
+    return sorted(found)
+
+
+def test_a_vote_leaves_only_when_it_is_durable_so_a_crash_cannot_make_it_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = SimulatedCluster(
+        tmp_path, random.Random(1), monkeypatch, size=3, compact_after=10_000, batch_bytes=1 << 21
+    )
+    request = {"type": "request_vote", "term": 9, "last_log_index": 10**6, "last_log_term": 8, "transfer": True}
+    cluster.connect("h0", "h1")
+    cluster.raft("h0").receive("h1", dict(request))
+    assert votes_sent(cluster, "h0") == [], "it is not durable yet"
+    cluster.crash("h0")
+    cluster.members["h0"].start()
+    for other in ("h1", "h2"):
+        cluster.connect("h0", other)
+        cluster.raft("h0").receive(other, dict(request))
+        cluster.members["h0"].make_durable()
+    assert votes_sent(cluster, "h0") == ["response_vote to h1"], "one vote in one term"
+
+
+def test_a_candidate_asks_for_votes_only_when_its_own_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = SimulatedCluster(
+        tmp_path, random.Random(1), monkeypatch, size=3, compact_after=10_000, batch_bytes=1 << 21
+    )
+    for one, other in (("h0", "h1"), ("h0", "h2"), ("h1", "h2")):
+        cluster.connect(one, other)
+    asked_before_sync = []
+    while not any(cluster.raft(name).is_leader() for name in cluster.names):
+        cluster.now_s += 0.05
+        for name in cluster.names:
+            member = cluster.members[name]
+            member.make_durable()
+            assert member.raft is not None
+            member.raft.tick()
+            if member.journal.dirty:
+                asked_before_sync += votes_sent(cluster, name)
+            member.make_durable()
+        while cluster.deliver_one():
+            pass
+    assert asked_before_sync == []
