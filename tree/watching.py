@@ -9,7 +9,6 @@ mean the same on all of them.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,6 +25,7 @@ class Watch:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher: Final = watcher
         self._news = trio.Event()
+        self._taken: deque[Event] = deque()  # and not yet given by the loop
         watcher.on_events = self._tell
 
     def _tell(self) -> None:
@@ -54,13 +54,19 @@ class Watch:
         """Be told no more."""
         self._watcher.close()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events, one by one, until closed. Raises as `take` does."""
-        pending = deque(await self.take())
-        while pending:
-            yield pending.popleft()
-            if not pending:
-                pending.extend(await self.take())
+    def __aiter__(self) -> Self:
+        """The events, one by one, until closed. Not a generator: a loop may end anywhere, and another go on there."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event; raises as `take` does."""
+        if self._taken:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._taken.extend(await self.take())
+        if not self._taken:
+            raise StopAsyncIteration
+        return self._taken.popleft()
 
     async def __aenter__(self) -> Self:
         return self
