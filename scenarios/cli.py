@@ -140,6 +140,7 @@ def simulate() -> None:
         "import": ("scenarios.remote.tree:import_", "write nodes from an export"),
         "ls": ("scenarios.remote.tree:ls", "list the nodes below a node, or those that match a pattern"),
         "put": ("scenarios.remote.tree:put", "set a node's data"),
+        "tx": ("scenarios.remote.tree:tx", "several operations as one, under conditions"),
         "watch": ("scenarios.remote.tree:watch", "follow what happens to nodes"),
     },
     short_help="Read, write and follow the tree of a running instance.",

@@ -17,7 +17,7 @@ from scenarios.options import FiniteRange
 from tree.errors import BadPath
 from tree.path import parse_path
 
-__all__ = ["Server", "as_json", "path_url", "print_table", "remote_options", "show", "table"]
+__all__ = ["Server", "as_json", "path_url", "print_table", "remote_options", "show", "stream_lines", "table"]
 
 _MIN_WIDTH: Final = 100
 
@@ -33,6 +33,7 @@ class Server:
     def __init__(self, url: str, token_file: Path | None, timeout_s: float) -> None:
         headers = {} if token_file is None else {"authorization": f"Bearer {_token(token_file)}"}
         self.url = url
+        self._timeout_s = timeout_s
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
 
     def __enter__(self) -> "Server":
@@ -49,9 +50,10 @@ class Server:
             return answer.json()
 
     @contextmanager
-    def stream(self, path: str, **more: Any) -> Iterator[httpx.Response]:
-        """One request whose answer is read as it comes."""
-        with self._reaching(), self._http.stream("GET", path, **more) as answer:
+    def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[httpx.Response]:
+        """One request whose answer is read as it comes; silence is waited out for `min_patience_s` at least."""
+        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, min_patience_s))
+        with self._reaching(), self._http.stream("GET", path, timeout=timeout, **more) as answer:
             if answer.is_error:
                 answer.read()
             _check(answer)
@@ -118,6 +120,17 @@ def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], 
         return decorated
 
     return decorate
+
+
+def stream_lines(answer: httpx.Response) -> Iterator[str]:
+    """The lines of an answer as they come. They end with a line feed, and not, as httpx has it, with U+2028 too."""
+    rest = b""
+    for piece in answer.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode()
+    if rest:
+        yield rest.decode()
 
 
 def path_url(path: str) -> str:

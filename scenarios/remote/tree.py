@@ -12,13 +12,25 @@ import click
 import httpx
 
 from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote.connection import Server, as_json, path_url, print_table, remote_options, show, table
+from scenarios.remote.connection import (
+    Server,
+    as_json,
+    path_url,
+    print_table,
+    remote_options,
+    show,
+    stream_lines,
+    table,
+)
 
-__all__ = ["delete", "export", "get", "import_", "ls", "put", "watch"]
+__all__ = ["delete", "export", "get", "import_", "ls", "put", "tx", "watch"]
 
 # An import is one command of the log; this much JSON is surely less than that.
 IMPORT_BYTES: Final = 500_000
 RECONNECT_S: Final = 0.5
+# How often a server that has nothing to tell says that it is there, and how long its silence is believed at least.
+HEARTBEAT_S: Final = 5
+MIN_PATIENCE_S: Final = 4 * HEARTBEAT_S
 
 _SHOWN_CHARACTERS: Final = 60
 _options = partial(remote_options, "the client token", "BATON_TOKEN_FILE")
@@ -138,6 +150,25 @@ def delete(server: Server, path: str, if_version: int | None, conditions: tuple[
     return 0
 
 
+@click.command(short_help="Several operations as one, under conditions.")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, exists=True, path_type=Path))
+@_options()
+def tx(server: Server, file: Path) -> int:
+    """Apply a transaction, which is JSON in a file (`-`: stdin); the answer is JSON.
+
+    \b
+    Example:
+      echo '{"if": [{"path": "jobs/7", "condition": ["if_payload_version", 1]}],
+             "then": [{"op": "put", "path": "jobs/7", "data": 2}],
+             "else": [{"op": "get", "path": "jobs/7"}]}' | baton tree tx -
+
+    The operations are in docs/rest.md. The exit status is 1 when `else` was applied.
+    """
+    answer = server.call("POST", "/v1/tx", json=as_json(_text(file), "the transaction"))
+    show(answer)
+    return 0 if answer["succeeded"] else 1
+
+
 @click.command(short_help="Follow what happens to nodes.")
 @click.argument("pattern")
 @click.option("--since", type=click.IntRange(min=0), metavar="REVISION", help="Begin after this revision, not now.")
@@ -168,14 +199,15 @@ def watch(server: Server, pattern: str, since: int | None, count: int | None, js
 
 def _events(server: Server, pattern: str, since: int | None) -> Iterator[dict[str, Any]]:
     """The events without end, each once: a commit that broke off half-way comes again, and is told from there on."""
-    params: dict[str, Any] = {"pattern": pattern, "heartbeat_s": 5}
+    params: dict[str, Any] = {"pattern": pattern, "heartbeat_s": HEARTBEAT_S}
     last_id = since
     told: tuple[int, int] = (-1, 0)  # of this revision, so many events
     while True:
         headers = {} if last_id is None else {"last-event-id": str(last_id)}
         seen: tuple[int, int] = (-1, 0)
         try:
-            with server.stream("/v1/watch", params=params, headers=headers) as answer:
+            watching = server.stream("/v1/watch", min_patience_s=MIN_PATIENCE_S, params=params, headers=headers)
+            with watching as answer:
                 for field, value in _fields(answer):
                     if field == "id":
                         last_id = int(value)
@@ -193,7 +225,7 @@ def _events(server: Server, pattern: str, since: int | None) -> Iterator[dict[st
 
 
 def _fields(answer: httpx.Response) -> Iterator[tuple[str, str]]:
-    for line in answer.iter_lines():
+    for line in stream_lines(answer):
         field, _, value = line.partition(": ")
         if field in ("id", "data"):
             yield field, value
@@ -214,7 +246,7 @@ def export(server: Server, pattern: str, reserved: bool) -> int:
     """
     whole = False
     with server.stream("/v1/export", params={"pattern": pattern, "reserved": reserved}) as answer:
-        for line in answer.iter_lines():
+        for line in stream_lines(answer):
             click.echo(line)
             whole = line.startswith('{"end"')
     if not whole:
@@ -234,8 +266,9 @@ def import_(server: Server, file: Path, mode: str, json_wanted: bool) -> int:
     command of the log, a megabyte, is applied wholly or not at all; a longer merge is applied in parts, and can be
     repeated. A longer replace is refused.
     """
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.strip()]
+    text = _text(file)
+    # JSON may hold other characters that end lines elsewhere, such as U+2028.
+    lines = [line for line in text.split("\n") if line.strip()]
     written, removed = 0, 0
     for part, counts in _parts(lines) if mode == "merge" and len(text) > IMPORT_BYTES else [(text, True)]:
         answer = server.call("POST", "/v1/import", params={"mode": mode}, content=part.encode())
@@ -250,9 +283,11 @@ def import_(server: Server, file: Path, mode: str, json_wanted: bool) -> int:
 
 def _parts(lines: list[str]) -> Iterator[tuple[str, bool]]:
     """Several imports instead of one, and whether to count their nodes: first all data, then what is kept while."""
-    head, rows = lines[0], [as_json(line, "the line") for line in lines[1:-1]]
-    if as_json(lines[-1], "the line") != {"end": True, "nodes": len(rows)}:
+    rows = [_row(number, line) for number, line in enumerate(lines, 1)]
+    head = lines[0] if lines else ""
+    if len(rows) < 2 or rows[-1] != {"end": True, "nodes": len(rows) - 2}:
         raise RemoteRefused("bad_data", "the export is not whole: its last line does not say so; nothing was written")
+    rows = rows[1:-1]
     bare = [{name: value for name, value in row.items() if name != "keep_while"} for row in rows]
     for chosen, counts in ((bare, True), ([row for row in rows if "keep_while" in row], False)):
         part: list[str] = []
@@ -263,6 +298,24 @@ def _parts(lines: list[str]) -> Iterator[tuple[str, bool]]:
             part.append(row)
         if part:
             yield _part(head, part), counts
+
+
+def _row(number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RemoteRefused("bad_data", f"line {number} is not JSON ({error}); nothing was written") from error
+    if not isinstance(row, dict):
+        raise RemoteRefused("bad_data", f"line {number}, {line!r:.60}, is no node of an export; nothing was written")
+    return row
+
+
+def _text(file: Path) -> str:
+    """What the file holds; `-` is stdin."""
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFailed(f"cannot read {file}: {error}") from error
 
 
 def _part(head: str, rows: list[str]) -> str:

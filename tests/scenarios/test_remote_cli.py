@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
@@ -93,6 +95,69 @@ def test_what_is_exported_is_imported_again_also_in_parts(
     assert parsed(baton("tree", "import", str(file), "--mode", "replace", "--json")) == {"nodes": 3, "removed": 1}
     file.write_text(exported.splitlines()[0])
     assert baton("tree", "import", str(file))[0] == 1
+
+
+def test_lines_end_with_line_feeds_alone(baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = "a\u2028b\u0085c\u2029d\x1ee\x0c"
+    revision = parsed(baton("tree", "get", "", "--json"))["revision"]
+    baton("tree", "put", "lines/a", json.dumps(strange))
+    exported = baton("tree", "export", "lines/*")[1]
+    assert strange[:7] in exported
+    file = tmp_path / "lines.jsonl"
+    file.write_text(exported, encoding="utf-8")
+    for part_bytes in (500_000, 10):
+        monkeypatch.setattr(tree, "IMPORT_BYTES", part_bytes)
+        baton("tree", "delete", "lines")
+        assert baton("tree", "import", str(file)) == (0, "1 nodes written, 0 removed\n", "")
+        assert parsed(baton("tree", "get", "lines/a")) == strange
+    out = baton("tree", "watch", "lines/*", "--since", str(revision), "--count", "1", "--json")[1]
+    assert json.loads(out)["data"] == strange
+
+
+@pytest.mark.parametrize("part_bytes", [500_000, 0])
+@pytest.mark.parametrize("row", ["5", "[1]", "null", "nonsense", '"text"'])
+def test_what_is_no_row_of_an_export_is_refused(
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, part_bytes: int
+) -> None:
+    monkeypatch.setattr(tree, "IMPORT_BYTES", part_bytes)
+    file = tmp_path / "wrong.jsonl"
+    head = '{"format":"batonpass tree","version":1,"pattern":["x"]}'
+    for text in (f'{head}\n{row}\n{{"end":true,"nodes":1}}', row, "\n\n"):
+        file.write_text(text)
+        status, out, err = baton("tree", "import", str(file))
+        assert (status, out) == (1, "")
+        assert "(bad_data)" in err
+        assert err.count("\n") == 1
+    file.write_bytes(b"\xff")
+    assert "cannot read" in baton("tree", "import", str(file))[2]
+
+
+def test_a_transaction_is_applied_and_its_status_says_which_branch(baton: Baton, tmp_path: Path) -> None:
+    file = tmp_path / "tx.json"
+    missing = {"path": "tx/a", "condition": ["if_node_exists", False]}
+    operations = {"then": [{"op": "put", "path": "tx/a", "data": 1}], "else": [{"op": "get", "path": "tx/a"}]}
+    file.write_text(json.dumps({"if": [missing], **operations}))
+    assert parsed(baton("tree", "tx", str(file)))["succeeded"] is True
+    status, out, err = baton("tree", "tx", str(file))
+    assert (status, json.loads(out), err) == (1, {"succeeded": False, "results": [1]}, "")
+    file.write_text("{")
+    assert baton("tree", "tx", str(file))[0] == 2
+
+
+def test_a_quiet_server_is_not_taken_for_a_dead_one(baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        event = {"revision": 1, "kind": "created", "path": ["a"], "has_data": False, "data": None}
+        return httpx.Response(200, text=f"data: {json.dumps(event)}\n\n")
+
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=httpx.MockTransport(answer)))
+    assert baton("tree", "watch", "a", "--count", "1", "--timeout", "0.5")[0] == 0
+    (request,) = asked
+    timeouts = request.extensions["timeout"]
+    assert timeouts["connect"] == 0.5
+    assert timeouts["read"] > 2 * float(request.url.params["heartbeat_s"])
 
 
 def test_events_are_followed_from_a_revision(baton: Baton) -> None:
