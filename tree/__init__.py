@@ -9,6 +9,7 @@ The pure half knows no network, disk or clock:
     payload, node          what a node may hold, and what readers see of it
     conditions, shapes     what must hold of a node for an operation to go ahead
     pattern, matching      which nodes are meant, and how they are found
+    effort                 how much work one command or read may make
     keep_while             nodes that stay only while something holds elsewhere
     store, transaction     the tree, and several operations on it as one
     mutable                how it changes, and how a change is undone

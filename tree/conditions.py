@@ -31,6 +31,7 @@ from typing import Any, Final, Protocol
 import re2
 
 from tree.data import decode, encode
+from tree.effort import steps_of_bytes
 from tree.errors import BadData, BadPath
 from tree.path import check_path
 from tree.payload import has_data
@@ -65,6 +66,7 @@ MAX_REGEX_CHARACTERS: Final = 512
 # What one compiled expression may occupy; RE2 refuses those that need more.
 _MAX_REGEX_BYTES: Final = 1 << 20
 _REGEXES_KEPT: Final = 256
+_STEPS_OF_REGEX: Final = 4
 
 
 class Judged(Protocol):
@@ -102,6 +104,23 @@ class Condition:
     def names_only(self) -> bool:
         """Whether the answer depends on the name alone, and so is the same before and after a change."""
         return False
+
+    @property
+    def steps(self) -> int:
+        """What one trial takes, besides reading data; see `tree.effort`."""
+        return 1
+
+    @property
+    def readings(self) -> int:
+        """How often a trial reads the node's data, at most."""
+        return 0
+
+    def steps_on(self, node: Judged | None) -> int:
+        """What a trial on this node takes, at most."""
+        readings = self.readings
+        if not readings or node is None or node.encoded is None:
+            return self.steps
+        return self.steps + readings * steps_of_bytes(len(node.encoded))
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """Whether the condition holds of this node (None: there is no node) of this name."""
@@ -156,6 +175,11 @@ class IfNameMatches(Condition):
     def names_only(self) -> bool:
         """Yes."""
         return True
+
+    @property
+    def steps(self) -> int:
+        """An expression takes longer than a comparison."""
+        return 1 if self.regex is None else _STEPS_OF_REGEX
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """True if the node exists and its name matches."""
@@ -262,13 +286,25 @@ class IfDataLike(Condition):
     guards: Any = ()
 
     def __post_init__(self) -> None:
-        check_shape(self.shape, self.guards)
+        object.__setattr__(self, "_measured", check_shape(self.shape, self.guards))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IfDataLike) and encode(self.to_data()) == encode(other.to_data())
 
     def __hash__(self) -> int:
         return hash(encode(self.to_data()))
+
+    @property
+    def steps(self) -> int:
+        """A large shape takes long even on small data, because literals are compared by their bytes."""
+        size_bytes: int = self.__dict__["_measured"].size_bytes
+        return 1 + steps_of_bytes(size_bytes)
+
+    @property
+    def readings(self) -> int:
+        """Once, and again for everything that is bound or compared."""
+        holes: int = self.__dict__["_measured"].holes
+        return 1 + holes
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """True if the node exists with such data."""
@@ -382,6 +418,16 @@ class _Combined(Condition):
         """If all parts are."""
         return all(part.names_only for part in self.parts)
 
+    @property
+    def steps(self) -> int:
+        """All of its parts."""
+        return 1 + sum(part.steps for part in self.parts)
+
+    @property
+    def readings(self) -> int:
+        """All of its parts."""
+        return sum(part.readings for part in self.parts)
+
 
 class AllOf(_Combined):
     """Every part holds; with no parts, always."""
@@ -433,6 +479,16 @@ class NotOf(Condition):
     def names_only(self) -> bool:
         """If the part is."""
         return self.part.names_only
+
+    @property
+    def steps(self) -> int:
+        """Those of the part, and one."""
+        return 1 + self.part.steps
+
+    @property
+    def readings(self) -> int:
+        """Those of the part."""
+        return self.part.readings
 
     def holds(self, node: Judged | None, name: str = "") -> bool:
         """True if the part is false."""

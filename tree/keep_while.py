@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tree.conditions import Condition, condition_from_data_untrusted
+from tree.effort import Effort
 from tree.errors import BadData, KeepWhileConditionsNotMet, TreeError
 from tree.matching import PathFilter, find_matches
 from tree.node import Node, view_of
@@ -72,12 +73,14 @@ def keep_while_from_data_untrusted(data: Any) -> tuple[tuple[Pattern, Condition]
     return tuple(pairs)
 
 
-def unmet(root: Node, pairs: Pairs) -> dict[str, Any] | None:
-    """The first thing that does not hold, as plain data for people; None if all is well."""
+def unmet(root: Node, pairs: Pairs, effort: Effort) -> dict[str, Any] | None:
+    """The first thing that does not hold, as plain data for people; None if all is well. Raises `TooMuch`."""
     for pattern, condition in pairs:
         found = False
-        for path, node in find_matches(root, pattern):
+        effort.take(condition.steps)
+        for path, node in find_matches(root, pattern, None, effort):
             found = True
+            effort.take(condition.steps_on(node))
             if not condition.holds(node, path[-1] if path else ""):
                 return _reason("condition_not_met", pattern, condition) | {
                     "path": list(path),
@@ -97,14 +100,14 @@ def _reason(kind: str, pattern: Resolved, condition: Condition) -> dict[str, Any
     return {"reason": kind, "pattern": pattern_to_data(pattern), "condition": condition.to_data()}
 
 
-def refuse_unmet(root: Node, watcher: Path, pairs: Pairs, *, is_new: bool) -> None:
-    """Raises `KeepWhileConditionsNotMet` unless all pairs hold.
+def refuse_unmet(root: Node, watcher: Path, pairs: Pairs, effort: Effort, *, is_new: bool) -> None:
+    """Raises `KeepWhileConditionsNotMet` unless all pairs hold, and `TooMuch`.
 
     Of a new node, what it watches on itself and below is not looked at: nothing could be there yet.
     """
     if is_new:
         pairs = tuple(pair for pair in pairs if PathFilter(pair[0]).prefix[: len(watcher)] != watcher)
-    reason = unmet(root, pairs)
+    reason = unmet(root, pairs, effort)
     if reason is not None:
         raise KeepWhileConditionsNotMet(
             f"the node {'/'.join(watcher)} would be kept while something holds that does not hold now",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from tree.conditions import Condition, Judged, only_name
+from tree.effort import Effort, steps_of_bytes
 from tree.errors import BadPattern
 from tree.node import Node, NodeView
 from tree.path import ROOT, Path
@@ -21,11 +22,15 @@ T = TypeVar("T")
 _SOME_NODE: Final = NodeView(None, 1, 1, 0)
 
 
-def find_matches(root: Node, pattern: Resolved, after: Path | None = None) -> Iterator[tuple[Path, Node]]:
+def find_matches(
+    root: Node, pattern: Resolved, after: Path | None = None, effort: Effort | None = None
+) -> Iterator[tuple[Path, Node]]:
     """The nodes that match, parents first, siblings by name: in the order of their paths.
 
-    With `after`, only those that come after that path, found without visiting what comes before.
+    With `after`, only those that come after that path, found without visiting what comes before. Each node that is
+    visited takes of the `effort`, if one is given; raises `TooMuch` when it is used up.
     """
+    effort = effort or Effort()
     if not pattern and after is None:
         yield ROOT, root
     end = 1 << len(pattern)
@@ -33,10 +38,15 @@ def find_matches(root: Node, pattern: Resolved, after: Path | None = None) -> It
 
     def below(path: Path, node: Node, states: int) -> Iterator[tuple[Path, Node, int]]:
         """The children that the pattern goes on with; each is looked at when it is its turn and not before."""
-        for name in sorted(_candidates(pins, states, node)):
+        steps, readings = _costs(pattern, states)
+        names = list(_candidates(pins, states, node))
+        effort.take_sorting(len(names))
+        names.sort()
+        for name in names:
             child_path = (*path, name)
             if after is None or child_path > after or after[: len(child_path)] == child_path:
                 child = node.children[name]
+                effort.take(steps + readings * steps_of_bytes(len(child.encoded or b"")) if readings else steps)
                 reached = _advance(pattern, states, child, name)
                 if reached:
                     yield child_path, child, reached
@@ -52,6 +62,19 @@ def find_matches(root: Node, pattern: Resolved, after: Path | None = None) -> It
             yield path, node
         if node.children and states & (end - 1):
             stack.append(below(path, node, states))
+
+
+def _costs(pattern: Resolved, states: int) -> tuple[int, int]:
+    """What a step from these states to one child takes: steps, and how often its data is read."""
+    steps = readings = 0
+    for position, component in enumerate(pattern):
+        if states >> position & 1:
+            if isinstance(component, str):
+                steps += 1
+            else:
+                steps += component.steps
+                readings += component.readings
+    return steps, readings
 
 
 def _candidates(pins: list[str | None], states: int, node: Node) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tree.changes import Change, Kind, Reason, Removal, Written
+from tree.effort import Effort
 from tree.errors import BadData, BadPath
 from tree.keep_while import (
     KeepWhile,
@@ -38,6 +39,8 @@ class MutableTree:
         self.node_count = 0  # without the root
         self.kept: KeepWhileIndex = KeepWhileIndex()
         self.undo: list[tuple[Any, ...]] | None = None
+        # What the command or read under way may still take; all that a program does on its own is unbounded.
+        self.effort = Effort()
         # While a commit is collected: what each node was before it was first touched.
         self._before: dict[Path, NodeView | None] | None = None
         # Of the operation under way: the paths it changed and the nodes it kept, for keep_while, and what went away.
@@ -118,7 +121,7 @@ class MutableTree:
         if path == ROOT:
             raise BadPath("the root is always kept; keep_while is for other nodes")
         pairs = resolve_pairs(path, keep_while)
-        refuse_unmet(self.root, path, pairs, is_new=is_new)
+        refuse_unmet(self.root, path, pairs, self.effort, is_new=is_new)
         node = self.lookup(path)
         if node is not None and (node.made_on_the_way or pairs != self.kept.pairs.get(path, ())):
             self._remember(path, node)
@@ -160,7 +163,7 @@ class MutableTree:
             self._just_kept = set()
             for watcher in sorted(concerned):
                 pairs = self.kept.pairs.get(watcher)
-                if pairs is not None and unmet(self.root, pairs) is not None:
+                if pairs is not None and unmet(self.root, pairs, self.effort) is not None:
                     self.remove(watcher, Reason.KEEP_WHILE)
                     self.reclaim(watcher[:-1])
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from tree.changes import Effects, Touched, Written
 from tree.conditions import Condition, condition_from_data_untrusted
+from tree.effort import STEPS_PER_ROW, steps_of_bytes
 from tree.errors import Abort, TooMuch
 from tree.export import import_rows
 from tree.keep_while import KeepWhile, keep_while_from_data_untrusted
@@ -96,11 +97,12 @@ def _keep_while(args: Any) -> KeepWhile | None:
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def _bounded(rows: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+def _bounded(transaction: Transaction, rows: Iterable[tuple[Any, int]]) -> list[Any]:
     """The rows, if there are not too many and their payloads not too big; raises `TooMuch`, which undoes it all."""
-    answer: list[dict[str, Any]] = []
+    answer: list[Any] = []
     size = 0
     for row, payload_bytes in rows:
+        transaction.spend(STEPS_PER_ROW + steps_of_bytes(payload_bytes))
         answer.append(row)
         size += payload_bytes
         if len(answer) > MAX_RESULT_NODES or size > MAX_RESULT_BYTES:
@@ -116,23 +118,26 @@ def _size(view: NodeView | None) -> int:
     return 0 if view is None or view.encoded is None else len(view.encoded)
 
 
-def touched_to_data(touched: Mapping[Path, Touched]) -> list[dict[str, Any]]:
+def touched_to_data(transaction: Transaction, touched: Mapping[Path, Touched]) -> list[dict[str, Any]]:
     """Rows {path, reason, before, after}; raises `TooMuch`."""
     return _bounded(
-        ({"path": list(path), **node.to_data()}, _size(node.before) + _size(node.after))
-        for path, node in touched.items()
+        transaction,
+        (
+            ({"path": list(path), **node.to_data()}, _size(node.before) + _size(node.after))
+            for path, node in touched.items()
+        ),
     )
 
 
-def _written(written: Written, args: Any) -> Written | dict[str, Any]:
+def _written(transaction: Transaction, written: Written, args: Any) -> Written | dict[str, Any]:
     """The answer of a write; `Written` itself, which knows its byte form, when nothing more was asked for."""
     if args.get("full") is True:
-        return {**written.to_data(), "touched": touched_to_data(written.touched)}
+        return {**written.to_data(), "touched": touched_to_data(transaction, written.touched)}
     return written
 
 
-def _effects(effects: Effects) -> list[dict[str, Any]]:
-    return touched_to_data(effects.touched)
+def _effects(transaction: Transaction, effects: Effects) -> list[dict[str, Any]]:
+    return touched_to_data(transaction, effects.touched)
 
 
 # --- the procedures -----------------------------------------------------------------------------------------------
@@ -153,9 +158,8 @@ def _view(transaction: Transaction, args: Any) -> Any:
 
 def _get_many(transaction: Transaction, args: Any) -> Any:
     """Rows {path, data, payload_version, ...} in the order of paths."""
-    return _bounded(
-        ({"path": list(path), **view.to_data()}, _size(view)) for path, view in transaction.matches(_pattern(args))
-    )
+    found = transaction.matches(_pattern(args))
+    return _bounded(transaction, (({"path": list(path), **view.to_data()}, _size(view)) for path, view in found))
 
 
 def _exists(transaction: Transaction, args: Any) -> bool:
@@ -171,56 +175,62 @@ def _count(transaction: Transaction, args: Any) -> int:
 
 
 def _children(transaction: Transaction, args: Any) -> list[str]:
-    return list(transaction.children(_pattern(args)))
+    return _bounded(transaction, ((name, 0) for name in transaction.children(_pattern(args))))
 
 
 def _put(transaction: Transaction, args: Any) -> Any:
     pattern, payload = _pattern(args), _payload(args)
-    return _written(transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args)
+    return _written(
+        transaction, transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args
+    )
 
 
 def _create(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction.create(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
+    return _written(transaction, transaction.create(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
 
 
 def _update(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction.update(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
+    return _written(transaction, transaction.update(_pattern(args), _payload(args), keep_while=_keep_while(args)), args)
 
 
 def _compare_and_swap(transaction: Transaction, args: Any) -> Any:
     pattern, expected, payload = _pattern(args), _argument(args, "expected"), _payload(args)
-    return _written(transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(args)), args)
+    return _written(
+        transaction, transaction.compare_and_swap(pattern, expected, payload, keep_while=_keep_while(args)), args
+    )
 
 
 def _make(transaction: Transaction, args: Any) -> Any:
     """As `tree.put`, but with neither data nor procedure: the node has no payload and stays all the same."""
     pattern, payload = _pattern(args), _payload_or_none(args)
-    return _written(transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args)
+    return _written(
+        transaction, transaction.put(pattern, payload, _condition(args), keep_while=_keep_while(args)), args
+    )
 
 
 def _clear_payload(transaction: Transaction, args: Any) -> Any:
-    return _written(transaction.clear_payload(_pattern(args)), args)
+    return _written(transaction, transaction.clear_payload(_pattern(args)), args)
 
 
 def _delete(transaction: Transaction, args: Any) -> Any:
     effects = transaction.delete(_pattern(args), _condition(args))
-    return _effects(effects) if args.get("full") is True else effects.removed_count
+    return _effects(transaction, effects) if args.get("full") is True else effects.removed_count
 
 
 def _put_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction.put_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+    return _effects(transaction, transaction.put_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
 
 
 def _update_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction.update_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
+    return _effects(transaction, transaction.update_many(_pattern(args), _payload(args), keep_while=_keep_while(args)))
 
 
 def _clear_many_payloads(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction.clear_many_payloads(_pattern(args)))
+    return _effects(transaction, transaction.clear_many_payloads(_pattern(args)))
 
 
 def _delete_many(transaction: Transaction, args: Any) -> Any:
-    return _effects(transaction.delete_many(_pattern(args)))
+    return _effects(transaction, transaction.delete_many(_pattern(args)))
 
 
 _OPERATIONS: Final[Mapping[str, Procedure]] = {
@@ -271,8 +281,10 @@ def _holds(transaction: Transaction, comparison: Any) -> bool:
         case _:
             raise Abort("bad_arguments", f"a comparison is [pattern, condition], not {comparison!r:.100}")
     found = False
+    transaction.spend(condition.steps)
     for path, view in transaction.matches(pattern):
         found = True
+        transaction.spend(condition.steps_on(view))
         if not condition.holds(view, path[-1] if path else ""):
             return False
     last = pattern[-1] if pattern else ""
@@ -285,7 +297,10 @@ def _operate(transaction: Transaction, operation: Any) -> Any:
     if procedure is None:
         raise Abort("bad_arguments", f"{name!r:.40} is no operation; there are {', '.join(sorted(_OPERATIONS))}")
     answer = procedure(transaction, operation)
-    return answer.to_data() if type(answer) is Written else answer
+    if type(answer) is not Written:
+        return answer
+    transaction.spend(steps_of_bytes(len(answer.previous_encoded or b"")))
+    return answer.to_data()
 
 
 BUILT_IN: Final[Mapping[str, Procedure]] = {

@@ -109,7 +109,7 @@ class Projections:
                         self._call(in_use, path, matched, matches)
 
     def _fill(self, in_use: _InUse, store: Store) -> None:
-        for path, view in store.matches(in_use.pattern):
+        for path, view in store.every_match(in_use.pattern):
             self._call(in_use, path, None, view)
 
     def _call(self, in_use: _InUse, path: Path, before: NodeView | None, after: NodeView | None) -> None:

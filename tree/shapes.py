@@ -16,22 +16,29 @@ other pairs lt, le, gt and ge are all false.
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt, le, lt
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tree.data import encode
 from tree.errors import BadData
 
-__all__ = ["COMPARISONS", "check_shape", "compare", "meets"]
+__all__ = ["COMPARISONS", "ShapeMeasures", "check_shape", "compare", "meets"]
 
 MAX_GUARDS: Final = 16
 COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"lt": lt, "le": le, "gt": gt, "ge": ge}
 
 
-def check_shape(shape: Any, guards: Any) -> None:
+class ShapeMeasures(NamedTuple):
+    """How large a shape is with its guards, and how many values it binds or guards: what meeting it can take."""
+
+    size_bytes: int
+    holes: int
+
+
+def check_shape(shape: Any, guards: Any) -> ShapeMeasures:
     """Raises `BadData` for a shape or guards that mean nothing: an unknown `$` key, a guard on what is not bound."""
-    encode([shape, guards])  # plain, and not nested too deep for recursion
-    bound: set[str] = set()
+    size_bytes = len(encode([shape, guards]))  # plain, and not nested too deep for recursion
+    bound: list[str] = []
     _collect_bindings(shape, bound)
     if not isinstance(guards, list | tuple) or len(guards) > MAX_GUARDS:
         raise BadData(f"guards are a list of at most {MAX_GUARDS}")
@@ -42,6 +49,7 @@ def check_shape(shape: Any, guards: Any) -> None:
                 _check_operand(right, bound)
             case _:
                 raise BadData(f"a guard is [op, left, right], op one of {', '.join(COMPARISONS)}; not {guard!r:.80}")
+    return ShapeMeasures(size_bytes, len(bound) + len(guards))
 
 
 def meets(shape: Any, guards: Sequence[Any], value: Any) -> bool:
@@ -59,11 +67,11 @@ def compare(op: str, left: Any, right: Any) -> bool:
     return _have_order(left, right) and _ORDER[op](left, right)
 
 
-def _collect_bindings(shape: Any, bound: set[str]) -> None:
+def _collect_bindings(shape: Any, bound: list[str]) -> None:
     if isinstance(shape, Mapping):
         match _special(shape):
             case ("$bind", str(name)):
-                bound.add(name)
+                bound.append(name)
             case ("$any", True) | ("$value", _):
                 return
             case (key, _):
@@ -84,10 +92,10 @@ def _special(shape: Mapping[Any, Any]) -> tuple[str, Any] | None:
     return None
 
 
-def _check_operand(operand: Any, bound: set[str]) -> None:
+def _check_operand(operand: Any, bound: list[str]) -> None:
     if isinstance(operand, Mapping) and "$bind" in operand:
         name = operand["$bind"]
-        if len(operand) != 1 or name not in bound:
+        if len(operand) != 1 or not isinstance(name, str) or name not in bound:
             raise BadData(f"the guard speaks of {name!r:.40}, which the shape does not bind")
 
 

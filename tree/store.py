@@ -25,6 +25,7 @@ import cbor2
 from tree.changes import Commit, Effects, Observer, Reason, Touched, Written
 from tree.conditions import Condition, IfDataMatches, IfNodeExists
 from tree.data import decode
+from tree.effort import FREE_BYTES, MAX_STEPS, STEPS_PER_ROW, UNBOUNDED, steps_of_bytes
 from tree.errors import MismatchingNode, NodeNotFound
 from tree.keep_while import (
     KeepWhile,
@@ -78,13 +79,18 @@ class Store:
         except (KeyError, TypeError):
             node = None
         encoded = (node if node is not None and type(path) is tuple else self._one(path)).encoded
-        return decode(encoded) if encoded is not None and has_data(encoded) else None
+        if encoded is None or not has_data(encoded):
+            return None
+        if len(encoded) > FREE_BYTES:
+            self._tree.effort.take(steps_of_bytes(len(encoded)))
+        return decode(encoded)
 
     def get_or(self, path: Pattern, default: Any) -> Any:
         """The data at `path`, or `default` if there is no such node or it has no data. Raises `PossiblyManyNodes`."""
         node = self._find(path)
         if node is None or node.encoded is None or not has_data(node.encoded):
             return default
+        self._tree.effort.take(steps_of_bytes(len(node.encoded)))
         return decode(node.encoded)
 
     def view(self, path: Pattern) -> NodeView | None:
@@ -94,7 +100,9 @@ class Store:
 
     def children(self, path: Pattern) -> tuple[str, ...]:
         """The names of the children in order; raises as `get` does."""
-        return tuple(sorted(self._one(path).children))
+        children = self._one(path).children
+        self._tree.effort.take_sorting(len(children))
+        return tuple(sorted(children))
 
     def count_children(self, path: Pattern) -> int:
         """How many children `path` has; 0 if it does not exist. Raises `PossiblyManyNodes`."""
@@ -106,7 +114,11 @@ class Store:
         node = self._find(path)
         if node is self._tree.root:
             return self._tree.node_count
-        return 0 if node is None else size_of(node) - 1
+        if node is None:
+            return 0
+        size = size_of(node) - 1
+        self._tree.effort.take(size)
+        return size
 
     def keep_while(self, path: Path) -> Pairs:
         """What the node at `path` is kept while: absolute patterns and conditions; empty if nothing was stated."""
@@ -140,7 +152,12 @@ class Store:
 
         The tree must not change meanwhile.
         """
-        for path, node in find_matches(self._tree.root, resolve(pattern), after):
+        for path, node in find_matches(self._tree.root, resolve(pattern), after, self._tree.effort):
+            yield path, view_of(node)
+
+    def every_match(self, pattern: Pattern) -> Iterator[tuple[Path, NodeView]]:
+        """As `matches`, whatever it takes, also in a transaction: for what would be wrong if it missed a node."""
+        for path, node in find_matches(self._tree.root, resolve(pattern)):
             yield path, view_of(node)
 
     def fold(self, pattern: Pattern, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
@@ -164,6 +181,7 @@ class Store:
         start = self._find(path)
         if start is not None:
             for node_path, node in walk(check_path(path), start):
+                self._tree.effort.take(1)
                 accumulator = function(node_path, view_of(node), accumulator)
         return accumulator
 
@@ -182,7 +200,7 @@ class Store:
         encoded = encode_payload(data)
         target, node = self._target(path)
         if condition is not None:
-            _require(condition, target, len(target), node)
+            self._require(condition, target, len(target), node)
         if keep_while is None and encoded is not None and self._tree.undo is not None and not self._tree.kept:
             return self._tree.write(target, node, encoded)
         return self._run(self._put_one, target, node, encoded, keep_while)
@@ -225,8 +243,12 @@ class Store:
             target, node = self._target(path)
         except (NodeNotFound, MismatchingNode):
             return Effects({}, ())
-        if node is None or (condition is not None and not condition.holds(node, target[-1] if target else "")):
+        if node is None:
             return Effects({}, ())
+        if condition is not None:
+            self._tree.effort.take(condition.steps_on(node))
+            if not condition.holds(node, target[-1] if target else ""):
+                return Effects({}, ())
         return self._run(self._delete_all, [target])
 
     # --- writing many nodes ---------------------------------------------------------------------------------------
@@ -277,7 +299,7 @@ class Store:
             transaction.end()
 
     def transact(self, procedure: Callable[[Transaction, Any], Any], args: Any, finish: Callable[[Any], T]) -> T:
-        """`finish(procedure(transaction, args))` as one transaction, and its result.
+        """`finish(procedure(transaction, args))` as one transaction of at most `MAX_STEPS` steps, and its result.
 
         What `with transaction()` does, without what a generator costs: half of a small transaction's time.
         """
@@ -285,6 +307,8 @@ class Store:
             raise RuntimeError("a transaction is open already; transactions do not nest")
         self._begin()
         transaction = Transaction(self)
+        effort = self._tree.effort
+        effort.left = MAX_STEPS
         try:
             result = finish(procedure(transaction, args))
         except BaseException:
@@ -293,17 +317,28 @@ class Store:
             raise
         finally:
             transaction.end()
+            effort.left = UNBOUNDED
         self._commit()
         return result
 
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
-        """A transaction that may only read: every write in it raises `ReadOnlyTransaction`."""
+        """A transaction that may only read: every write in it raises `ReadOnlyTransaction`.
+
+        It takes at most `MAX_STEPS` steps; what goes beyond raises `TooMuch`. See `tree.effort`.
+        """
         transaction = ReadTransaction(self)
+        effort = self._tree.effort
+        effort.left = MAX_STEPS
         try:
             yield transaction
         finally:
             transaction.end()
+            effort.left = UNBOUNDED
+
+    def spend(self, steps: int) -> None:
+        """Count this work against what the command or read under way may take; raises `TooMuch`."""
+        self._tree.effort.take(steps)
 
     # --- the whole tree -------------------------------------------------------------------------------------------
 
@@ -375,7 +410,7 @@ class Store:
     # --- finding --------------------------------------------------------------------------------------------------
 
     def _matches(self, pattern: Pattern) -> Iterator[tuple[Path, Node]]:
-        return find_matches(self._tree.root, resolve(pattern))
+        return find_matches(self._tree.root, resolve(pattern), None, self._tree.effort)
 
     def _find(self, path: Pattern) -> Node | None:
         """The one node that is meant, or None if it is missing or a condition does not hold."""
@@ -416,7 +451,7 @@ class Store:
             node = None if node is None else node.children.get(name)
             condition = conditions[depth]
             if condition is not None:
-                _require(condition, path, depth + 1, node)
+                self._require(condition, path, depth + 1, node)
         return path, node
 
     def _puts(self, pattern: Pattern) -> list[Path]:
@@ -426,7 +461,17 @@ class Store:
         while resolved and isinstance(resolved[-1], str):
             names.insert(0, resolved[-1])
             resolved = resolved[:-1]
-        return [(*path, *names) for path, _ in find_matches(self._tree.root, resolved)]
+        return [(*path, *names) for path, _ in find_matches(self._tree.root, resolved, None, self._tree.effort)]
+
+    def _require(self, condition: Condition, path: Path, depth: int, node: Node | None) -> None:
+        """Raises unless the condition holds of the node at `path[:depth]`, on the way to `path`."""
+        self._tree.effort.take(condition.steps_on(node))
+        if condition.holds(node, path[depth - 1] if depth else ""):
+            return
+        if node is None:
+            raise _not_found(path, depth, condition)
+        details = {**_where(path, depth), "condition": condition.to_data(), "node_props": view_of(node).to_data()}
+        raise MismatchingNode(f"the node {'/'.join(path[:depth])} is not as expected", details)
 
     # --- operations, inside `_run` --------------------------------------------------------------------------------
 
@@ -470,6 +515,7 @@ class Store:
     def _put_all(self, paths: list[Path], encoded: bytes | None, keep_while: KeepWhile | None) -> Effects:
         tree = self._tree
         before: dict[Path, NodeView | None] = {}
+        tree.effort.take(STEPS_PER_ROW * len(paths))
         for path in paths:
             node = tree.lookup(check_path(path))
             before[path] = None if node is None else view_of(node)
@@ -540,13 +586,3 @@ def _not_found(path: Path, depth: int, condition: Condition | None = None) -> No
     if condition is not None:
         details["condition"] = condition.to_data()
     return NodeNotFound(f"there is no node {'/'.join(path[:depth])}", details)
-
-
-def _require(condition: Condition, path: Path, depth: int, node: Node | None) -> None:
-    """Raises unless the condition holds of the node at `path[:depth]`, on the way to `path`."""
-    if condition.holds(node, path[depth - 1] if depth else ""):
-        return
-    if node is None:
-        raise _not_found(path, depth, condition)
-    details = {**_where(path, depth), "condition": condition.to_data(), "node_props": view_of(node).to_data()}
-    raise MismatchingNode(f"the node {'/'.join(path[:depth])} is not as expected", details)

@@ -135,6 +135,12 @@ class Transaction:
         """See `Store.delete_many`."""
         return self._writable().delete_many(pattern)
 
+    # --- its bounds -----------------------------------------------------------------------------------------------
+
+    def spend(self, steps: int) -> None:
+        """Count work of the procedure itself against what one command may take; raises `TooMuch`. See `tree.effort`."""
+        self._open().spend(steps)
+
     # --- its end --------------------------------------------------------------------------------------------------
 
     def abort(self, code: str, message: str = "", details: Any = None) -> NoReturn:

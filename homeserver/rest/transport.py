@@ -93,13 +93,14 @@ def transport_routes(node: Node) -> APIRouter:
 
 def _collect(store: Store, pattern: Pattern, reserved: bool) -> list[_Found]:
     found: list[_Found] = []
-    for path, view in store.matches(pattern):
-        if not reserved and path and is_reserved(path):
-            continue
-        if len(found) >= MAX_EXPORTED_NODES:
-            text = f"more than {MAX_EXPORTED_NODES} nodes match; export them in parts, with narrower patterns"
-            raise TooMuch(text, {"nodes": MAX_EXPORTED_NODES})
-        found.append((path, view, store.keep_while(path)))
+    with store.reading() as reading:
+        for path, view in reading.matches(pattern):
+            if not reserved and path and is_reserved(path):
+                continue
+            if len(found) >= MAX_EXPORTED_NODES:
+                text = f"more than {MAX_EXPORTED_NODES} nodes match; export them in parts, with narrower patterns"
+                raise TooMuch(text, {"nodes": MAX_EXPORTED_NODES})
+            found.append((path, view, store.keep_while(path)))
     return found
 
 

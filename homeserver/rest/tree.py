@@ -213,16 +213,17 @@ def read_node(store: Store, path: Path, limit: int, after: str | None) -> dict[s
 
 
 def read_page(store: Store, pattern: Pattern, limit: int, after: Path | None) -> dict[str, Any]:
-    """The fields of a `NodePage`."""
+    """The fields of a `NodePage`; raises `TooMuch` when finding the next node takes too long."""
     rows: list[dict[str, Any]] = []
     size_bytes = 0
     following: list[str] | None = None
-    for path, view in store.matches(pattern, after):
-        if len(rows) >= max(limit, 1) or size_bytes > MAX_PAGE_BYTES:
-            following = rows[-1]["path"]
-            break
-        rows.append(node_row(path, view))
-        size_bytes += 0 if view.encoded is None else len(view.encoded)
+    with store.reading() as reading:
+        for path, view in reading.matches(pattern, after):
+            if len(rows) >= max(limit, 1) or size_bytes > MAX_PAGE_BYTES:
+                following = rows[-1]["path"]
+                break
+            rows.append(node_row(path, view))
+            size_bytes += 0 if view.encoded is None else len(view.encoded)
     return {"nodes": rows, "next": following, "revision": store.revision}
 
 

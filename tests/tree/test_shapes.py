@@ -90,6 +90,8 @@ def test_guards_must_all_hold() -> None:
         (X, [["like", X, 1]]),
         (X, [["eq", {"$bind": "y"}, 1]]),
         (X, [["eq", {"$bind": "x", "more": 1}, 1]]),
+        (X, [["eq", {"$bind": []}, 1]]),
+        (X, [["eq", 1, {"$bind": {"x": 1}}]]),
         (X, [["eq", X]]),
         (X, "eq"),
         (X, [["eq", X, 1]] * 17),

@@ -11,6 +11,7 @@ import cbor2
 
 from tree.changes import Change
 from tree.data import decode_untrusted
+from tree.effort import MAX_STEPS, UNBOUNDED
 from tree.errors import BadData, TreeError
 from tree.keep_while import keep_while_to_data
 from tree.mutable import MutableTree, Row
@@ -148,6 +149,7 @@ class MirroredStore(Store):
             raise RuntimeError(_ELSEWHERE)
         mark = tree.mark()
         transaction = Transaction(self)
+        tree.effort.left = MAX_STEPS
         try:
             return finish(procedure(transaction, args))
         except BaseException:
@@ -155,6 +157,7 @@ class MirroredStore(Store):
             raise
         finally:
             transaction.end()
+            tree.effort.left = UNBOUNDED
 
     def transaction(self) -> NoReturn:
         """Not on a mirror."""
