@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query
 
 from actors.web import ApiError
+from authority.names import instance_of
 from homeserver.node import Node
 from homeserver.rest.access import operator_access
 from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
@@ -64,6 +65,10 @@ def cluster_routes(node: Node) -> APIRouter:
     async def add(body: MemberBody, timeout_s: TimeoutS = 60.0) -> MemberView:
         """Let a member in, or have it replace another one; answers when it has caught up and votes."""
         member = Member(body.name, body.host, body.raft_port)
+        if instance_of(body.name) != node.config.instance:
+            # It would count as a member that cannot be reached: a homeserver of another instance is refused here.
+            text = f"{body.name} belongs to another instance; members of this one are named {node.config.instance}.NAME"
+            raise ApiError(422, "bad_member", text, body.name)
         async with _changing():
             if body.replaces is None:
                 await raft().add_member(member, timeout_s=timeout_s)

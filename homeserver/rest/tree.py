@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from actors.web import ApiError
 from authority.reserved import check_write
 from homeserver.node import Node
 from homeserver.rest.access import client_access
@@ -179,12 +180,13 @@ def tree_routes(node: Node) -> APIRouter:
             required = AllOf([*preconditions, *conditions_untrusted(_list_untrusted(conditions))])
             operation = {"op": "delete", "path": list(path), "full": full}
             comparisons = [[list(path), required.to_data()]] if required.parts else []
-            answer = await node.replica.submit("tree.transaction", {"if": comparisons, "then": [operation]})
-        if not answer["succeeded"]:
-            details = {"node_path": list(path), "node_is_target": True, "condition": required.to_data()}
-            text = f"the node {'/'.join(path)} is not as expected"
-            raise tree_error("mismatching_node", text, details, conditional=bool(preconditions))
+            # At the same moment: what the node is instead.
+            otherwise = [{"op": "view", "path": list(path)}]
+            args = {"if": comparisons, "then": [operation], "else": otherwise}
+            answer = await node.replica.submit("tree.transaction", args)
         (result,) = answer["results"]
+        if not answer["succeeded"]:
+            raise _not_as_expected(path, required, result, conditional=bool(preconditions))
         if not full:
             return JSONResponse({"removed": result, "touched": None})
         touched = touched_of_data(result)
@@ -249,6 +251,21 @@ def _writable(request: Request) -> Path:
     path = path_of_url_untrusted(request)
     check_write(path)
     return path
+
+
+def _not_as_expected(path: Path, required: Condition, props: Any, *, conditional: bool) -> ApiError:
+    """The same as of a `PUT`; `props` is what the node is, or None if there is none."""
+    details = {
+        "node_name": path[-1] if path else "",
+        "node_path": list(path),
+        "node_is_target": True,
+        "condition": required.to_data(),
+    }
+    name = "/".join(path)
+    if props is None:
+        return tree_error("node_not_found", f"there is no node {name}", details, conditional=conditional)
+    text = f"the node {name} is not as expected"
+    return tree_error("mismatching_node", text, details | {"node_props": props}, conditional=conditional)
 
 
 def _arguments(path: Path, body: PutBody | CreateBody, full: bool) -> dict[str, Any]:

@@ -48,6 +48,7 @@ async def test_only_an_operator_changes_members(alpha: Home) -> None:
         (404, "unknown_member", "DELETE", "/v1/cluster/members/alpha.h9", None),
         (404, "unknown_member", "POST", "/v1/cluster/members", new | {"replaces": "alpha.h9"}),
         (422, "invalid_field", "POST", "/v1/cluster/members", new | {"raft_port": 0}),
+        (422, "bad_member", "POST", "/v1/cluster/members", new | {"name": "beta.h2"}),
     ):
         await alpha.api.refused(status, code, method, path, change, headers=headers)
 

@@ -1,5 +1,6 @@
 """The tree over HTTP: nodes, conditions, entity tags, pages; and that authority's rows are nobody's to write."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,25 @@ async def test_creating_twice_is_refused_and_deleting_twice_is_not(alpha: Home) 
     assert await alpha.api.do("DELETE", "/v1/tree/jobs/7") == {"removed": 2, "touched": None}
     assert await alpha.api.do("DELETE", "/v1/tree/jobs/7") == {"removed": 0, "touched": None}
     await alpha.api.refused(422, "bad_data", "DELETE", "/v1/tree/jobs/7?conditions=x")
+
+
+async def test_a_refused_deletion_tells_as_much_as_a_refused_put(alpha: Home) -> None:
+    await put(alpha, "jobs/7", {"n": 1})
+    condition = ["if_data_matches", 2]
+    for name, status, code in (("7", 409, "mismatching_node"), ("8", 404, "node_not_found")):
+        path = f"/v1/tree/jobs/{name}"
+        for headers in ({}, {"if-match": '"9"'}):
+            query = {"conditions": json.dumps([condition])}
+            deleting = await alpha.api.call("DELETE", path, params=query, headers=dict(headers))
+            putting = await alpha.api.call(
+                "PUT", path, {"data": 3, "conditions": [condition, condition]}, headers=dict(headers)
+            )
+            expected = (412, "precondition_failed") if headers else (status, code)
+            for answer in (deleting, putting):
+                assert (answer.status_code, answer.json()["code"]) == expected
+            for error in (first := deleting.json(), second := putting.json()):
+                assert error["details"].pop("condition")[0] == "all_of"
+            assert first == second
 
 
 async def test_a_node_goes_with_what_it_is_kept_while(alpha: Home) -> None:
