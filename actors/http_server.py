@@ -274,6 +274,8 @@ class _Exchange:
         self._conversation = conversation
         self._http = conversation.http
         self._wants_body = request.method != b"HEAD"
+        # Of the body, what was announced and has not come; 0 for a body in chunks, whose length nobody knows.
+        self._left_bytes = next((int(value) for name, value in request.headers if name == b"content-length"), 0)
         self._deadline_s = trio.current_time() + conversation.limits.body_s
         self._response: h11.Response | None = None
         self._answered = trio.Event()
@@ -323,6 +325,7 @@ class _Exchange:
         while True:
             match self._http.next_event():
                 case h11.Data(data=data):
+                    self._left_bytes -= len(data)
                     return {"type": "http.request", "body": bytes(data), "more_body": True}
                 case h11.EndOfMessage():
                     return {"type": "http.request", "body": b"", "more_body": False}
@@ -333,6 +336,8 @@ class _Exchange:
         """Send a piece of the answer; its head waits for the first piece of the body and travels with it."""
         if message["type"] == "http.response.start":
             headers = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+            if self._left_bytes > self._conversation.limits.linger_bytes:
+                headers.append((b"connection", b"close"))  # more than `discard_rest` reads
             self._response = _response(message["status"], headers)
             return
         events: list[h11.Event] = []

@@ -30,8 +30,8 @@ def echo_app() -> FastAPI:
     prepare_app(app)
 
     @app.get("/thing")
-    async def thing() -> dict[str, int]:
-        return {"answer": 42}
+    async def thing(plus: int = 0) -> dict[str, int]:
+        return {"answer": 42 + plus}
 
     @app.post("/echo")
     async def echo(body: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +136,8 @@ async def test_head_is_get_without_the_body(connect: Callable[..., Peer]) -> Non
 
 async def test_the_absolute_form_of_a_target_is_taken(connect: Callable[..., Peer]) -> None:
     peer = connect()
-    await peer.send(b"GET http://x:80/thing?a=b HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert (await peer.answer())[2] == {"answer": 42}
+    await peer.send(b"GET http://x:80/thing?plus=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await peer.answer())[2] == {"answer": 43}
 
 
 async def test_a_body_may_come_in_chunks_and_after_100_continue(connect: Callable[..., Peer]) -> None:
@@ -199,8 +199,9 @@ async def test_what_is_not_http_1_1_is_refused_in_json_and_hung_up(
 async def test_a_body_that_says_it_is_too_long_is_not_even_read(connect: Callable[..., Peer]) -> None:
     peer = connect()
     await peer.send(post(b"", b"content-length: 99999999999999999999"))
-    status, _, body = await peer.answer()
+    status, headers, body = await peer.answer()
     assert (status, body["code"], body["value"]) == (413, "body_too_long", BODY_LIMIT)
+    assert headers["connection"] == "close"
 
 
 async def test_a_body_that_grows_too_long_is_refused_where_it_does(connect: Callable[..., Peer]) -> None:
@@ -215,7 +216,8 @@ async def test_a_body_that_is_a_little_too_long_does_not_cost_the_connection(con
     peer = connect(limits=replace(LIMITS, linger_bytes=2 * BODY_LIMIT))
     body = b" " * (BODY_LIMIT + 1)
     await peer.send(post(body, sized(body)) + GET)
-    assert (await peer.answer())[0] == 413
+    status, headers, _ = await peer.answer()
+    assert (status, "connection" in headers) == (413, False)
     assert (await peer.answer())[0] == 200
 
 
