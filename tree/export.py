@@ -1,9 +1,10 @@
 """Export and import: nodes as rows of plain data that stand for themselves, on any tree of any instance.
 
 An export is a stream of maps: first `{"format": "batonpass tree", "version": 1, "revision": ..., "pattern": ...}`, then
-one `{"path", "data" | "procedure", "keep_while"}` per node in the order of paths (a node without payload has neither),
-and last `{"end": true, "nodes": ...}`, so that a stream that was cut is noticed. Versions of payloads are not part of
-it: an import is a write like any other. `tree.json_form` says how rows become lines of JSON.
+one `{"path", "data" | "procedure", "keep_while"}` per node in the order of paths, and last
+`{"end": true, "nodes": ...}`, so that a stream that was cut is noticed. A node without payload has neither data nor procedure, and, if it is there for
+the nodes below it alone, `"made_on_the_way": true`. Versions of payloads are not part of it: an import is a write like
+any other. `tree.json_form` says how rows become lines of JSON.
 
 An import is one command and so applies as a whole or not at all; what does not fit one command is refused.
 """
@@ -12,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tree.errors import Abort, BadData, TreeError
-from tree.keep_while import KeepWhile, keep_while_from_data_untrusted, keep_while_to_data
+from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
 from tree.path import ROOT, Path, check_path
 from tree.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
-from tree.transaction import Transaction
+from tree.transaction import ImportedNode, Transaction
 
 __all__ = [
     "FORMAT",
@@ -32,9 +33,6 @@ FORMAT: Final = "batonpass tree"
 FORMAT_VERSION: Final = 1
 # One command carries an import, and bounds its bytes; this bounds the work.
 MAX_IMPORTED_NODES: Final = 100_000
-
-# Path, payload, and what it is kept while (None: not stated).
-ImportedNode = tuple[Path, Any, KeepWhile | None]
 
 
 def export(store: Store, pattern: Pattern) -> Iterator[dict[str, Any]]:
@@ -55,6 +53,8 @@ def export(store: Store, pattern: Pattern) -> Iterator[dict[str, Any]]:
         pairs = store.keep_while(path)
         if pairs:
             row["keep_while"] = keep_while_to_data(pairs)
+        if store.made_on_the_way(path):
+            row["made_on_the_way"] = True
         nodes += 1
         yield row
     yield {"end": True, "nodes": nodes}
@@ -94,40 +94,31 @@ def _node_untrusted(row: Any) -> ImportedNode:
     elif "procedure" in row:
         payload = StoredProcedure(row["procedure"])
     kept = row.get("keep_while")
-    return check_path(row["path"]), payload, None if kept is None else keep_while_from_data_untrusted(kept)
+    on_the_way = row.get("made_on_the_way", False)
+    if type(on_the_way) is not bool or (on_the_way and (payload is not NO_PAYLOAD or kept is not None)):
+        raise BadData("only a node without payload and keep_while can be made on the way, which is true or false")
+    return ImportedNode(
+        check_path(row["path"]), payload, None if kept is None else keep_while_from_data_untrusted(kept), on_the_way
+    )
 
 
 def import_rows(transaction: Transaction, args: Any) -> dict[str, Any]:
     """The procedure `tree.import`: {rows, mode}; `merge` (default) writes, `replace` first removes all others.
 
-    With `replace`, the nodes that match the exported pattern and are not in the rows go away, with what is below them.
+    With `replace`, the nodes that match the exported pattern and are not in the rows go away, with what is below them,
+    and a row without `keep_while` takes away what its node was kept while. Only the outcome counts: what keeps nodes is
+    looked at when everything is written.
     Raises `BadData` and whatever the writes raise. Answers {nodes, removed}.
     """
     mode = args.get("mode", "merge") if isinstance(args, Mapping) else None
     if mode not in ("merge", "replace"):
         raise Abort("bad_arguments", "`mode` is merge or replace")
     pattern, nodes = read_rows_untrusted(args.get("rows"))
-    removed = 0
+    unwanted: list[Path] = []
     if mode == "replace":
-        wanted = {path for path, _, _ in nodes}
+        wanted = {node.path for node in nodes}
         # Parents of wanted nodes stay as well: they would only be made again, with versions that start over.
         wanted |= {path[:length] for path in wanted for length in range(len(path))}
-        for path in [path for path, _ in transaction.matches(pattern) if path not in wanted and path != ROOT]:
-            removed += transaction.delete(path).removed_count
-    for path, payload, _ in nodes:
-        if payload is not NO_PAYLOAD:
-            transaction.put(path, payload)
-        else:
-            _put_without_payload(transaction, path)
-    # Last, when everything that they speak of is there.
-    for path, payload, kept in nodes:
-        if kept is not None:
-            transaction.put(path, payload, keep_while=kept)
-    return {"nodes": len(nodes), "removed": removed}
-
-
-def _put_without_payload(transaction: Transaction, path: Path) -> None:
-    """The node has no payload; one that was made on the way to its children goes on being that."""
-    view = transaction.view(path)
-    if view is None or view.has_payload:
-        transaction.put(path, NO_PAYLOAD)
+        unwanted = [path for path, _ in transaction.matches(pattern) if path not in wanted and path != ROOT]
+    effects = transaction.import_nodes(nodes, unwanted, forget_keep_while=mode == "replace")
+    return {"nodes": len(nodes), "removed": effects.removed_count}

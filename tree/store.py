@@ -15,7 +15,7 @@ equal trees is equal. Children are listed in the order of their names, so no res
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -30,6 +30,7 @@ from tree.errors import MismatchingNode, NodeNotFound
 from tree.keep_while import (
     KeepWhile,
     Pairs,
+    resolve_pairs,
 )
 from tree.matching import find_matches
 from tree.mutable import MutableTree, Row
@@ -38,7 +39,7 @@ from tree.path import ROOT, Path, check_path
 from tree.pattern import Pattern, is_path, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
 from tree.rows import BuiltTree, FrozenTree, Remains
-from tree.transaction import ReadTransaction, Transaction
+from tree.transaction import ImportedNode, ReadTransaction, Transaction
 
 __all__ = ["NodeView", "Store", "Written"]
 
@@ -123,6 +124,11 @@ class Store:
     def keep_while(self, path: Path) -> Pairs:
         """What the node at `path` is kept while: absolute patterns and conditions; empty if nothing was stated."""
         return self._tree.kept.pairs.get(tuple(path), ())
+
+    def made_on_the_way(self, path: Path) -> bool:
+        """Whether the node at exactly this path is there for the nodes below it alone."""
+        node = self._tree.lookup(path)
+        return node is not None and node.made_on_the_way and node.encoded is None
 
     # --- reading many nodes ---------------------------------------------------------------------------------------
 
@@ -274,6 +280,17 @@ class Store:
     def delete_many(self, pattern: Pattern) -> Effects:
         """Remove every node that matches with everything below it, and what that makes useless."""
         return self._run(self._delete_all, [path for path, _ in self._matches(pattern)])
+
+    def import_nodes(
+        self, nodes: Sequence[ImportedNode], without: Iterable[Path] = (), *, forget_keep_while: bool = False
+    ) -> Effects:
+        """Write all these nodes, and take those at the paths `without` away, as one operation.
+
+        What keeps nodes is looked at when everything is there, and not in between. A node for which no `keep_while` is
+        stated keeps what it had, or nothing with `forget_keep_while`. One that was made on the way is so again if there
+        is a node below it. Raises as `put` does.
+        """
+        return self._run(self._import_all, nodes, list(without), forget_keep_while)
 
     # --- several operations as one --------------------------------------------------------------------------------
 
@@ -548,6 +565,36 @@ class Store:
                 tree.reclaim(path[:-1])
         tree.settle()
         return Effects(written, tree.removals())
+
+    def _import_all(self, nodes: Sequence[ImportedNode], without: list[Path], forget_keep_while: bool) -> Effects:
+        tree = self._tree
+        for path in without:
+            tree.remove(path, Reason.EXPLICIT)
+        existed = set()
+        # Those that are on the way to others come last and from below: by then, others have made them.
+        for path, payload, _, on_the_way in (
+            *(node for node in nodes if not node.made_on_the_way),
+            *(node for node in reversed(nodes) if node.made_on_the_way),
+        ):
+            node = tree.lookup(check_path(path))
+            if node is not None:
+                existed.add(path)
+            encoded = encode_payload(payload)
+            tree.write(path, node, encoded)
+            is_parent = node is not None and bool(node.children)
+            if encoded is None and not (on_the_way and is_parent):
+                tree.stay(path)
+        for path, _, keep_while, _ in nodes:
+            before = tree.kept.pairs.get(path, ())
+            if keep_while is not None:
+                is_as_before = bool(before) and resolve_pairs(path, keep_while) == before
+                tree.keep(path, keep_while, is_new=is_as_before or path not in existed)
+            elif forget_keep_while and before:
+                tree.keep(path, (), is_new=False)
+        for path in without:
+            tree.reclaim(path[:-1])
+        tree.settle()
+        return Effects({}, tree.removals())
 
     # --- commits --------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from tree.conditions import Condition
 from tree.errors import Abort, ReadOnlyTransaction
@@ -16,13 +16,25 @@ if TYPE_CHECKING:
     from tree.node import NodeView
     from tree.store import Store
 
-__all__ = ["ReadTransaction", "Transaction", "TransactionEnded"]
+__all__ = ["ImportedNode", "ReadTransaction", "Transaction", "TransactionEnded"]
 
 T = TypeVar("T")
 
 
 class TransactionEnded(RuntimeError):
     """A transaction was used after it was applied or rolled back; keep no reference to it outside the procedure."""
+
+
+class ImportedNode(NamedTuple):
+    """A node as an import states it; `keep_while` is None where nothing is stated.
+
+    `made_on_the_way`: it has no payload and is there for the nodes below it alone.
+    """
+
+    path: Path
+    payload: Any
+    keep_while: KeepWhile | None = None
+    made_on_the_way: bool = False
 
 
 class Transaction:
@@ -60,6 +72,10 @@ class Transaction:
     def keep_while(self, path: Path) -> Pairs:
         """See `Store.keep_while`."""
         return self._open().keep_while(path)
+
+    def made_on_the_way(self, path: Path) -> bool:
+        """See `Store.made_on_the_way`."""
+        return self._open().made_on_the_way(path)
 
     def exists(self, pattern: Pattern) -> bool:
         """See `Store.exists`."""
@@ -134,6 +150,12 @@ class Transaction:
     def delete_many(self, pattern: Pattern) -> Effects:
         """See `Store.delete_many`."""
         return self._writable().delete_many(pattern)
+
+    def import_nodes(
+        self, nodes: Sequence[ImportedNode], without: Iterable[Path] = (), *, forget_keep_while: bool = False
+    ) -> Effects:
+        """See `Store.import_nodes`."""
+        return self._writable().import_nodes(nodes, without, forget_keep_while=forget_keep_while)
 
     # --- its bounds -----------------------------------------------------------------------------------------------
 

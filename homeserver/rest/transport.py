@@ -36,7 +36,8 @@ MAX_EXPORTED_NODES: Final = 100_000
 MAX_EXPORTS: Final = 2
 _ROWS_A_PIECE: Final = 256
 
-_Found = tuple[Path, NodeView, Pairs]
+# Path, node, what it is kept while, and whether it was made on the way.
+_Found = tuple[Path, NodeView, Pairs, bool]
 PatternText = Annotated[str, Query(max_length=MAX_PATTERN_CHARACTERS, description="which nodes; all below the root")]
 Reserved = Annotated[bool, Query(description="the rows of authority too, which cannot be imported")]
 Mode = Annotated[
@@ -100,7 +101,7 @@ def _collect(store: Store, pattern: Pattern, reserved: bool) -> list[_Found]:
             if len(found) >= MAX_EXPORTED_NODES:
                 text = f"more than {MAX_EXPORTED_NODES} nodes match; export them in parts, with narrower patterns"
                 raise TooMuch(text, {"nodes": MAX_EXPORTED_NODES})
-            found.append((path, view, store.keep_while(path)))
+            found.append((path, view, store.keep_while(path), store.made_on_the_way(path)))
     return found
 
 
@@ -113,7 +114,7 @@ async def _pieces(pattern: Pattern, revision: int, found: list[_Found]) -> Async
     yield _line({"end": True, "nodes": len(found)})
 
 
-def _row(path: Path, view: NodeView, pairs: Pairs) -> dict[str, Any]:
+def _row(path: Path, view: NodeView, pairs: Pairs, made_on_the_way: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"path": list(path)}
     if view.has_data:
         row["data"] = view.data
@@ -121,6 +122,8 @@ def _row(path: Path, view: NodeView, pairs: Pairs) -> dict[str, Any]:
         row["procedure"] = view.procedure
     if pairs:
         row["keep_while"] = keep_while_to_data(pairs)
+    if made_on_the_way:
+        row["made_on_the_way"] = True
     return row
 
 
@@ -137,7 +140,7 @@ def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
     pattern, nodes = read_rows_untrusted(rows)
     if mode == "replace":
         check_write(pattern)
-    for path, payload, keep_while in nodes:
+    for path, payload, keep_while, _ in nodes:
         check_write(path)
         if keep_while is not None:
             check_keep_while(path, keep_while)

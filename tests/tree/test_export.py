@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, plain_data
 from tree.commands import Answer, Command, Machine, encode_command
-from tree.conditions import IfNodeExists
+from tree.conditions import IfDataMatches, IfNodeExists
 from tree.data import MAX_DATA_DEPTH, encode
 from tree.errors import BadData
 from tree.export import export, read_rows_untrusted
 from tree.json_form import from_json_untrusted, to_json
 from tree.path import Path
-from tree.pattern import ANY_DEPTH
+from tree.pattern import ANY_DEPTH, Step
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
 
@@ -70,6 +70,89 @@ def test_merging_leaves_other_nodes_alone_and_replacing_does_not() -> None:
     assert machine.store.get(("a", "b")) == 1
 
 
+def tree_with_what_keeps_it(value: int) -> Machine:
+    machine = Machine({})
+    machine.store.put(("j", "b"), value)
+    machine.store.put(("j", "a"), "A", keep_while=[(("j", "b"), IfDataMatches(value))])
+    machine.store.put(("j", "a", "c"), "C")
+    return machine
+
+
+@pytest.mark.parametrize("mode", ["merge", "replace"])
+def test_what_kept_nodes_before_an_import_takes_none_of_them_away(mode: str) -> None:
+    exported, machine = tree_with_what_keeps_it(2), tree_with_what_keeps_it(1)
+    assert load(machine, list(export(exported.store, ("j", ANY_DEPTH))), mode).value == {"nodes": 3, "removed": 0}
+    assert contents(machine.store) == contents(exported.store)
+    machine.store.put(("j", "b"), 3)
+    assert set(contents(machine.store)) == {("j",), ("j", "b")}
+
+
+def test_what_is_not_met_after_an_import_goes_away_with_it() -> None:
+    exported, machine = Store(), tree_with_what_keeps_it(1)
+    exported.put(("j", "b"), 2)
+    assert load(machine, list(export(exported, ("j", "b")))).value == {"nodes": 1, "removed": 2}
+    assert set(contents(machine.store)) == {("j",), ("j", "b")}
+
+
+def test_only_replacing_takes_back_what_a_node_was_kept_while() -> None:
+    exported, machine = Store(), Machine({})
+    exported.put(("k", "x"), 1)
+    rows = list(export(exported, ("k", ANY_DEPTH)))
+    machine.store.put(("g",), 1)
+    machine.store.put(("k", "x"), 1, keep_while=[(("g",), IfNodeExists())])
+    assert load(machine, rows).ok
+    assert len(machine.store.keep_while(("k", "x"))) == 1
+    assert load(machine, rows, "replace", number=2).ok
+    assert machine.store.keep_while(("k", "x")) == ()
+    machine.store.delete(("g",))
+    assert machine.store.exists(("k", "x"))
+
+
+def test_what_a_new_node_says_of_itself_may_come_true_later_also_when_it_is_imported_again() -> None:
+    exported, machine = Store(), Machine({})
+    exported.put(("a",), 1, keep_while=[((Step.THIS, "child"), IfNodeExists())])
+    rows = list(export(exported, (ANY_DEPTH,)))
+    assert [load(machine, rows, mode, number).ok for number, mode in enumerate(("merge", "merge", "replace"))] == [
+        True,
+        True,
+        True,
+    ]
+    assert contents(machine.store) == contents(exported)
+
+
+def test_parents_made_on_the_way_are_so_again_and_others_are_not() -> None:
+    exported, machine = Store(), Machine({})
+    exported.put(("imp", "a", "b", "c"), 1)
+    exported.put(("made",), NO_PAYLOAD)
+    exported.put(("made", "below"), 1)
+    rows = list(export(exported, (ANY_DEPTH,)))
+    assert [row["path"] for row in rows if row.get("made_on_the_way")] == [["imp"], ["imp", "a"], ["imp", "a", "b"]]
+    assert load(machine, rows).ok
+    assert machine.store.digest() == exported.digest()
+    assert machine.store.delete(("imp", "a", "b", "c")).removed_count == 4
+    machine.store.delete(("made", "below"))
+    assert set(contents(machine.store)) == {("made",)}
+
+
+def test_a_parent_that_is_imported_without_its_children_stays() -> None:
+    exported, machine = Store(), Machine({})
+    exported.put(("imp", "a", "b"), 1)
+    assert load(machine, list(export(exported, ("imp", "a")))).ok
+    assert set(contents(machine.store)) == {("imp",), ("imp", "a")}
+    machine.store.put(("imp", "a", "b"), 1)
+    assert machine.store.delete(("imp", "a", "b")).removed_count == 1
+
+
+def test_replacing_the_last_children_leaves_no_useless_parents() -> None:
+    exported, machine = Store(), Machine({})
+    exported.put(("x", "here"), 1)
+    machine.store.put(("x", "gone", "far", "below"), 1)
+    rows = list(export(exported, ("x", ANY_DEPTH)))
+    rows[0]["pattern"] = ["x", "gone", "far", "below"]
+    assert load(machine, rows, "replace").value == {"nodes": 1, "removed": 3}
+    assert set(contents(machine.store)) == {("x",), ("x", "here")}
+
+
 def test_an_import_that_is_refused_changes_nothing() -> None:
     machine = Machine({})
     machine.store.put(("a",), 1)
@@ -104,6 +187,9 @@ END = {"end": True, "nodes": 1}
         [HEAD, {"path": [""]}, END],
         [HEAD, {"path": ["a"], "procedure": 1}, END],
         [HEAD, {"path": ["a"], "keep_while": [[1]]}, END],
+        [HEAD, {"path": ["a"], "made_on_the_way": 1}, END],
+        [HEAD, {"path": ["a"], "made_on_the_way": True, "data": 1}, END],
+        [HEAD, {"path": ["a"], "made_on_the_way": True, "keep_while": []}, END],
     ],
 )
 def test_what_is_not_a_whole_export_is_refused(rows: Any) -> None:
