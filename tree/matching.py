@@ -15,9 +15,13 @@ from tree.node import Node, NodeView
 from tree.path import ROOT, Path
 from tree.pattern import ANY_DEPTH, ANY_NAME, Pattern, Resolved, resolve
 
-__all__ = ["ByPrefix", "EventPattern", "PathFilter", "find_matches"]
+__all__ = ["MAX_EVENT_STEPS", "ByPrefix", "EventPattern", "PathFilter", "find_matches"]
 
 T = TypeVar("T")
+
+# What an event may cost for each pattern that it is compared with; see `tree.effort`. Enough for a name and a
+# regular expression, or for seven names.
+MAX_EVENT_STEPS: Final = 8
 
 _SOME_NODE: Final = NodeView(None, 1, 1, 0)
 
@@ -207,6 +211,20 @@ class EventPattern:
         self._exact: Final = len(self.prefix) == len(self._resolved) and not any(
             isinstance(component, Condition) for component in self._resolved
         )
+
+    def check_parts(self) -> None:
+        """Raises `BadPattern` if telling whether an event is meant takes more than `MAX_EVENT_STEPS`.
+
+        For those who ask to be told: each commit pays for all of them. What was registered before stays.
+        """
+        steps = sum(component.steps for component in self._resolved if isinstance(component, Condition))
+        if steps > MAX_EVENT_STEPS:
+            raise BadPattern(
+                f"a pattern for events has at most {MAX_EVENT_STEPS} parts of conditions, not {steps} (a regular "
+                "expression counts as 4, a shape as one per 64 bytes): watch with a simpler one, and choose among the "
+                "events",
+                {"parts": steps, "limit": MAX_EVENT_STEPS},
+            )
 
     def matches(self, path: Path, node: Judged) -> bool:
         """Whether an event at this path, that left (or took away) this node, is meant."""

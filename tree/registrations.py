@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tree.changes import Commit
 from tree.errors import Abort, BadData
+from tree.matching import EventPattern
 from tree.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
 from tree.procedures import Procedure, ReadOnly
 from tree.projections import Projection, Projections, in_use_from_data_untrusted
@@ -84,7 +85,9 @@ class Registrations:
 
     def _register_trigger(self, _transaction: Transaction, args: Any) -> None:
         """{id, pattern, procedure_path, kinds, priority}; replaces the trigger with this id."""
-        self.triggers.register(Trigger.from_data_untrusted(args))
+        trigger = Trigger.from_data_untrusted(args)
+        EventPattern(trigger.pattern).check_parts()
+        self.triggers.register(trigger)
         self._observe()
 
     def _unregister_trigger(self, _transaction: Transaction, args: Any) -> bool:
@@ -106,7 +109,9 @@ class Registrations:
     def _register_projection(self, _transaction: Transaction, args: Any) -> None:
         """{name, pattern}; the table is filled before this is answered."""
         name = _text(args, "name")
-        self.projections.register(name, pattern_from_data_untrusted(args.get("pattern")), self._store)
+        pattern = pattern_from_data_untrusted(args.get("pattern"))
+        EventPattern(pattern).check_parts()
+        self.projections.register(name, pattern, self._store)
         self._observe()
 
     def _unregister_projection(self, _transaction: Transaction, args: Any) -> bool:

@@ -266,10 +266,11 @@ class History:
         """Watch for events after `since_revision` (default: from now on).
 
         A revision that is still to come is waited for. Raises `Compacted` when events after it are not kept any more,
-        `BadPattern` (see `EventPattern`), and `BadPath`.
+        `BadPattern` (see `EventPattern` and its `check_parts`), and `BadPath`.
         """
         since = self.revision if since_revision is None else since_revision
         watched = EventPattern(pattern)
+        watched.check_parts()
         if since < self._oldest:
             raise Compacted(since, self._oldest)
         watcher = Watcher(self, watched, since, max_pending_events, max_pending_bytes)

@@ -352,3 +352,13 @@ def test_a_procedure_that_lied_about_only_reading_is_refused() -> None:
         _, answer = machine.apply(encode_command(Command("liar", operation, "c", number)))
         assert Answer.from_encoded(answer).code == "read_only_transaction"
     assert machine.store.revision == 0
+
+
+def test_a_pattern_of_many_parts_cannot_be_registered_and_one_that_is_stays(driver: Driver) -> None:
+    many = [["any_of", [str(number) for number in range(8)]]]
+    args = {"id": "t", "pattern": many, "procedure_path": ["p"]}
+    assert driver.run("tree.register_trigger", **args).code == "bad_pattern"
+    assert driver.run("tree.register_projection", name="names", pattern=many).code == "bad_pattern"
+    registered = Triggers()
+    registered.register(Trigger.from_data_untrusted(args))
+    assert Triggers.from_data_untrusted(registered.to_data()).all() == registered.all()

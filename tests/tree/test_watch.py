@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.tree.strategies import close_paths, few_values
 from tree.changes import Kind
-from tree.conditions import AllOf, IfDataMatches, IfNameMatches
+from tree.conditions import AllOf, AnyOf, IfDataLike, IfDataMatches, IfNameMatches
 from tree.data import encode
-from tree.errors import BadPath, Compacted, WatcherCut
+from tree.errors import BadPath, BadPattern, Compacted, WatcherCut
 from tree.path import Path
 from tree.pattern import ANY_DEPTH, ANY_NAME
 from tree.payload import StoredProcedure
@@ -307,3 +307,24 @@ def test_an_observer_that_crashes_does_not_undo_the_commit(caplog: pytest.LogCap
     store.put(("a",), 1)
     assert (store.get(("a",)), store.revision) == (1, 1)
     assert "observer" in caplog.text
+
+
+def test_a_pattern_for_events_has_few_parts() -> None:
+    history = History()
+    expression = IfNameMatches(regex="a.b")
+    for pattern in (
+        ("a", ANY_DEPTH, expression),
+        ("a", AnyOf([expression, "b", "c"])),
+        ("a", AnyOf([str(number) for number in range(7)])),
+        ("a", IfDataLike({"x" * 100: {"$any": True}})),
+    ):
+        history.watch(pattern).close()
+    for refused in (
+        (AnyOf([expression] * 2),),
+        (expression, ANY_NAME, expression),
+        ("a", AnyOf([str(number) for number in range(8)])),
+        ("a", IfDataLike({"x" * 1000: {"$any": True}})),
+    ):
+        with pytest.raises(BadPattern, match="at most 8 parts"):
+            history.watch(refused)
+    assert history.watcher_count == 0
