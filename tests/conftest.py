@@ -1,7 +1,14 @@
-"""Hypothesis profiles: `dev` on a desk, `ci` derandomised (same examples every run), `night` long."""
+"""Hypothesis profiles: `dev` on a desk, `ci` derandomised (same examples every run), `night` long.
 
+And what a test may change for its whole process, given back after each.
+"""
+
+import logging
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("dev", deadline=None, max_examples=50, print_blob=True)
@@ -10,3 +17,13 @@ settings.register_profile(
     "night", deadline=None, max_examples=5000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def as_found() -> Iterator[None]:
+    """A simulation lets all members of its process read another clock, and silences them."""
+    yield
+    logging.disable(logging.NOTSET)
+    ports = sys.modules.get("tree.raft_ports")
+    if ports is not None:
+        ports.use_clock(None)
