@@ -9,21 +9,22 @@ import json
 import logging
 import math
 import reprlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, Final
 
 import trio
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from actors.http_server import serve_http
+from actors.strict_json import read_json_untrusted
 
-__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "prepare_app", "serve_app"]
+__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "StrictRoute", "prepare_app", "serve_app"]
 
 _log = logging.getLogger("actors.web")
 
@@ -237,11 +238,32 @@ async def _refuse_strange_queries(request: Request) -> None:
         seen.add(name)
 
 
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = read_json_untrusted(await self.body())
+        return self._json
+
+
+class StrictRoute(APIRoute):
+    """A route whose body is read by `read_json_untrusted`: give it to every router of an API as `route_class`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own handler, given another kind of request."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            return await handle(_StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
 def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> None:
     """Give `app` the error shape of this module and bound its bodies (path prefix → bytes); call it before all routes.
 
     Query parameters that a route does not know are refused, as unknown fields of bodies are by their models.
     """
+    app.router.route_class = StrictRoute
     app.router.dependencies.append(Depends(_refuse_strange_queries))
     # A redirect would repeat the Host header of whoever asks, and is no JSON.
     app.router.redirect_slashes = False

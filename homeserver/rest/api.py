@@ -7,7 +7,7 @@ import trio
 from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi import Path as PathParam
 
-from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, prepare_app
 from authority.certificates import Name, TransferId
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
@@ -100,7 +100,7 @@ async def _entity(node: Node, entity_id: str, consistency: str = "linearizable")
 
 
 def _server_list_routes(node: Node) -> APIRouter:
-    routes = APIRouter(tags=["cluster"])
+    routes = APIRouter(route_class=StrictRoute, tags=["cluster"])
 
     @routes.get("/healthz", responses={503: {"model": ErrorBody, "description": "Not ready yet."}})
     async def healthz() -> Health:
@@ -132,7 +132,7 @@ def _server_list_routes(node: Node) -> APIRouter:
 
 
 def _entity_routes(node: Node) -> APIRouter:
-    routes = APIRouter(prefix="/v1/entities", tags=["entities"])
+    routes = APIRouter(route_class=StrictRoute, prefix="/v1/entities", tags=["entities"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.get("/{entity_id}")
@@ -271,7 +271,7 @@ def _not_told(error: Refused, value: str) -> ApiError:
 
 
 def _transfer_routes(node: Node) -> APIRouter:
-    routes = APIRouter(prefix="/v1/transfers", tags=["transfers"])
+    routes = APIRouter(route_class=StrictRoute, prefix="/v1/transfers", tags=["transfers"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.get("/{transfer_id}")
@@ -303,7 +303,7 @@ def _transfer_routes(node: Node) -> APIRouter:
 
 
 def _player_routes(node: Node) -> APIRouter:
-    routes = APIRouter(prefix="/v1/players", tags=["players"])
+    routes = APIRouter(route_class=StrictRoute, prefix="/v1/players", tags=["players"])
     client = Depends(client_access(node.secrets.client_token))
 
     @routes.put("/{player}/keys", dependencies=[client])

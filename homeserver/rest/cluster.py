@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
-from actors.web import ApiError
+from actors.web import ApiError, StrictRoute
 from authority.names import instance_of
 from homeserver.node import Node
 from homeserver.rest.access import operator_access
@@ -47,7 +47,7 @@ TimeoutS = Annotated[float, Query(ge=0.1, le=300, description="how long to wait 
 
 def cluster_routes(node: Node) -> APIRouter:
     """Looking is open; changing takes the operator token."""
-    routes = APIRouter(prefix="/v1/cluster", tags=["cluster"])
+    routes = APIRouter(route_class=StrictRoute, prefix="/v1/cluster", tags=["cluster"])
     operator = Depends(operator_access(node.secrets.operator_token))
 
     def raft() -> Replica:

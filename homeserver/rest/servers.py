@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from actors.web import ApiError
+from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError, Reason
@@ -30,7 +30,7 @@ __all__ = ["server_routes"]
 
 def server_routes(node: Node) -> APIRouter:
     """What simulation servers, other instances and relays call."""
-    routes = APIRouter(tags=["servers"])
+    routes = APIRouter(route_class=StrictRoute, tags=["servers"])
 
     @routes.put("/v1/servers/{name}")
     async def register(name: Name, body: RegisterBody) -> ServerView:

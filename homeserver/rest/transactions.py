@@ -6,6 +6,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 
+from actors.web import StrictRoute
 from authority.reserved import check_write
 from homeserver.node import Node
 from homeserver.rest.access import client_access
@@ -48,7 +49,9 @@ _REQUIRED: Final = ("data", "expected")
 
 def transaction_routes(node: Node) -> APIRouter:
     """The one route."""
-    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = APIRouter(
+        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
+    )
 
     @routes.post("/v1/tx", response_model=TransactionView)
     async def transaction(body: TransactionBody) -> Response:

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from actors.streaming import JsonLines, stream_responses
-from actors.web import ApiError
+from actors.strict_json import read_json_untrusted
+from actors.web import ApiError, StrictRoute
 from authority.reserved import check_keep_while, check_write, is_reserved
 from homeserver.node import Node
 from homeserver.rest.access import client_access
@@ -57,7 +58,9 @@ _BODY: Final[dict[str, Any]] = {
 
 def transport_routes(node: Node) -> APIRouter:
     """Out and in."""
-    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = APIRouter(
+        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
+    )
     under_way: set[object] = set()
 
     @routes.get("/v1/export", responses=_LINES, response_class=JsonLines)
@@ -151,6 +154,6 @@ def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
 
 def _read_line(number: int, line: bytes) -> Any:
     try:
-        return from_json_untrusted(json.loads(line))
+        return from_json_untrusted(read_json_untrusted(line))
     except (ValueError, RecursionError) as error:
         raise BadData(f"line {number} is not JSON: {error}") from error

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from actors.web import ApiError
+from actors.strict_json import read_json_untrusted
+from actors.web import ApiError, StrictRoute
 from authority.reserved import check_write
 from homeserver.node import Node
 from homeserver.rest.access import client_access
@@ -98,7 +99,9 @@ def _documented(*names: str) -> dict[str, Any]:
 
 def tree_routes(node: Node) -> APIRouter:
     """Reading and writing nodes."""
-    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = APIRouter(
+        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
+    )
 
     # The root has a route of its own: a parameter of a path stands after a slash.
     @routes.get(
@@ -289,7 +292,7 @@ def _list_untrusted(text: str | None) -> list[Any]:
     if text is None:
         return []
     try:
-        conditions = json.loads(text)
+        conditions = read_json_untrusted(text)
     except (ValueError, RecursionError) as error:
         raise BadData(f"conditions are a JSON list: {error}") from error
     if not isinstance(conditions, list):

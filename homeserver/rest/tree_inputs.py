@@ -3,7 +3,6 @@
 Every function here raises the tree's errors (`BadPath`, `BadPattern`, `BadData`) or `PathReserved`.
 """
 
-import json
 import re
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -11,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
+from actors.strict_json import read_json_untrusted
 from authority.reserved import check_keep_while, check_write
 from tree.conditions import (
     AllOf,
@@ -91,7 +91,7 @@ def pattern_untrusted(pattern: Any) -> Pattern:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json_untrusted(text)
     except (ValueError, RecursionError) as error:
         raise BadPath(f"{what} is not the JSON of a list: {error}") from error
 

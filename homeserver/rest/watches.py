@@ -13,7 +13,7 @@ import trio
 from fastapi import APIRouter, Depends, Header, Query
 
 from actors.streaming import EventStream, stream_responses
-from actors.web import ApiError
+from actors.web import ApiError, StrictRoute
 from homeserver.node import Node
 from homeserver.rest.access import client_access
 from homeserver.rest.tree_errors import refusing
@@ -66,7 +66,9 @@ class Seats:
 
 def watch_routes(node: Node) -> APIRouter:
     """The one route."""
-    routes = APIRouter(tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes = APIRouter(
+        route_class=StrictRoute, tags=["tree"], dependencies=[Depends(client_access(node.secrets.client_token))]
+    )
     seats = Seats(MAX_WATCHERS)
 
     @routes.get("/v1/watch", responses=_STREAM, response_class=EventStream)

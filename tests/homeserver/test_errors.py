@@ -99,10 +99,10 @@ async def test_a_body_of_another_shape_is_told_which_field(alpha: Home) -> None:
         assert answer.json()["message"].startswith(f"{where}: "), answer.text
 
 
+NO_JSON = [b"NaN", b"-Infinity"]
 STRANGE = [
+    *NO_JSON,
     b'"\\ud800"',
-    b"NaN",
-    b"-Infinity",
     b"1e400",
     b"9" * 400,
     b"[" * 500 + b"]" * 500,
@@ -117,7 +117,7 @@ async def test_values_that_json_can_spell_and_nobody_wants_are_named_in_the_erro
         fields = {name: json.dumps(text).encode() for name, text in NEW.items()} | {field: value}
         content = b"{" + b",".join(b'"%s":%s' % (name.encode(), text) for name, text in fields.items()) + b"}"
         answer = await alpha.api.call("POST", "/v1/entities", content=content, headers=JSON)
-        assert answer.status_code == 422, value[:40]
+        assert answer.status_code == (400 if value in NO_JSON else 422), value[:40]
         assert len(answer.content) < 1500
 
 
@@ -131,6 +131,7 @@ async def test_parameters_that_the_world_or_the_wire_cannot_take_are_refused(wor
         content = json.dumps(body)[:-1].encode() + b', "params": ' + params + b"}"
         answer = await world.api.call("POST", "/v1/entities", content=content, headers=JSON)
         assert (answer.status_code, answer.json()["code"]) in (
+            (400, "bad_json"),
             (422, "spawn_refused"),
             (422, "invalid_field"),
         ), (params[:40], answer.text)

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -96,6 +97,22 @@ async def test_every_operation_has_its_result(alpha: Home) -> None:
 async def test_an_operation_that_means_nothing_is_refused(alpha: Home) -> None:
     for operation, code in WRONG:
         await alpha.api.refused(422, code, "POST", "/v1/tx", {"then": [operation]})
+
+
+async def test_what_is_no_json_is_not_taken_for_any(alpha: Home) -> None:
+    headers = {"content-type": "application/json"}
+    for data in ("NaN", "Infinity", "[-Infinity]", '{"a": 1, "b": 2, "a": 3}', "{"):
+        body = f'{{"data": {data}}}'
+        await alpha.api.refused(400, "bad_json", "PUT", "/v1/tree/json", content=body, headers=headers)
+        path = "/v1/tree/json?conditions=" + quote(f'[["if_data_matches", {data}]]')
+        await alpha.api.refused(422, "bad_data", "DELETE", path)
+        head = '{"format":"batonpass tree","version":1,"pattern":["json"]}'
+        lines = f'{head}\n{{"path":["json"],"data":{data}}}\n{{"end":true,"nodes":1}}'
+        await alpha.api.refused(422, "bad_data", "POST", "/v1/import", content=lines)
+    twice = '{"then": [], "then": [{"op": "put", "path": "json", "data": 1}]}'
+    answer = await alpha.api.call("POST", "/v1/tx", content=twice, headers=headers)
+    assert "the key 'then' twice" in answer.json()["message"]
+    await alpha.api.refused(404, "node_not_found", "GET", "/v1/tree/json")
 
 
 async def test_more_than_the_log_takes_is_refused(alpha: Home) -> None:
