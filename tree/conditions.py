@@ -56,6 +56,7 @@ __all__ = [
     "Judged",
     "Name",
     "NotOf",
+    "check_condition",
     "condition_from_data_untrusted",
     "only_name",
 ]
@@ -325,6 +326,8 @@ class Compare:
     number: int
 
     def __post_init__(self) -> None:
+        if type(self.number) is not int:
+            raise BadData(f"a counter is compared with an integer, not {self.number!r:.40}")
         if self.op not in COMPARISONS:
             raise BadData(f"{self.op!r:.40} is no comparison; use one of {', '.join(COMPARISONS)}")
 
@@ -343,6 +346,10 @@ class _IfCounter(Condition):
     expected: int | Compare
 
     _TAG = ""
+
+    def __post_init__(self) -> None:
+        if type(self.expected) is not int and not isinstance(self.expected, Compare):
+            raise BadData(f"a counter is compared with an integer or a Compare, not {self.expected!r:.40}")
 
     def _actual(self, node: Judged) -> int:
         raise NotImplementedError
@@ -497,6 +504,12 @@ class NotOf(Condition):
     def to_data(self) -> Any:
         """As plain data."""
         return ["not_of", self.part.to_data()]
+
+
+def check_condition(condition: object) -> None:
+    """Raises `BadData` unless this is a condition, and not its form as data."""
+    if not isinstance(condition, Condition):
+        raise BadData(f"not a Condition: {condition!r:.100}; `condition_from_data_untrusted` reads one from data")
 
 
 def only_name(condition: Condition) -> str | None:

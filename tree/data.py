@@ -1,6 +1,7 @@
 """Plain data and its one byte form: the values that nodes, commands and answers are made of.
 
-Plain data is null, booleans, 64-bit integers, floats, text, bytes, lists, and maps whose keys are text or bytes.
+Plain data is null, booleans, integers from -2^64 to 2^64-1 (what CBOR holds without tags), floats, text, bytes,
+lists, and maps whose keys are text or bytes.
 Its byte form is CBOR (RFC 8949) with sorted keys, so equal values have equal bytes on every member, whatever the order
 in which a map was built; tuples become lists. Tags are refused: nothing from the network may construct anything but
 plain data.
@@ -24,6 +25,8 @@ __all__ = [
     "encode_shallow",
 ]
 
+# Of commands and answers, and of data in general; what nodes hold is bounded lower, by `tree.payload`, because commands
+# and answers hold it a few levels down.
 MAX_DATA_DEPTH: Final = 64
 # Every tag that cbor2 would turn into an object by itself; others arrive at the tag hook.
 _KNOWN_TAGS: Final = (*range(6), *range(21, 41), 43000, 55799, *range(100, 105), *range(258, 262), 1004)
@@ -70,7 +73,8 @@ def _load(encoded: bytes, max_depth: int, *, strict_keys: bool) -> Any:
             strict_hashable_types=strict_keys,
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
-        raise BadData(f"not plain CBOR data: {error}") from error
+        text = f"not plain CBOR data, or nested more than {max_depth} deep: {error}"
+        raise BadData(text) from error
     if stream.tell() != len(encoded):
         raise BadData(f"{len(encoded) - stream.tell()} bytes follow the value")
     return data
@@ -81,8 +85,8 @@ def decode(encoded: bytes) -> Any:
     return cbor2.loads(encoded)
 
 
-def encode(data: Any, *, canonical: bool = True) -> bytes:
-    """The bytes of plain data; raises `BadData` naming what is not plain.
+def encode(data: Any, *, canonical: bool = True, max_depth: int = MAX_DATA_DEPTH) -> bytes:
+    """The bytes of plain data, nested at most `max_depth` deep; raises `BadData` naming what is not plain.
 
     `canonical=False` keeps maps in the order they have, which is twice as fast, for bytes that are never compared. The
     bytes are read back before they are trusted, because a value that could be written but not read would be lost.
@@ -92,7 +96,7 @@ def encode(data: Any, *, canonical: bool = True) -> bytes:
     except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
         raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
     if type(data) not in _ALWAYS_READABLE:
-        decode_untrusted(encoded)
+        _load(encoded, max_depth, strict_keys=True)
     return encoded
 
 

@@ -52,7 +52,10 @@ class BadPattern(BadPath):
 
 
 class BadData(TreeError):
-    """The data is not plain: only null, booleans, 64-bit integers, floats, text, bytes, lists and maps can be kept."""
+    """The data is not plain, or is nested too deep.
+
+    Only null, booleans, integers from -2^64 to 2^64-1, floats, text, bytes, lists and maps can be kept.
+    """
 
     code = "bad_data"
 

@@ -13,7 +13,7 @@ names that a watched pattern begins with for the others, so a write pays only fo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tree.conditions import Condition, condition_from_data_untrusted
+from tree.conditions import Condition, check_condition, condition_from_data_untrusted
 from tree.effort import Effort
 from tree.errors import BadData, KeepWhileConditionsNotMet, TreeError
 from tree.matching import PathFilter, find_matches
@@ -46,6 +46,8 @@ def resolve_pairs(watcher: Path, keep_while: KeepWhile) -> Pairs:
     """Absolute pairs for this node; raises `BadPath`, `BadPattern`, or `BadData` when there are too many."""
     given = keep_while.items() if isinstance(keep_while, Mapping) else keep_while
     pairs = tuple((resolve(pattern, watcher), condition) for pattern, condition in given)
+    for _, condition in pairs:
+        check_condition(condition)
     if len(pairs) > MAX_PAIRS:
         raise BadData(f"{len(pairs)} keep_while conditions are too many; at most {MAX_PAIRS} are allowed")
     return pairs

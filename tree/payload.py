@@ -13,6 +13,7 @@ from tree.data import decode_untrusted, encode
 from tree.errors import BadData
 
 __all__ = [
+    "MAX_PAYLOAD_DEPTH",
     "MAX_PROCEDURE_NAME_CHARACTERS",
     "NO_PAYLOAD",
     "NoPayload",
@@ -27,6 +28,8 @@ MAX_PROCEDURE_NAME_CHARACTERS: Final = 255
 # A tag of two bytes from the range that is free for everybody (RFC 8949, section 9.2).
 _TAG: Final = 0xB701
 _MARK: Final = b"\xd9"
+# Lower than what commands and answers may have, so that whatever is held can be told of and compared.
+MAX_PAYLOAD_DEPTH: Final = 32
 _PREFIX: Final = _MARK + _TAG.to_bytes(2, "big")
 
 
@@ -56,7 +59,7 @@ def encode_payload(payload: Any) -> bytes | None:
     """The bytes of plain data, a `StoredProcedure`, or `NO_PAYLOAD` (None); raises `BadData` for anything else."""
     if type(payload) is StoredProcedure:
         return _PREFIX + encode(payload.name)
-    return None if payload is NO_PAYLOAD else encode(payload)
+    return None if payload is NO_PAYLOAD else encode(payload, max_depth=MAX_PAYLOAD_DEPTH)
 
 
 def has_data(encoded: bytes | None) -> bool:

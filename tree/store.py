@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 import cbor2
 
 from tree.changes import Commit, Effects, Observer, Reason, Touched, Written
-from tree.conditions import Condition, IfDataMatches, IfNodeExists
+from tree.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
 from tree.data import decode
 from tree.effort import FREE_BYTES, MAX_STEPS, STEPS_PER_ROW, UNBOUNDED, steps_of_bytes
 from tree.errors import MismatchingNode, NodeNotFound
@@ -245,6 +245,8 @@ class Store:
         A missing node, or one that does not meet a condition, is left alone. Deleting the root removes its payload
         and all children; the root itself and its versions stay.
         """
+        if condition is not None:
+            check_condition(condition)
         try:
             target, node = self._target(path)
         except (NodeNotFound, MismatchingNode):
@@ -482,6 +484,7 @@ class Store:
 
     def _require(self, condition: Condition, path: Path, depth: int, node: Node | None) -> None:
         """Raises unless the condition holds of the node at `path[:depth]`, on the way to `path`."""
+        check_condition(condition)
         self._tree.effort.take(condition.steps_on(node))
         if condition.holds(node, path[depth - 1] if depth else ""):
             return

@@ -15,6 +15,7 @@ from tree.conditions import (
     Condition,
     IfChildListLength,
     IfDataMatches,
+    IfHasData,
     IfNodeExists,
     IfPathMatches,
     Name,
@@ -203,6 +204,22 @@ def keep_while_must_hold_at_first(backend: Backend) -> None:
     assert state(backend, ("foo",)) == ("v", 1, 1)
 
 
+def keep_while_of_others_does_not_look_at_a_new_node_too_early(backend: Backend) -> None:
+    """[11], in a tree where something else is kept"""
+    put(backend, ("other",), 1)
+    put(backend, ("kept",), 1, keep_while=kept_while((("other",), IfNodeExists())))
+    put(backend, ("foo",), "v", keep_while=kept_while(((Step.THIS,), IfChildListLength(1))))
+    assert state(backend, ("foo",)) == ("v", 1, 1)
+
+
+def clearing_a_payload_takes_away_what_it_kept(backend: Backend) -> None:
+    put(backend, ("a",), 1)
+    put(backend, ("a", "child"), 1)
+    put(backend, ("b",), 2, keep_while=kept_while((("a",), IfHasData())))
+    backend.run("tree.clear_payload", {"path": ["a"]})
+    assert everything(backend) == {("a",), ("a", "child")}
+
+
 def keep_while_cascades(backend: Backend) -> None:
     put(backend, ("a",), 1)
     put(backend, ("b",), 2, keep_while=kept_while((("a",), IfDataMatches(1))))
@@ -320,6 +337,8 @@ CASES: tuple[Callable[[Backend], None], ...] = (
     a_regex_on_paths_descends,
     deleting_reclaims_useless_parents,
     keep_while_must_hold_at_first,
+    keep_while_of_others_does_not_look_at_a_new_node_too_early,
+    clearing_a_payload_takes_away_what_it_kept,
     keep_while_cascades,
     a_node_goes_when_its_own_children_are_not_as_wanted_any_more,
     put_many_makes_names_under_each_match,

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import plain_data
-from tree.conditions import Compare, IfNameMatches, IfNodeExists, NotOf, condition_from_data_untrusted
+from tree.commands import Answer, Command, Machine, encode_command
+from tree.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf, condition_from_data_untrusted
 from tree.data import encode
 from tree.errors import BadData
 from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
 from tree.payload import (
+    MAX_PAYLOAD_DEPTH,
     NO_PAYLOAD,
     StoredProcedure,
     check_payload_untrusted,
@@ -19,6 +21,7 @@ from tree.payload import (
     has_data,
     procedure_name,
 )
+from tree.store import Store
 
 
 @given(plain_data)
@@ -103,3 +106,49 @@ def test_conditions_compare_by_what_they_say() -> None:
     assert NotOf("a") == NotOf("a") != NotOf("b")
     assert len({NotOf("a"), NotOf("a")}) == 1
     assert "NotOf" in repr(NotOf("a"))
+
+
+def nested(depth: int) -> Any:
+    data: Any = 1
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+def test_what_a_node_holds_can_be_told_of_in_every_way() -> None:
+    store, machine = Store(), Machine({})
+    with pytest.raises(BadData, match=f"nested more than {MAX_PAYLOAD_DEPTH} deep"):
+        store.put(("a",), nested(MAX_PAYLOAD_DEPTH + 1))
+    put = {"op": "put", "path": ["a"], "data": nested(MAX_PAYLOAD_DEPTH), "full": True}
+    reads = [{"op": "get", "path": ["a"]}, {"op": "get_many", "path": ["a"]}]
+    swap = {"op": "compare_and_swap", "path": ["a"], "expected": put["data"], "data": 2, "full": True}
+    delete = {"op": "delete", "path": ["a"], "full": True}
+    args = {"if": [[["a"], ["not_of", ["if_data_matches", put["data"]]]]], "then": [put, *reads, swap, put, delete]}
+    answer = Answer.from_encoded(machine.apply(encode_command(Command("tree.transaction", args, "c", 1)))[1])
+    assert answer.ok
+    assert answer.value["results"][1] == put["data"]
+
+
+@pytest.mark.parametrize("number", [-(2**64), 2**64 - 1])
+def test_integers_are_those_that_cbor_holds_without_tags(number: int) -> None:
+    store = Store()
+    store.put(("a",), number)
+    assert store.get(("a",)) == number
+    with pytest.raises(BadData):
+        store.put(("a",), number + (1 if number > 0 else -1))
+
+
+def test_what_is_no_condition_is_refused_as_such() -> None:
+    store = Store()
+    data: Any = ["if_node_exists", True]
+    with pytest.raises(BadData, match="not a Condition"):
+        store.put(("a",), 1, data)
+    with pytest.raises(BadData, match="not a Condition"):
+        store.delete(("a",), data)
+    with pytest.raises(BadData, match="not a Condition"):
+        store.put(("a",), 1, keep_while=[(("b",), data)])
+    number: Any = "1"
+    with pytest.raises(BadData, match="integer"):
+        IfPayloadVersion(number)
+    with pytest.raises(BadData, match="integer"):
+        Compare("ge", number)
