@@ -1,6 +1,6 @@
 """Changes: what an operation did to its nodes, and what a commit did to the tree."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -72,11 +72,13 @@ class Removal(NamedTuple):
     path: Path
     node: Node
     reason: Reason
+    # What those were before the operation that it changed before they went away.
+    before: Mapping[Path, NodeView]
 
     def nodes(self) -> Iterator[tuple[Path, NodeView]]:
-        """All that went away, parents first."""
+        """All that went away, as it was before the operation, parents first."""
         for path, node in walk(self.path, self.node):
-            yield path, view_of(node)
+            yield path, self.before.get(path) or view_of(node)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,8 @@ class MutableTree:
         self._changed: list[Path] = []
         self._removals: list[Removal] = []
         self._just_kept: set[Path] = set()
+        # What nodes were before the operation changed them, of those that may go away in consequence.
+        self._views: dict[Path, NodeView] = {}
         # While a view of an earlier moment is read: it is told of every node before its first change.
         self._frozen: FrozenTree | None = None
 
@@ -69,7 +71,7 @@ class MutableTree:
 
     def begin_operation(self) -> int:
         """Where to roll back to if the operation that begins now fails."""
-        self._changed, self._removals, self._just_kept = [], [], set()
+        self._changed, self._removals, self._just_kept, self._views = [], [], set(), {}
         return 0 if self.undo is None else len(self.undo)
 
     def roll_back(self, mark: int) -> None:
@@ -144,7 +146,7 @@ class MutableTree:
         """Take the node at `path` away with everything below it, if it exists."""
         parent = self.lookup(path[:-1])
         if parent is not None and path[-1] in parent.children:
-            self._removals.append(Removal(path, self._remove_child(path, parent), reason))
+            self._removals.append(Removal(path, self._remove_child(path, parent), reason, self._views))
 
     def reclaim(self, path: Path) -> None:
         """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
@@ -184,7 +186,14 @@ class MutableTree:
         if self.kept:
             self._changed.append(path)
 
+    def _view_before(self, path: Path, node: Node) -> None:
+        """Remember what the node was before this operation."""
+        if path not in self._views:
+            self._views[path] = view_of(node)
+
     def _set_payload(self, path: Path, node: Node, encoded: bytes | None, version: int) -> None:
+        if self.kept:
+            self._view_before(path, node)
         self._note(path, node)
         if self._frozen is not None:
             self._frozen.keep_fields(node)
@@ -197,6 +206,8 @@ class MutableTree:
         while path[depth] in parent.children:
             parent = parent.children[path[depth]]
             depth += 1
+        if self.kept:
+            self._view_before(path[:depth], parent)
         self._note(path[:depth], parent)
         for level in range(depth + 1, len(path) + 1):
             self._note(path[:level], None)
@@ -222,6 +233,7 @@ class MutableTree:
     def _remove_child(self, path: Path, parent: Node) -> Node:
         name = path[-1]
         child = parent.children[name]
+        self._view_before(path[:-1], parent)
         self._note(path[:-1], parent)
         if self._before is not None or self.kept:
             for node_path, node in walk(path, child):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tree.changes import Commit
-from tree.conditions import AllOf, IfDataMatches, IfNodeExists, IfPayloadVersion
+from tree.conditions import AllOf, IfChildListLength, IfDataMatches, IfNodeExists, IfPayloadVersion
 from tree.errors import (
     BadData,
     BadPath,
@@ -16,7 +16,7 @@ from tree.errors import (
     NodeNotFound,
     ReadOnlyTransaction,
 )
-from tree.pattern import ANY_DEPTH, ANY_NAME
+from tree.pattern import ANY_DEPTH, ANY_NAME, Step
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
 from tree.transaction import TransactionEnded
@@ -386,3 +386,24 @@ def test_whoever_mirrors_tells_watchers_too() -> None:
     ]
     mirror.adopt([], 3)
     assert (len(commits), mirror.revision) == (2, 3)
+
+
+def test_what_goes_away_is_told_of_as_it_was_before_the_operation() -> None:
+    store = Store()
+    store.put(("a", "b", "c"), 1)
+    as_it_was = dict(store.matches((ANY_DEPTH,)))
+    effects = store.delete(("a", "b", "c"))
+    assert {path: touched.before for path, touched in effects.touched.items()} == as_it_was
+
+
+def test_what_keep_while_takes_away_is_told_of_as_it_was_before_the_operation() -> None:
+    store = Store()
+    store.put(("a",), 1, keep_while=[((Step.THIS,), IfChildListLength(0))])
+    store.put(("w", "x"), 1)
+    store.put(("w", "y"), 1, keep_while=[(("w", "x"), IfNodeExists())])
+    as_it_was = dict(store.matches((ANY_DEPTH,)))
+    written = store.put(("a", "child"), 1)
+    assert written.touched[("a",)].before == as_it_was[("a",)]
+    effects = store.delete(("w", "x"))
+    del as_it_was[("a",)]
+    assert {path: touched.before for path, touched in effects.touched.items()} == as_it_was
