@@ -5,11 +5,19 @@ And what a test may change for its whole process, given back after each.
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Started in the background, or with nohup, these are ignored here and in every process that a test starts and ends with
+# them. What is handled here begins with its default there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 settings.register_profile("dev", deadline=None, max_examples=50, print_blob=True)
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
