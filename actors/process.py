@@ -31,6 +31,9 @@ logger = logging.getLogger("actors")
 Entry = tuple[int, Any, From | None]
 """What lies in a mailbox: which callback (`CALL`, `CAST`, ... of `actors.ref`), with what, for which caller."""
 
+NO_MAIL: Final[deque[Entry]] = deque(maxlen=0)
+"""The mailbox of everybody who has none at present: an actor that is idle, or dead, or takes no messages."""
+
 ALIVE_STILL: Final = object()
 """In place of an exit reason."""
 
@@ -48,12 +51,12 @@ class Process:
     """The common half of every actor; see the head of the module. Others hold its `ref`, never the process."""
 
     __slots__ = (
+        "_kind",
         "_monitors",
         "_token",
         "_watchers",
         "accepts",
         "children",
-        "label",
         "mailbox",
         "names",
         "parent",
@@ -72,7 +75,7 @@ class Process:
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         self.system = system
         self.pid = system.enroll(self)
-        self.label = f"{label} #{self.pid}"
+        self._kind = label
         self.parent = parent
         self.ref = Ref(self)
         self.status = Status.STARTING
@@ -80,8 +83,9 @@ class Process:
         self.pending_exit: Reason = ALIVE_STILL
         self.scope: trio.CancelScope | None = None
         self.started_value: Any = None
-        self.mailbox: deque[Entry] = deque()
+        self.mailbox = NO_MAIL
         self.accepts = 0
+        # False only for an actor that runs, is idle, and so has no mailbox. Everything else has to look twice.
         self.scheduled = True
         # Most actors have none of these, and there may be a hundred thousand actors.
         self.names: dict[Any, Any] | None = None
@@ -102,14 +106,26 @@ class Process:
         """Whether it has not ended yet."""
         return self.status is not Status.DEAD
 
+    @property
+    def label(self) -> str:
+        """What it is, its name if it was started with one, and its pid; for people."""
+        return f"{self._kind} #{self.pid}"
+
     def submit_call(self, request: Any, from_: From) -> None:
         """Queue a call, or raise `NoProc`, `Exit` or `MailboxFull` at once."""
         if self.status is Status.DEAD:
             raise NoProc(str(self.ref))
         raise Exit("not_a_server", str(self.ref))
 
-    def schedule(self) -> None:
-        """See to it that a message which was just queued is handled."""
+    def open_mailbox(self) -> None:
+        """End of idleness: there is a mailbox, and whoever called this sees to it that what is put there is handled."""
+
+    def wake(self) -> None:
+        """`open_mailbox`, and a place in the run queue."""
+
+    def take_turn(self, budget: int, slice_end_s: float) -> tuple[int, float]:
+        """Handle up to `budget` messages; how many it were, and the time then. Never called unless `scheduled`."""
+        raise NotImplementedError
 
     def refuse(self, message: Any) -> None:
         """Drop a message that came to a full mailbox or to an actor that takes none."""

@@ -150,6 +150,12 @@ class Server(Generic[StateT]):
     ref: Ref
     system: System
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raises ValueError for a `mailbox_limit` below 1: nothing could ever be said to such an actor."""
+        super().__init_subclass__(**kwargs)
+        if cls.mailbox_limit < 1:
+            raise ValueError(f"{cls.__name__}.mailbox_limit must be 1 or more, not {cls.mailbox_limit}")
+
     # Callbacks
 
     def init(self, arg: Any) -> InitResult[StateT] | Awaitable[InitResult[StateT]]:

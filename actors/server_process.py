@@ -27,7 +27,7 @@ from actors.exits import (
     reason_of,
 )
 from actors.messages import TIMEOUT, ExitSignal
-from actors.process import ALIVE_STILL, Process, Status, logger
+from actors.process import ALIVE_STILL, NO_MAIL, Process, Status, logger
 from actors.ref import CALL, CAST, INFO, STOP, TICK, From, Ref, current_process
 from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
 
@@ -59,6 +59,7 @@ class ServerProcess(Process):
         self._idle_timer: Timer | None = None
         self._dropped = 0
         self.accepts = server.mailbox_limit
+        self.mailbox = system.scheduler.take_mailbox()
         server.ref = self.ref
         server.system = system
 
@@ -151,7 +152,9 @@ class ServerProcess(Process):
 
     def submit_call(self, request: Any, from_: From) -> None:
         """Queue a call, or raise `NoProc`, `Exit` or `MailboxFull` at once."""
-        if len(self.mailbox) >= self.accepts:
+        if not self.scheduled:
+            self.wake()
+        elif len(self.mailbox) >= self.accepts:
             if self.status is Status.DEAD:
                 raise NoProc(str(self.ref))
             if self.status is Status.EXITING:
@@ -160,12 +163,15 @@ class ServerProcess(Process):
                 raise Exit(self.pending_exit, str(self.ref))
             raise MailboxFull(str(self.ref), self.accepts)
         self.mailbox.append((CALL, request, from_))
-        if not self.scheduled:
-            self.schedule()
 
-    def schedule(self) -> None:
-        """Take a place in the run queue. Not while in it already, starting, or waiting for an async callback."""
+    def open_mailbox(self) -> None:
+        """End of idleness: there is a mailbox, and whoever called this sees to it that what is put there is handled."""
         self.scheduled = True
+        self.mailbox = self.system.scheduler.take_mailbox()
+
+    def wake(self) -> None:
+        """`open_mailbox`, and a place in the run queue."""
+        self.open_mailbox()
         self.system.scheduler.enqueue(self)
 
     def refuse(self, message: Any) -> None:
@@ -192,9 +198,9 @@ class ServerProcess(Process):
 
     def _deliver(self, kind: int, message: Any) -> None:
         if self.status < Status.EXITING:
-            self.mailbox.append((kind, message, None))
             if not self.scheduled:
-                self.schedule()
+                self.wake()
+            self.mailbox.append((kind, message, None))
 
     def forget_caller(self, from_: From) -> None:
         """The caller has gone away: do not keep it."""
@@ -229,15 +235,15 @@ class ServerProcess(Process):
             except Exception as error:
                 self._crash(error, from_)
                 return handled, clock_s()
+            if self.pending_exit is not ALIVE_STILL:
+                self._drop_result(result, from_)
+                return handled, clock_s()
             # Nothing said, nobody waits: by far the most frequent result of a cast or a tick.
             if (result is not None or from_ is not None) and not self._settle(result, from_, _CALLBACKS[kind]):
                 return handled, clock_s()
             started_s, now_s = now_s, clock_s()
             if now_s - started_s > slow_s:
                 scheduler.report_slow(self.label, _CALLBACKS[kind], now_s - started_s)
-            if self.pending_exit is not ALIVE_STILL:
-                self._die_pending(from_)
-                return handled, now_s
             if now_s >= slice_end_s:
                 break
         self._resume()
@@ -254,9 +260,12 @@ class ServerProcess(Process):
     def _resume(self) -> None:
         """Back to the run queue if there is more to do, else idle."""
         self._handling = False
+        scheduler = self.system.scheduler
         if self.mailbox:
-            self.schedule()
+            scheduler.enqueue(self)
         else:
+            scheduler.give_back(self.mailbox)
+            self.mailbox = NO_MAIL
             self.scheduled = False
 
     # What results mean
@@ -281,14 +290,14 @@ class ServerProcess(Process):
                 self._arm_idle_timer(result.timeout_s)
             if result.then is None:
                 return True
-            if self.pending_exit is not ALIVE_STILL:
-                self._die_pending(from_)
-                return False
             from_, callback = None, "handle_continue"
             try:
                 result = self._server.handle_continue(result.then.value, self._state)
             except Exception as error:
                 self._crash(error, None)
+                return False
+            if self.pending_exit is not ALIVE_STILL:
+                self._drop_result(result, None)
                 return False
 
     def _settle_rare(self, result: Any, from_: From | None, callback: str) -> None:
@@ -426,6 +435,12 @@ class ServerProcess(Process):
         else:
             self._die_pending(None)
 
+    def _drop_result(self, result: Any, from_: From | None) -> None:
+        """The callback ended its own actor: what it returned does not count any more, as `exit(self(), ...)` in OTP."""
+        if inspect.iscoroutine(result):
+            result.close()
+        self._die_pending(from_)
+
     def _die_pending(self, from_: From | None) -> None:
         """Die of the exit signal that came while a callback was at work; no crash of this actor."""
         if from_ is not None:
@@ -448,6 +463,7 @@ class ServerProcess(Process):
         self._server = _NOBODY
         self._state = None
         self._idle_timer = None
+        self.mailbox = NO_MAIL
 
     def _fail_callers(self, reason: Reason) -> None:
         """Tell everybody who waits for this actor that no answer will come."""
