@@ -18,6 +18,8 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `process`                  the life common to all actors; `server_process` and `service` run one each
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
+`link_service`             the link as a service that can be restarted
+`application`              a server: one supervision tree, and the last word when it cannot go on
 `http_server`, `web`       HTTP/1.1 for ASGI applications on h11; one form for every error
 `stopping`                 running a server until somebody asks it to stop
 `clock`                    the one place where a server reads the time

@@ -204,6 +204,11 @@ class LinkEndpoint:
         return self._address
 
     @property
+    def is_serving(self) -> bool:
+        """Whether messages can be sent: `serve` has started and has not ended."""
+        return self._nursery is not None
+
+    @property
     def stats(self) -> dict[str, int]:
         """Counters since the start (datagrams, bytes, handshakes, retransmissions, dropped_…), and how many links
         there are."""

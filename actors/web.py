@@ -24,7 +24,7 @@ from starlette.routing import compile_path
 from actors.http_server import serve_http
 from actors.strict_json import read_json_untrusted
 
-__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "StrictRoute", "prepare_app", "serve_app"]
+__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "StrictRoute", "WebService", "prepare_app", "serve_app"]
 
 _log = logging.getLogger("actors.web")
 
@@ -289,3 +289,28 @@ async def serve_app(
         OSError: the address cannot be listened on.
     """
     await serve_http(app, host, port, error_json=_error_json, task_status=task_status)
+
+
+class WebService:
+    """An application served over HTTP, as a service that can be restarted: it comes back where it was.
+
+    A restart ends the connections there are. Their peers see that, and ask again.
+    """
+
+    def __init__(self, app: FastAPI, host: str, port: int = 0) -> None:
+        self._app: Final = app
+        self._host: Final = host
+        self._port = port
+        self.urls: list[str] = []
+        """The base URLs; empty until it has served for the first time."""
+
+    async def serve(self, *, task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started, with the base URLs, when it listens.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        async with trio.open_nursery() as nursery:
+            self.urls = await nursery.start(serve_app, self._app, self._host, self._port)
+            self._port = int(self.urls[0].rpartition(":")[2])
+            task_status.started(self.urls)

@@ -1,19 +1,27 @@
-"""The composition root of a homeserver: builds the parts, starts them, and takes them down together."""
+"""The composition root of a homeserver: builds the parts, and runs them as a supervision tree."""
 
 import logging
+from functools import partial
+from typing import Any, Final, NoReturn
 
 import httpx
 import trio
 
+from actors.application import run_application
+from actors.children import ServiceSpec
 from actors.clock import Clock
+from actors.link_service import LinkService
+from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
+from actors.supervisor import SupervisorSpec
+from actors.system import System
 from actors.udp import LinkEndpoint
-from actors.web import serve_app
+from actors.web import WebService
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.keys import Identity
-from homeserver.backend import REFUSALS, make_backend
+from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
@@ -23,9 +31,13 @@ from homeserver.store import Store
 from homeserver.transfers import Transfers
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["main", "run"]
+__all__ = ["build", "main", "run", "supervision_tree"]
 
 _log = logging.getLogger("homeserver")
+
+# Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
+# fails this often fails every time.
+_PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
 def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
@@ -42,18 +54,51 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     )
     identity = Identity.load_or_create(config.directory / "keys")
     sealer = Sealer(config.name, identity)
-    replica = make_backend(config)
-    store = Store(replica)
+    backend = BackendService(partial(make_backend, config))
+    store = Store(lambda: backend.current)
     federation = Federation(sealer, config.peers, held.federation, client, clock)
     directory = Directory(config.instance, store, federation)
-    link = LinkEndpoint(config.name, identity, directory, host=config.link.host, port=config.link.port)
+    link = LinkService(
+        lambda port: LinkEndpoint(config.name, identity, directory, host=config.link.host, port=port),
+        config.link.port,
+    )
     transfers = Transfers(sealer, store, directory, federation, link, clock)
-    return Node(config, held, clock, sealer, replica, store, federation, directory, transfers, link)
+    return Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link)
 
 
-async def _register(node: Node, rest_url: str) -> None:
+def supervision_tree(node: Node) -> SupervisorSpec:
+    """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
+    web = WebService(make_app(node), node.config.rest.host, node.config.rest.port)
+    messages = SupervisorSpec(
+        "messages",
+        (ServiceSpec("link", node.link.serve), ServiceSpec("inbox", node.serve_link)),
+        strategy=Strategy.REST_FOR_ONE,
+        **_PATIENCE,
+    )
+    faces = SupervisorSpec(
+        "faces",
+        (
+            messages,
+            ServiceSpec("rest", web.serve),
+            ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
+        ),
+        **_PATIENCE,
+    )
+    return SupervisorSpec(
+        "homeserver",
+        (ServiceSpec("replica", node.last_word.of(node.backend.serve), start_timeout_s=None), faces),
+        strategy=Strategy.REST_FOR_ONE,
+        **_PATIENCE,
+    )
+
+
+async def _register(
+    node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
     """Enter this member into its own directory as soon as the instance has a leader."""
+    task_status.started()
     host, port = node.link.address
+    rest_url = web.urls[0]
     row = DirectoryRow(
         name=node.config.name,
         role=Role.HOMESERVER,
@@ -74,18 +119,22 @@ async def _register(node: Node, rest_url: str) -> None:
             return
 
 
-async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> None:
-    """Run one homeserver until cancelled."""
+async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+    """Run one homeserver until cancelled. Started, with its parts, when everything but its registration is done.
+
+    Raises:
+        ConfigError, KeyFileError: secrets or keys cannot be used.
+        Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
+    """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
     async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client:
         node = build(config, client, Clock())
-        async with trio.open_nursery() as nursery:
-            await nursery.start(node.replica.serve)
-            await nursery.start(node.link.serve)
-            urls = await nursery.start(serve_app, make_app(node), config.rest.host, config.rest.port)
-            nursery.start_soon(node.serve_link)
-            nursery.start_soon(_register, node, urls[0])
+
+        def started(system: System) -> None:
+            node.system = system
             task_status.started(node)
+
+        await run_application(config.name, supervision_tree(node), node.last_word, started)
 
 
 def main(config: HomeserverConfig) -> int:

@@ -1,5 +1,10 @@
 """Where the replicated rows of this homeserver are kept: our own Raft, or an etcd cluster that is there already."""
 
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
 from authority.settings import ConfigError, read_secret
 from homeserver.config import EtcdSettings, HomeserverConfig
 from homeserver.store import replicated_procedures
@@ -8,13 +13,35 @@ from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByE
 from tree.replica import Replica, ReplicaConfig
 from tree.transport import Member, RefusedByInstance
 
-__all__ = ["KIND", "REFUSALS", "make_backend"]
+__all__ = ["KIND", "REFUSALS", "BackendService", "make_backend"]
 
 # What this server is among those that replicate with each other; never changes, for it is in certificates and keys.
 KIND = "homeserver"
 
 # What a backend's `serve` raises when it must not go on: its last word, in the log already.
 REFUSALS = (RefusedByInstance, RefusedByEtcd, Damaged, EtcdReplaced)
+
+
+class BackendService:
+    """The backend of this member as a service that can be restarted: each life is a new backend on the same directory.
+
+    It recovers as after a restart of the whole server, from what is durable: a Raft member from its journal, a client
+    of etcd from etcd. Commands that were under way end with `NoQuorum` or `OutcomeUnknown`, watches are cut.
+    """
+
+    def __init__(self, make: Callable[[], Backend]) -> None:
+        """`make` makes a backend that has not been served yet."""
+        self._make: Final = make
+        self.current = make()
+        """The backend of the present life, or of the last one while there is none. Ask for it at every use."""
+        self._is_used = False
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """`Backend.serve`, any number of times, one at a time. Raises what that raises."""
+        if self._is_used:
+            self.current = self._make()
+        self._is_used = True
+        await self.current.serve(task_status=task_status)
 
 
 def make_backend(config: HomeserverConfig) -> Backend:

@@ -6,13 +6,17 @@ from typing import Final
 
 import trio
 
+from actors.application import LastWord
 from actors.clock import Clock
-from actors.udp import LinkEndpoint, Received
+from actors.link_service import LinkService
+from actors.system import System
+from actors.udp import Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.messages import Parcel, Spawn, Spawned, decode_link_untrusted
 from authority.records import EntityRecord
 from authority.sealing import Sealer
+from homeserver.backend import BackendService
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
@@ -48,15 +52,22 @@ class Node:
     secrets: Secrets
     clock: Clock
     sealer: Sealer
-    replica: Backend
+    backend: BackendService
     store: Store
     federation: Federation
     directory: Directory
     transfers: Transfers
-    link: LinkEndpoint
+    link: LinkService
+    last_word: LastWord = field(default_factory=LastWord)
+    system: System = field(init=False, repr=False)
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
+
+    @property
+    def replica(self) -> Backend:
+        """The backend of this moment; see `BackendService`."""
+        return self.backend.current
 
     def drop(self, reason: str) -> None:
         """Count a message that was dropped; there is no answer over the link."""
@@ -83,13 +94,16 @@ class Node:
             self._spawns.pop(record.id, None)
         return reasons[0]
 
-    async def serve_link(self) -> None:
+    async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take messages from the link until cancelled; each is decided beside the others."""
         limit = trio.CapacityLimiter(MAX_CONCURRENT_REQUESTS)
+        task_status.started()
         async with trio.open_nursery() as nursery:
             async for received in self.link.inbox:
                 await limit.acquire_on_behalf_of(received)
                 nursery.start_soon(self._take, received, limit)
+            # The link has ended: whoever restarts it, restarts this.
+            await trio.sleep_forever()
 
     async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
         try:

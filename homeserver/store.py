@@ -38,10 +38,14 @@ def replicated_procedures() -> dict[str, Callable[[Transaction, Any], Any]]:
 
 
 class Store:
-    """Typed access to the rows of this instance."""
+    """Typed access to the rows of this instance. `backend` tells who keeps them at the moment."""
 
-    def __init__(self, replica: Backend) -> None:
-        self._replica = replica
+    def __init__(self, backend: Callable[[], Backend]) -> None:
+        self._backend = backend
+
+    @property
+    def _replica(self) -> Backend:
+        return self._backend()
 
     async def submit(self, procedure: str, **args: Any) -> Any:
         """Run a procedure through the log and return its answer.

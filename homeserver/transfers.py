@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from actors.clock import Clock
-from actors.udp import LinkDown, LinkEndpoint, LinkFull
+from actors.link_service import LinkService
+from actors.udp import LinkDown, LinkFull
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
@@ -51,7 +52,7 @@ class Transfers:
         store: Store,
         directory: Directory,
         federation: Federation,
-        link: LinkEndpoint,
+        link: LinkService,
         clock: Clock,
     ) -> None:
         self._sealer = sealer

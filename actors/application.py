@@ -1,0 +1,100 @@
+"""A server as an application (OTP's word): one supervision tree, which runs until it is cancelled or cannot go on.
+
+A supervisor makes good what failed by accident. Two things it cannot make good, and both end the server: a failure that
+comes again and again (the restart limits in the tree say when), and one that a restart would not change or would make
+worse: a disk that lost what it had acknowledged, a peer that will never accept this server. Whoever meets the second
+kind says so with a `LastWord`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+import trio
+
+from actors.children import ChildSpec
+from actors.exits import StartError, cause_of, reason_of
+from actors.service import AsyncService
+from actors.supervisor import ChildStartFailed
+from actors.system import System
+
+__all__ = ["LastWord", "run_application"]
+
+
+class LastWord:
+    """Why a server must end although its supervisors could go on trying. Only the first one counts."""
+
+    def __init__(self) -> None:
+        self._said: Final = trio.Event()
+        self.error: Exception | None = None
+
+    def say(self, error: Exception) -> None:
+        """End the server with `error`."""
+        if self.error is None:
+            self.error = error
+            self._said.set()
+
+    async def heard(self) -> NoReturn:
+        """Wait until it is said, and raise it."""
+        await self._said.wait()
+        assert self.error is not None  # noqa: S101 — set before the event is
+        raise self.error
+
+    def of(self, serve: AsyncService) -> AsyncService:
+        """`serve` as a service whose every failure ends the server; ended from outside, it is restarted like others."""
+
+        async def until_it_fails(*, task_status: trio.TaskStatus[Any]) -> None:
+            noting = _Noting(task_status)
+            try:
+                await serve(task_status=noting)
+            except Exception as error:
+                self.say(reason_of(error))  # type: ignore[arg-type]  # a group of Exceptions unwraps to an Exception
+                if not noting.has_started:
+                    raise
+                # Nobody is to restart it while the server comes to its end.
+                await trio.sleep_forever()
+
+        return until_it_fails
+
+
+class _Noting:
+    """A `task_status` that remembers whether the service has started."""
+
+    def __init__(self, task_status: trio.TaskStatus[Any]) -> None:
+        self._task_status = task_status
+        self.has_started = False
+
+    def started(self, value: Any = None) -> None:
+        self.has_started = True
+        self._task_status.started(value)
+
+
+async def run_application(
+    name: str, tree: ChildSpec, last_word: LastWord, started: Callable[[System], object] = lambda _system: None
+) -> NoReturn:
+    """Run `tree` as the one child of the root supervisor of a system called `name`, until cancelled.
+
+    `started` is called, with the system, when the whole tree has started. Raises the last word when it is said; what a
+    child that did not start failed with; `RestartLimitReached` when the root supervisor gives up, and `Exit` when
+    somebody ended it.
+    """
+    try:
+        async with System.open(name, [tree]) as system:
+            started(system)
+            await last_word.heard()
+    except Exception as error:
+        if last_word.error is not None and last_word.error is not error:
+            raise last_word.error from None
+        if isinstance(error, StartError):
+            raise _first_cause(error) from None
+        raise
+
+
+def _first_cause(error: Exception) -> BaseException:
+    """What is inside of a start that failed because a start failed, and so on."""
+    cause: BaseException = error
+    while isinstance(cause, StartError | ChildStartFailed):
+        inner = cause_of(cause.reason)
+        if inner is None:
+            return cause
+        cause = inner
+    return cause
