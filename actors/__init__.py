@@ -8,7 +8,9 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `exits`                    exit reasons, and the errors a caller sees (pure)
 `restart`                  a supervisor's decisions: table, plan, restart window (pure)
 `ref`                      `Ref`: call, cast, send, stop, kill; `From`: reply
-`registry`                 unique names; `Named`, a ref by name
+`names`                    unique names of a system; `Named`, a ref by name
+`registry`                 registries of your own: unique or duplicate keys with values, `via` names, listeners
+`registry_tables`          the tables behind them (pure)
 `timers`                   `send_after`, `send_interval`, and `every` for async functions
 `supervisor`               one_for_one, one_for_all, rest_for_one over an ordered list of children
 `dynamic_supervisor`       children that come and go
@@ -43,8 +45,19 @@ from actors.exits import (
     StartError,
 )
 from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
+from actors.names import AlreadyRegistered, Named, Names, Via
 from actors.ref import From, Ref
-from actors.registry import AlreadyRegistered, Named, Registry
+from actors.registry import (
+    Entry,
+    Keys,
+    NotRegistered,
+    Registered,
+    Registry,
+    RegistrySpec,
+    Row,
+    Unregistered,
+    via,
+)
 from actors.restart import Restart, Strategy
 from actors.server import IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
 from actors.service import AsyncService
@@ -69,23 +82,30 @@ __all__ = [
     "Down",
     "DynamicSupervisor",
     "DynamicSupervisorSpec",
+    "Entry",
     "Exit",
     "ExitSignal",
     "From",
     "Ignored",
     "Interval",
+    "Keys",
     "MailboxFull",
     "Monitor",
     "Named",
+    "Names",
     "NoProc",
     "NoReply",
+    "NotRegistered",
     "Ok",
     "Reason",
     "Ref",
+    "Registered",
     "Registry",
+    "RegistrySpec",
     "Reply",
     "Restart",
     "RestartLimitReached",
+    "Row",
     "Server",
     "ServiceSpec",
     "StartError",
@@ -99,5 +119,8 @@ __all__ = [
     "Tick",
     "Timer",
     "TooManyChildren",
+    "Unregistered",
+    "Via",
     "every",
+    "via",
 ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from actors.exits import Reason, cause_of
 from actors.messages import Down, Monitor
+from actors.names import Named
 from actors.ref import Ref
-from actors.registry import Named
 from actors.restart import Restart, RestartWindow
 from actors.service import AsyncService, ServiceProcess
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import trio
 
 from actors.exits import Exit, cause_of, is_orderly, reason_of
+from actors.names import Named, Names
 from actors.process import Process, shut_down
-from actors.registry import Named, Registry
 from actors.restart import Strategy
 from actors.scheduler import Scheduler
 from actors.server import Stop
@@ -56,7 +56,7 @@ class System:
 
     def __init__(self, name: str, nursery: trio.Nursery, slow_callback_s: float, clock_s: Callable[[], float]) -> None:
         self.name = name
-        self.registry = Registry()
+        self.registry = Names()
         self.timers = Timers()
         self.scheduler = Scheduler(slow_callback_s, clock_s)
         self.dropped = 0
