@@ -16,6 +16,8 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `dynamic_supervisor`       children that come and go
 `children`                 specifications: `ActorSpec`, `ServiceSpec`
 `system`                   `System.open`: everything above, for the length of a block
+`telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
+`births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
@@ -63,12 +65,14 @@ from actors.server import IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
 from actors.system import Stats, System
+from actors.telemetry import AlreadyAttached, Telemetry
 from actors.timers import Interval, Tick, Timer, every
 
 __all__ = [
     "IGNORE",
     "TIMEOUT",
     "ActorSpec",
+    "AlreadyAttached",
     "AlreadyRegistered",
     "AlreadyStarted",
     "AsyncService",
@@ -116,6 +120,7 @@ __all__ = [
     "SupervisorError",
     "SupervisorSpec",
     "System",
+    "Telemetry",
     "Tick",
     "Timer",
     "TooManyChildren",

@@ -19,6 +19,7 @@ import trio
 from actors.exits import KILLED, NOPROC, SHUTDOWN, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
 from actors.messages import Down, Monitor
 from actors.ref import From, Ref
+from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,6 +140,28 @@ class Process:
     def forget_caller(self, from_: From) -> None:
         """The caller has gone away."""
 
+    # What telemetry is told
+
+    def tell_started(self) -> None:
+        """It runs: `init` has returned, or the service is ready."""
+        system = self.system
+        if system.telemetry.has_handlers(ACTOR_START):
+            parent = None if self.parent is None else self.parent.ref
+            system.telemetry.execute(ACTOR_START, {"actors": system.count}, {"ref": self.ref, "parent": parent})
+
+    def tell_overflow(self, kind: str) -> None:
+        """A message (`kind` is "call" or "message") was refused because the mailbox is full."""
+        self.system.telemetry.execute(MAILBOX_OVERFLOW, {"waiting": len(self.mailbox)}, {"ref": self.ref, "kind": kind})
+
+    def _tell_ended(self, reason: Reason, *, crashed: bool) -> None:
+        system = self.system
+        if system.telemetry.has_handlers(ACTOR_EXIT):
+            system.telemetry.execute(ACTOR_EXIT, {"actors": system.count}, {"ref": self.ref, "reason": reason})
+        if crashed:
+            system.crashes += 1
+            system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
+            logger.error("%s ended: %r", self.ref, reason, exc_info=cause_of(reason))
+
     # The end
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
@@ -187,9 +210,7 @@ class Process:
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
             tell(reason)
-        if not quiet and not is_orderly(reason):
-            self.system.crashes += 1
-            logger.error("%s ended: %r", self.ref, reason, exc_info=cause_of(reason))
+        self._tell_ended(reason, crashed=not quiet and not is_orderly(reason))
 
     def _let_go(self, reason: Reason) -> None:
         """Release what the actor holds: timers, names, monitors. Servers also fail their callers here."""

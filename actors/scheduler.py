@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, final
 import trio
 
 from actors.ref import CALL
+from actors.telemetry import CALLBACK_SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.process import Entry, Process
     from actors.ref import From
+    from actors.telemetry import Telemetry
 
 logger = logging.getLogger("actors")
 
@@ -46,17 +48,19 @@ class Scheduler:
         "_parked",
         "_ready",
         "_spare_mailboxes",
+        "_telemetry",
         "clock_s",
         "handled",
         "slow_callback_s",
         "slow_callbacks",
     )
 
-    def __init__(self, slow_callback_s: float, clock_s: Callable[[], float]) -> None:
+    def __init__(self, slow_callback_s: float, clock_s: Callable[[], float], telemetry: Telemetry) -> None:
         self._ready: deque[Process] = deque()
         self._parked: trio.lowlevel.Task | None = None
         self.slow_callback_s = slow_callback_s
         self.clock_s = clock_s
+        self._telemetry = telemetry
         self.handled = 0
         self.slow_callbacks = 0
         self._at_once_left = AT_ONCE_CALLS
@@ -109,6 +113,7 @@ class Scheduler:
             callback,
             took_s * 1000,
         )
+        self._telemetry.execute(CALLBACK_SLOW, {"duration_s": took_s}, {"actor": label, "callback": callback})
 
     async def run(self) -> None:
         """Give turns, for ever. The system runs this in its own task."""

@@ -142,6 +142,7 @@ class ServerProcess(Process):
             self._fail_start(error)
             raise StartError(self.label, error)
         self.status = Status.RUNNING
+        self.tell_started()
         if type(result) is not Ok:
             self._state = result
             self._resume()
@@ -161,6 +162,7 @@ class ServerProcess(Process):
                 raise Exit(self.reason, str(self.ref))
             if self.pending_exit is not ALIVE_STILL:
                 raise Exit(self.pending_exit, str(self.ref))
+            self.tell_overflow("call")
             raise MailboxFull(str(self.ref), self.accepts)
         self.mailbox.append((CALL, request, from_))
 
@@ -179,6 +181,7 @@ class ServerProcess(Process):
         if self.status < Status.EXITING and self.pending_exit is ALIVE_STILL:
             self._dropped += 1
             self.system.dropped += 1
+            self.tell_overflow("message")
             if self._dropped & (self._dropped - 1) == 0:
                 logger.warning(
                     "%s is full (%d messages wait): %d dropped so far, lastly a %s; send less, or raise mailbox_limit",

@@ -15,7 +15,7 @@ from actors.process import ALIVE_STILL, Process, Status, shut_down
 from actors.ref import current_process
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from actors.system import System
 
@@ -35,7 +35,8 @@ class AsyncService(Protocol):
 class _Started:
     """Takes `task_status.started(value)` of one service."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
         self.event = trio.Event()
         self.value: Any = None
         self.called = False
@@ -46,6 +47,7 @@ class _Started:
         self.called = True
         self.value = value
         self.event.set()
+        self._tell()
 
 
 @final
@@ -56,7 +58,7 @@ class ServiceProcess(Process):
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
-        self._ready = _Started()
+        self._ready = _Started(self.tell_started)
 
     @classmethod
     async def start(

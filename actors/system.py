@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from actors.births import Births
 from actors.exits import Exit, cause_of, is_orderly, reason_of
 from actors.names import Named, Names
 from actors.process import Process, shut_down
@@ -24,6 +25,7 @@ from actors.scheduler import Scheduler
 from actors.server import Stop
 from actors.server_process import ServerProcess
 from actors.supervisor import Supervisor, SupervisorFlags
+from actors.telemetry import Telemetry
 from actors.timers import Timers
 
 if TYPE_CHECKING:
@@ -58,12 +60,14 @@ class System:
         self.name = name
         self.registry = Names()
         self.timers = Timers()
-        self.scheduler = Scheduler(slow_callback_s, clock_s)
+        self.telemetry = Telemetry(clock_s)
+        self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
         self.dropped = 0
         self.crashes = 0
         self._nursery = nursery
         self._processes: dict[int, Process] = {}
         self._last_pid = 0
+        self._births = Births()
         self._closing = False
         self._root: Ref | None = None
         self._engine: list[trio.CancelScope] = []
@@ -190,6 +194,15 @@ class System:
         return [process.ref for process in self._processes.values()]
 
     @property
+    def count(self) -> int:
+        """How many actors are alive."""
+        return len(self._processes)
+
+    def started_s(self, pid: int) -> float:
+        """When the actor with this pid was started, on `clock_s`; as precise as `Births` is."""
+        return self._births.of(pid)
+
+    @property
     def stats(self) -> Stats:
         """The counters, now."""
         return Stats(
@@ -209,9 +222,10 @@ class System:
 
     def enroll(self, process: Process) -> int:
         """Enter a new process into the table; its pid."""
-        self._last_pid += 1
-        self._processes[self._last_pid] = process
-        return self._last_pid
+        pid = self._last_pid = self._last_pid + 1
+        self._processes[pid] = process
+        self._births.note(pid, self.scheduler.clock_s())
+        return pid
 
     def dismiss(self, process: Process) -> None:
         """Take a process that has ended out of the table."""
