@@ -228,7 +228,7 @@ def _events(given: Event | Sequence[Event]) -> tuple[Event, ...]:
     if not isinstance(given, tuple | list) or not given:
         problem = ValueError if isinstance(given, tuple | list) else TypeError
         raise problem(f"{given!r} is no event: give a tuple of words, or several of them")
-    names = [given] if isinstance(given[0], str) else list(given)
+    names: list[Any] = [given] if isinstance(given[0], str) else list(given)
     for name in names:
         if not isinstance(name, tuple) or not name or not all(isinstance(word, str) for word in name):
             raise TypeError(f"{name!r} is no event name: give a tuple of words, such as ('shop', 'order', 'paid')")

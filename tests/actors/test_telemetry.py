@@ -233,11 +233,11 @@ async def test_starts_and_ends_are_told_with_how_many_actors_there_are(system: S
 
 async def test_crashes_are_told_and_other_ends_are_none(system: System) -> None:
     told = listen(system, ACTOR_CRASH)
-    for message in ("normal", "shutdown", "boom"):
-        counter = await system.start(Counter, 0)
+    counters = [await system.start(Counter, 0) for _ in range(3)]
+    for counter, message in zip(counters, ("normal", "shutdown", "boom"), strict=True):
         counter.cast(message)
         await counter.exited()
-    assert [row[:3] for row in told] == [(ACTOR_CRASH, {"crashes": 1}, {"ref": counter, "reason": "boom"})]
+    assert [row[:3] for row in told] == [(ACTOR_CRASH, {"crashes": 1}, {"ref": counters[2], "reason": "boom"})]
 
 
 async def test_a_mailbox_that_overflows_is_told_for_each_message(system: System, autojump_clock: MockClock) -> None:
