@@ -40,6 +40,7 @@ _EPILOG = """\
 Examples:
   baton run cases                          the transfer cases on a fresh cluster, with a report
   baton bench tree --quick                 the replicated tree against etcd, in a minute
+  baton bench actors --quick               actors against other libraries and bare trio
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
@@ -103,7 +104,10 @@ def run() -> None:
 
 @cli.group(
     cls=_LazyGroup,
-    members={"tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine")},
+    members={
+        "actors": ("scenarios.bench.actors.command", "actors against other Python actor libraries and bare trio"),
+        "tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine"),
+    },
     short_help="Measure on this machine.",
 )
 def bench() -> None:

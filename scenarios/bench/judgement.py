@@ -7,7 +7,7 @@ from enum import StrEnum
 from scenarios.bench.rows import Demand, Reference, Unit
 from scenarios.report.statistics import percentile
 
-__all__ = ["Spread", "Verdict", "judge", "judge_all", "spread_of"]
+__all__ = ["Spread", "Verdict", "judge", "judge_all", "judge_limit", "spread_of"]
 
 
 class Verdict(StrEnum):
@@ -41,7 +41,11 @@ def judge(demand: Demand, unit: Unit, ours: float | None, etcd: float | None, *,
     reference = etcd if demand.reference is Reference.ETCD else 1.0
     if ours is None or reference is None or (demand.quiet_only and not quiet):
         return Verdict.NOT_JUDGED
-    limit = demand.limit * reference
+    return judge_limit(demand.limit * reference, unit, ours)
+
+
+def judge_limit(limit: float, unit: Unit, ours: float) -> Verdict:
+    """Whether a figure keeps to a limit in its own unit."""
     met = ours <= limit if unit.lower_is_better else ours >= limit
     return Verdict.MET if met else Verdict.MISSED
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from scenarios.report.statistics import percentile
 
-__all__ = ["MachineFacts", "is_quiet", "look_at"]
+__all__ = ["HostFacts", "MachineFacts", "is_quiet", "look_at", "look_at_host"]
 
 _SYNCS: Final = 200
 _SYNCED_BYTES: Final = 4096
@@ -20,7 +20,7 @@ _SYNCED_BYTES: Final = 4096
 _QUIET_LOAD_PER_CORE: Final = 0.15
 
 
-class MachineFacts(BaseModel):
+class HostFacts(BaseModel):
     """Facts of the machine, at the beginning of the run. Load averages are those of the kernel, per minute."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,32 +28,48 @@ class MachineFacts(BaseModel):
     cores: int
     processor: str
     load_average_1m: float
-    fdatasync_p50_ms: float
-    fdatasync_p99_ms: float
-    file_system: str
     kernel: str
     versions: dict[str, str]
 
 
-def look_at(directory: Path, programs: dict[str, list[str]]) -> MachineFacts:
-    """Look at the machine and at the disk below `directory`; `programs` are asked for their versions."""
-    p50_ms, p99_ms = _sync_latency_ms(directory)
-    versions = {name: version(name) for name in ("batonpass", "pysyncobj", "trio", "cbor2")}
+class MachineFacts(HostFacts):
+    """The same, and how fast the disk syncs."""
+
+    fdatasync_p50_ms: float
+    fdatasync_p99_ms: float
+    file_system: str
+
+
+def look_at_host(packages: tuple[str, ...]) -> HostFacts:
+    """Look at the machine; `packages` are those of this Python whose versions matter."""
+    versions = {name: version(name) for name in packages}
     versions["python"] = platform.python_version()
-    versions |= {name: _first_line(argv) for name, argv in programs.items()}
-    return MachineFacts(
+    return HostFacts(
         cores=len(os.sched_getaffinity(0)),
         processor=_processor(),
         load_average_1m=os.getloadavg()[0],
-        fdatasync_p50_ms=p50_ms,
-        fdatasync_p99_ms=p99_ms,
-        file_system=_file_system(directory),
         kernel=platform.release(),
         versions=versions,
     )
 
 
-def is_quiet(facts: MachineFacts) -> bool:
+def look_at(directory: Path, programs: dict[str, list[str]]) -> MachineFacts:
+    """Look at the machine and at the disk below `directory`; `programs` are asked for their versions."""
+    p50_ms, p99_ms = _sync_latency_ms(directory)
+    host = look_at_host(("batonpass", "pysyncobj", "trio", "cbor2"))
+    return MachineFacts(
+        cores=host.cores,
+        processor=host.processor,
+        load_average_1m=host.load_average_1m,
+        fdatasync_p50_ms=p50_ms,
+        fdatasync_p99_ms=p99_ms,
+        file_system=_file_system(directory),
+        kernel=host.kernel,
+        versions=host.versions | {name: _first_line(argv) for name, argv in programs.items()},
+    )
+
+
+def is_quiet(facts: HostFacts) -> bool:
     """Whether hardly anything else was running when the run began."""
     return facts.load_average_1m <= _QUIET_LOAD_PER_CORE * facts.cores
 

@@ -18,6 +18,8 @@ class Unit(StrEnum):
     PER_SECOND = "/s"
     BYTES = "bytes"
     TIMES = "x"
+    MICROSECONDS = "µs"
+    MEGABYTES = "MB"
 
     @property
     def lower_is_better(self) -> bool:

@@ -8,9 +8,9 @@ from scenarios.bench.judgement import Verdict
 from scenarios.bench.report import BenchReport, Figures, RowResult
 from scenarios.bench.rows import Unit
 
-__all__ = ["render"]
+__all__ = ["VERDICT_STYLES", "bare", "number", "render"]
 
-_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
+VERDICT_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_JUDGED: "dim"}
 
 
 def render(report: BenchReport) -> RenderableType:
@@ -31,9 +31,9 @@ def _table(report: BenchReport) -> Table:
             _spread(row, row.batonpass),
             _spread(row, row.etcd),
             "" if row.ratio is None else f"{row.ratio:.2f}x",
-            "" if row.khepri_measured_elsewhere is None else _number(row.khepri_measured_elsewhere, row.unit),
+            "" if row.khepri_measured_elsewhere is None else number(row.khepri_measured_elsewhere, row.unit),
             "; ".join(demand.text for demand in row.demands),
-            "" if row.verdict is None else Text(row.verdict, style=_STYLES[row.verdict]),
+            "" if row.verdict is None else Text(row.verdict, style=VERDICT_STYLES[row.verdict]),
         )
     return table
 
@@ -84,19 +84,21 @@ def _notes(report: BenchReport) -> list[Text]:
 def _spread(row: RowResult, figures: Figures | None) -> Text:
     if figures is None:
         return Text()
-    median = _number(figures.median, row.unit)
+    median = number(figures.median, row.unit)
     if len(figures.rounds) == 1:
         return Text(median)
     # Text, because a string in brackets is markup to rich.
-    return Text(f"{median} [{_bare(figures.min, row.unit)}-{_bare(figures.max, row.unit)}]")
+    return Text(f"{median} [{bare(figures.min, row.unit)}-{bare(figures.max, row.unit)}]")
 
 
-def _number(value: float, unit: Unit) -> str:
+def number(value: float, unit: Unit) -> str:
+    """A figure with its unit."""
     suffix = "/s" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
-    return f"{_bare(value, unit)}{suffix}"
+    return f"{bare(value, unit)}{suffix}"
 
 
-def _bare(value: float, unit: Unit) -> str:
+def bare(value: float, unit: Unit) -> str:
+    """A figure without its unit, with as many digits as mean something."""
     if unit is not Unit.PER_SECOND and value < 10:
         return f"{value:.2f}"
     return f"{value:,.0f}" if value < 100_000 else f"{value / 1000:,.0f}k"

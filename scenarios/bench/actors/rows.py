@@ -1,0 +1,59 @@
+"""The rows of the table, who can do the work, and what is demanded. Pure."""
+
+from typing import Final
+
+from scenarios.bench.comparison import Limit, Row
+from scenarios.bench.rows import Unit
+
+__all__ = ["ROWS", "SUBJECT_WORK"]
+
+_LIBRARIES: Final = ("pykka", "triotp", "thespian", "xoscar")
+_CEILINGS: Final = ("trio deque", "trio channel")
+
+ROWS: Final = (
+    Row(
+        "call",
+        "calls in sequence",
+        Unit.PER_SECOND,
+        (*_LIBRARIES, *_CEILINGS),
+        (Limit(80_000), Limit(1.5, "pykka"), Limit(2.5, "triotp")),
+        "an idle actor of ours answers in the caller's task, without a change of task, so this can pass trio's limit",
+    ),
+    Row(
+        "call-queued",
+        "calls to a busy actor",
+        Unit.PER_SECOND,
+        ("trio deque",),
+        (Limit(80_000),),
+        "each has to wait in the mailbox, behind a cast; trio's figure is that of its calls alone",
+    ),
+    Row(
+        "cast",
+        "casts",
+        Unit.PER_SECOND,
+        (*_LIBRARIES, *_CEILINGS),
+        (Limit(1_000_000), Limit(3, "pykka"), Limit(10, "triotp")),
+    ),
+    Row(
+        "cast-state",
+        "casts that return a new state",
+        Unit.PER_SECOND,
+        ("pykka", "triotp"),
+        (Limit(1_000_000), Limit(3, "pykka"), Limit(10, "triotp")),
+        "the same casts, with the state as a value that every callback returns, as in OTP",
+    ),
+    Row("spawn", "starts, supervised", Unit.PER_SECOND, limits=(Limit(50_000),)),
+    Row("idle", "100,000 idle supervised actors", Unit.MEGABYTES, limits=(Limit(200),)),
+    Row("teardown", "ending 100,000 supervised actors", Unit.SECONDS, limits=(Limit(5),)),
+)
+
+SUBJECT_WORK: Final[dict[tuple[str, str], str]] = {
+    ("trio deque", "call"): "deque-call",
+    ("trio deque", "call-queued"): "deque-call",
+    ("trio deque", "cast"): "deque-cast",
+    ("trio channel", "call"): "channel-call",
+    ("trio channel", "cast"): "channel-cast",
+    ("pykka", "cast-state"): "cast",
+    ("triotp", "cast-state"): "cast",
+}
+"""What a worker calls the work of a row, where it is not the row's own name."""

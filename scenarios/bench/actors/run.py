@@ -1,0 +1,132 @@
+"""One run: every sample in a fresh process on the same core, the subjects of a row one right after the other."""
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from scenarios.bench.actors.rows import SUBJECT_WORK
+from scenarios.bench.comparison import OURS, Comparison, Row, compare
+from scenarios.bench.machine import is_quiet, look_at_host
+from scenarios.bench.peers import Peer, PeerMissing, install
+from scenarios.bench.subject import Tell
+from scenarios.errors import EnvironmentFailed
+
+__all__ = ["PEERS", "Plan", "run_bench"]
+
+PEERS: Final = (
+    Peer("pykka", ("pykka",)),
+    Peer("triotp", ("triotp",)),
+    Peer("thespian", ("thespian",)),
+    Peer("xoscar", ("xoscar",)),
+)
+_WORKERS: Final = "scenarios.bench.actors.workers"
+_ROOT: Final = Path(__file__).parents[3]
+# Beyond what it was told to take: starting up, a hundred thousand actors, a slow machine.
+_PATIENCE_S: Final = 120.0
+
+_Command = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, how often, and for how long each time. Without `peers`, ours and trio's limit alone."""
+
+    rows: tuple[Row, ...]
+    rounds: int
+    seconds: float
+    peers: bool
+    directory: Path
+
+
+async def run_bench(plan: Plan, tell: Tell) -> Comparison:
+    """Measure everything in the plan.
+
+    Raises:
+        EnvironmentFailed: our own program failed. A peer that fails is named in the report, and is not measured.
+    """
+    commands, not_measured = await _commands(plan, tell)
+    host = look_at_host(("batonpass", "trio"))
+    measured: dict[str, dict[str, list[float]]] = {row.name: defaultdict(list) for row in plan.rows}
+    for number in range(plan.rounds):
+        for row in plan.rows:
+            tell(f"round {number + 1} of {plan.rounds}: {row.title}")
+            for subject in _turn([OURS, *row.subjects], number):
+                if subject in commands and subject not in not_measured:
+                    await _measure(row, subject, commands[subject], plan, measured[row.name], not_measured)
+    return Comparison(
+        title="actors: one core, each sample in a fresh process: median [min-max] of the rounds",
+        host=host,
+        rounds=plan.rounds,
+        quiet=is_quiet(host),
+        peers={name: (await _ask(commands[name], "version", 0.0))["version"] for name in _installed(commands)},
+        not_measured=not_measured,
+        rows=tuple(compare(row, measured[row.name]) for row in plan.rows),
+    )
+
+
+async def _commands(plan: Plan, tell: Tell) -> tuple[dict[str, _Command], dict[str, str]]:
+    """How to run each subject's program, and why a peer is missing."""
+    ours = (sys.executable, "-m", f"{_WORKERS}.on_batonpass")
+    limit = (sys.executable, "-m", f"{_WORKERS}.on_trio")
+    commands: dict[str, _Command] = {OURS: ours, "trio deque": limit, "trio channel": limit}
+    not_measured: dict[str, str] = {}
+    for peer in PEERS if plan.peers else ():
+        try:
+            python = await trio.to_thread.run_sync(install, peer, plan.directory, tell)
+        except PeerMissing as error:
+            not_measured[peer.name] = str(error)
+        else:
+            commands[peer.name] = (str(python), "-m", f"{_WORKERS}.on_{peer.name}")
+    return commands, not_measured
+
+
+def _installed(commands: Mapping[str, _Command]) -> list[str]:
+    return [peer.name for peer in PEERS if peer.name in commands]
+
+
+async def _measure(
+    row: Row,
+    subject: str,
+    command: _Command,
+    plan: Plan,
+    measured: dict[str, list[float]],
+    not_measured: dict[str, str],
+) -> None:
+    work = SUBJECT_WORK.get((subject, row.name), row.name)
+    try:
+        measured[subject].append((await _ask(command, work, plan.seconds))["figure"])
+    except EnvironmentFailed as error:
+        if subject == OURS:
+            raise
+        not_measured[subject] = str(error)
+
+
+async def _ask(command: _Command, work: str, seconds: float) -> dict[str, Any]:
+    """Run a worker on one core; what it printed."""
+    core = max(os.sched_getaffinity(0))
+    argv = ("taskset", "--cpu-list", str(core), *command, work, f"{seconds:g}")
+    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    with trio.move_on_after(seconds * 2 + _PATIENCE_S):
+        done = await trio.run_process(argv, capture_stdout=True, capture_stderr=True, check=False, env=environment)
+        if done.returncode != 0:
+            raise EnvironmentFailed(f"{command[-1]} {work} failed: {_last_line(done.stderr)}")
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+    raise EnvironmentFailed(f"{command[-1]} {work} did not end within {seconds * 2 + _PATIENCE_S:g} s")
+
+
+def _last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+def _turn(subjects: Sequence[str], number: int) -> Iterable[str]:
+    """Who begins changes with each round, so that nobody always has the warmer processor."""
+    return subjects if number % 2 == 0 else reversed(subjects)

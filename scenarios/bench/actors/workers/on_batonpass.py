@@ -1,0 +1,124 @@
+"""batonpass: `call`, `call-queued`, `cast`, `cast-state`, and `spawn`, `idle`, `teardown` of supervised actors."""
+
+import gc
+import os
+import time
+from typing import Any
+
+import trio
+
+from actors import (
+    ActorSpec,
+    DynamicSupervisor,
+    DynamicSupervisorSpec,
+    From,
+    NoReply,
+    Ref,
+    Reply,
+    Restart,
+    Server,
+    System,
+)
+from scenarios.bench.actors.workers.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from scenarios.bench.process_facts import resident_bytes
+
+MANY = 100_000
+
+
+class Counting(Server[None]):
+    """Counts in an attribute, as most actors of the project do: a cast needs no result."""
+
+    def init(self, arg: Any) -> None:
+        """Begin at 0."""
+        self.count = 0
+
+    def handle_call(self, request: int, from_: From, state: None) -> Reply[None]:
+        """How many casts there were."""
+        return Reply(self.count)
+
+    def handle_cast(self, message: int, state: None) -> None:
+        """One more."""
+        self.count += message
+
+
+class CountingState(Server[int]):
+    """Counts in its state, OTP's way: every cast returns the next one."""
+
+    def handle_call(self, request: int, from_: From, state: int) -> Reply[int]:
+        """How many casts there were."""
+        return Reply(state)
+
+    def handle_cast(self, message: int, state: int) -> NoReply[int]:
+        """One more."""
+        return NoReply(state + message)
+
+
+async def calls(ref: Ref) -> int:
+    """To an idle actor, which answers at once."""
+    for _ in range(CHUNK):
+        await ref.call(1)
+    return CHUNK
+
+
+async def queued_calls(ref: Ref) -> int:
+    """To an actor that has something to do already: the call waits in the mailbox, the caller for its answer."""
+    for _ in range(CHUNK):
+        ref.cast(0)
+        await ref.call(1)
+    return CHUNK
+
+
+class Casts:
+    """Floods of casts."""
+
+    def __init__(self, ref: Ref) -> None:
+        self.ref = ref
+        self.sent = 0
+
+    async def __call__(self) -> int:
+        """One flood, and a call to make sure that it has arrived."""
+        for _ in range(FLOOD):
+            self.ref.cast(1)
+        self.sent += FLOOD
+        expect(await self.ref.call(1), self.sent)
+        return FLOOD
+
+
+async def measure_messages(work: str, seconds: float) -> float:
+    """Calls or casts per second."""
+    async with System.open("bench") as system:
+        ref = await system.start(CountingState if work == "cast-state" else Counting, 0)
+        match work:
+            case "call":
+                return await async_rate(lambda: calls(ref), seconds)
+            case "call-queued":
+                return await async_rate(lambda: queued_calls(ref), seconds)
+            case _:
+                return await async_rate(Casts(ref), seconds)
+
+
+async def measure_many(work: str) -> float:
+    """Spawns per second, megabytes, or seconds, with 100,000 idle actors under one supervisor."""
+    gc.collect()
+    before_bytes = resident_bytes(os.getpid())
+    async with System.open("bench", [DynamicSupervisorSpec("many", name="many")]) as system:
+        supervisor = system.named("many")
+        spec = ActorSpec("idle", Counting, 0, restart=Restart.TEMPORARY)
+        began_s = time.perf_counter()
+        for _ in range(MANY):
+            await DynamicSupervisor.start_child(supervisor, spec)
+        spawned_s = time.perf_counter() - began_s
+        expect(await DynamicSupervisor.count_children(supervisor), MANY)
+        gc.collect()
+        taken_bytes = resident_bytes(os.getpid()) - before_bytes
+        began_s = time.perf_counter()
+    ended_s = time.perf_counter() - began_s
+    return {"spawn": MANY / spawned_s, "idle": taken_bytes / 1e6, "teardown": ended_s}[work]
+
+
+if __name__ == "__main__":
+    todo, duration_s = arguments("batonpass")
+    if todo in {"spawn", "idle", "teardown"}:
+        tell(trio.run(measure_many, todo))
+    else:
+        tell(trio.run(measure_messages, todo, duration_s))

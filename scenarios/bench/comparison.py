@@ -1,0 +1,138 @@
+"""A comparison of several subjects in one run: rows of figures, the ratios between them, and what is demanded. Pure.
+
+The first subject of every row is batonpass; a ratio is ours divided by theirs, medians of the same run. (The tree's
+benchmark has a report of its own, with one peer and more about each sample.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from scenarios.bench.judgement import Verdict, judge_all, judge_limit, spread_of
+from scenarios.bench.machine import HostFacts
+from scenarios.bench.rows import Unit
+
+__all__ = ["OURS", "ComparedRow", "Comparison", "Figure", "Limit", "LimitResult", "Row", "compare"]
+
+OURS = "batonpass"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most, or at least, `times` the figure of the subject `than`; without one, `times` is the figure itself."""
+
+    times: float
+    than: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row. `subjects` are those that can do this work, ours not named; `note` explains what is compared."""
+
+    name: str
+    title: str
+    unit: Unit
+    subjects: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    note: str = ""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Figure(_Frozen):
+    """What was measured of one subject in one row. `ratio` is ours divided by this; None for ourselves."""
+
+    median: float
+    min: float
+    max: float
+    rounds: tuple[float, ...]
+    ratio: float | None
+
+
+class LimitResult(_Frozen):
+    """A demand, in words, and what became of it."""
+
+    text: str
+    verdict: Verdict
+
+
+class ComparedRow(_Frozen):
+    """One row of the report. Subjects that could not be measured are missing from `figures`."""
+
+    name: str
+    title: str
+    unit: Unit
+    lower_is_better: bool
+    figures: dict[str, Figure]
+    limits: tuple[LimitResult, ...]
+    verdict: Verdict | None
+    note: str
+
+
+class Comparison(_Frozen):
+    """A whole run: `--json` writes this."""
+
+    schema_version: int = SCHEMA_VERSION
+    title: str
+    host: HostFacts
+    rounds: int
+    quiet: bool
+    peers: dict[str, str]
+    """Names and versions of the others, as they say themselves."""
+    not_measured: dict[str, str]
+    """Why a subject is missing."""
+    rows: tuple[ComparedRow, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no demand was missed."""
+        return all(row.verdict is not Verdict.MISSED for row in self.rows)
+
+
+def compare(row: Row, measured: Mapping[str, Sequence[float]]) -> ComparedRow:
+    """A row of the report from the rounds' figures of each subject, in the unit of the row."""
+    spreads = {name: spread for name in (OURS, *row.subjects) if (spread := spread_of(measured.get(name, ())))}
+    ours = spreads.get(OURS)
+    figures = {
+        name: Figure(
+            median=spread.median,
+            min=spread.min,
+            max=spread.max,
+            rounds=tuple(measured[name]),
+            ratio=None if name == OURS or ours is None else ours.median / spread.median,
+        )
+        for name, spread in spreads.items()
+    }
+    limits = tuple(
+        LimitResult(text=_text(limit, row.unit), verdict=_judge(limit, row.unit, figures)) for limit in row.limits
+    )
+    return ComparedRow(
+        name=row.name,
+        title=row.title,
+        unit=row.unit,
+        lower_is_better=row.unit.lower_is_better,
+        figures=figures,
+        limits=limits,
+        verdict=judge_all([limit.verdict for limit in limits]),
+        note=row.note,
+    )
+
+
+def _judge(limit: Limit, unit: Unit, figures: Mapping[str, Figure]) -> Verdict:
+    ours = figures.get(OURS)
+    reference = 1.0 if limit.than is None else figures[limit.than].median if limit.than in figures else None
+    if ours is None or reference is None:
+        return Verdict.NOT_JUDGED
+    return judge_limit(limit.times * reference, unit, ours.median)
+
+
+def _text(limit: Limit, unit: Unit) -> str:
+    sign = "<=" if unit.lower_is_better else ">="
+    if limit.than is not None:
+        return f"{sign} {limit.times:g}x {limit.than}"
+    suffix = "" if unit is Unit.PER_SECOND else unit if unit is Unit.TIMES else f" {unit}"
+    return f"{sign} {limit.times:,.10g}{suffix}"

@@ -1,0 +1,99 @@
+"""A comparison of several subjects: ratios, demands, what is missing; and that every worker of ours really works."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from scenarios.bench.actors.rows import ROWS, SUBJECT_WORK
+from scenarios.bench.actors.run import PEERS, Plan, run_bench
+from scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
+from scenarios.bench.comparison_table import render_comparison
+from scenarios.bench.judgement import Verdict
+from scenarios.bench.machine import HostFacts
+from scenarios.bench.peers import Peer, PeerMissing, install
+from scenarios.bench.rows import Unit
+from scenarios.errors import EnvironmentFailed
+
+HOST = HostFacts(cores=2, processor="one", load_average_1m=0.0, kernel="6", versions={"python": "3.11"})
+RATE = Row("rate", "things", Unit.PER_SECOND, ("other",), (Limit(100), Limit(2, "other")))
+figures = st.floats(min_value=1e-3, max_value=1e9)
+
+
+@given(ours=figures, other=figures, times=figures)
+def test_a_demand_is_a_ratio_of_medians_and_more_is_better_for_rates_only(
+    ours: float, other: float, times: float
+) -> None:
+    for unit in (Unit.PER_SECOND, Unit.SECONDS):
+        row = Row("row", "row", unit, ("other",), (Limit(times, "other"),))
+        compared = compare(row, {OURS: [ours] * 3, "other": [other] * 3})
+        met = ours >= times * other if unit is Unit.PER_SECOND else ours <= times * other
+        assert compared.verdict is (Verdict.MET if met else Verdict.MISSED)
+        assert compared.figures["other"].ratio == ours / other
+        assert compared.figures[OURS].ratio is None
+
+
+def test_who_was_not_measured_is_not_compared_with() -> None:
+    compared = compare(RATE, {OURS: [150.0]})
+    assert [limit.verdict for limit in compared.limits] == [Verdict.MET, Verdict.NOT_JUDGED]
+    assert compared.verdict is Verdict.MET
+    assert list(compared.figures) == [OURS]
+    nothing = compare(RATE, {})
+    assert nothing.verdict is Verdict.NOT_JUDGED
+
+
+def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> None:
+    report = Comparison(
+        title="things",
+        host=HOST,
+        rounds=2,
+        quiet=True,
+        peers={"other": "1.2"},
+        not_measured={"third": "cannot be installed: no network"},
+        rows=(compare(RATE, {OURS: [150.0, 170.0], "other": [80.0, 90.0]}),),
+    )
+    screen = Console(width=140, file=io.StringIO())
+    screen.print(render_comparison(report))
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    for part in (
+        "batonpass",
+        "other",
+        "1.88x",
+        ">= 100; >= 2x other",
+        "missed",
+        "third: not measured",
+        "MISSED: things",
+    ):
+        assert part in shown
+    assert not report.passed
+    assert Comparison.model_validate_json(report.model_dump_json()) == report
+
+
+def test_every_subject_of_a_row_is_somebody_who_can_be_measured() -> None:
+    known = {peer.name for peer in PEERS} | {"trio deque", "trio channel"}
+    assert {subject for row in ROWS for subject in row.subjects} <= known
+    assert {limit.than for row in ROWS for limit in row.limits if limit.than} <= known
+    assert {row for _, row in SUBJECT_WORK} <= {row.name for row in ROWS}
+
+
+async def test_ours_and_bare_trio_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+    told: list[str] = []
+    rows = tuple(row for row in ROWS if row.name in {"call", "call-queued", "cast", "cast-state"})
+    plan = Plan(rows, rounds=1, seconds=0.02, peers=False, directory=tmp_path)
+    report = await run_bench(plan, told.append)
+    assert [row.name for row in report.rows] == [row.name for row in rows]
+    assert all(row.figures[OURS].median > 0 for row in report.rows)
+    assert {"trio deque", "trio channel"} <= set(report.rows[0].figures)
+    assert len(told) == len(rows)
+    assert json.loads(report.model_dump_json())["schema_version"] == 1
+
+
+def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
+    peer = Peer("nobody", ("./there-is-no-such-directory",))
+    with pytest.raises(PeerMissing, match=r"nobody cannot be installed: .*there-is-no-such-directory"):
+        install(peer, tmp_path, lambda _: None)
+    assert issubclass(PeerMissing, EnvironmentFailed)
