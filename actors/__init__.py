@@ -7,6 +7,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TIMEOUT` (pure)
 `exits`                    exit reasons, and the errors a caller sees (pure)
 `restart`                  a supervisor's decisions: table, plan, restart window (pure)
+`links`                    two actors that share their fate: the rules, and how their signals travel (pure)
 `ref`                      `Ref`: call, cast, send, stop, kill; `From`: reply
 `names`                    unique names of a system; `Named`, a ref by name
 `registry`                 registries of your own: unique or duplicate keys with values, `via` names, listeners

@@ -6,7 +6,7 @@ An exit reason is any value, as in Erlang, where any term will do. Five of them 
 `"normal"`          it finished; nobody needs to know
 `"shutdown"`        whoever is responsible for it asked it to end
 `("shutdown", x)`   the same, and `x` says more
-`"killed"`          it was ended without a chance to clean up
+`"killed"`          it was ended without a chance to clean up: somebody sent it the exit signal `"kill"`
 an exception        a callback raised it
 ==================  ==========================================================================================
 
@@ -30,6 +30,7 @@ Reason: TypeAlias = object
 
 NORMAL: Final = "normal"
 SHUTDOWN: Final = "shutdown"
+KILL: Final = "kill"
 KILLED: Final = "killed"
 NOPROC: Final = "noproc"
 TIMED_OUT: Final = "timeout"
@@ -45,6 +46,11 @@ def is_shutdown(reason: Reason) -> bool:
 def is_normal(reason: Reason) -> bool:
     """Whether `reason` is `"normal"`."""
     return isinstance(reason, str) and reason == NORMAL
+
+
+def is_kill(reason: Reason) -> bool:
+    """Whether `reason`, sent by `Ref.exit`, means to end at once. As the reason of an end it is one like any other."""
+    return isinstance(reason, str) and reason == KILL
 
 
 def is_orderly(reason: Reason) -> bool:

@@ -51,7 +51,11 @@ class Down:
 @final
 @dataclass(frozen=True, slots=True)
 class ExitSignal:
-    """Somebody else than the parent asked this exit-trapping actor to end. It decides for itself what that means."""
+    """An exit signal came to this exit-trapping actor (OTP's `{:EXIT, from, reason}`): it decides what that means.
+
+    Either an actor it was linked to has ended, or somebody asked it to end with `exit`. From the parent there is none:
+    it calls `terminate`. `sender` is None only if whoever called `Ref.exit` did not say.
+    """
 
     reason: Reason
     sender: Ref | None

@@ -12,12 +12,13 @@ import logging
 import math
 from collections import deque
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from actors.exits import KILLED, NOPROC, SHUTDOWN, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
-from actors.messages import Down, Monitor
+from actors.messages import Down, ExitSignal, Monitor
 from actors.ref import From, Ref
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
@@ -92,7 +93,8 @@ class Process:
         self.names: dict[Any, Any] | None = None
         self.timers: dict[Timer, None] | None = None
         self.children: dict[Process, None] | None = None
-        self._watchers: dict[int, Callable[[Reason], object]] | None = None
+        # Under a number: a watch. Under a process: one half of a link to it.
+        self._watchers: dict[int | Process, Callable[[Reason], object]] | None = None
         self._monitors: dict[Monitor, None] | None = None
         self._token = 0
         if parent is not None:
@@ -106,6 +108,16 @@ class Process:
     def alive(self) -> bool:
         """Whether it has not ended yet."""
         return self.status is not Status.DEAD
+
+    @property
+    def owned(self) -> bool:
+        """Whether it ends with its parent. What `start_link` started does not: its link decides."""
+        return self.parent is not None and self.parent.children is not None and self in self.parent.children
+
+    @property
+    def traps_exits(self) -> bool:
+        """Whether exit signals become messages."""
+        return False
 
     @property
     def label(self) -> str:
@@ -165,12 +177,12 @@ class Process:
     # The end
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
-        """Take an exit signal from anybody but the parent."""
-        if not is_normal(reason):
+        """Take an exit signal, from `Ref.exit` or along a link; `"normal"` only counts from itself."""
+        if not is_normal(reason) or sender is self.ref:
             self._end(reason)
 
     def exit_from_parent(self, reason: Reason) -> None:
-        """Take an exit signal from the parent."""
+        """End because the supervisor says so, or has ended."""
         self._end(reason)
 
     def request_stop(self, reason: Reason) -> None:
@@ -211,6 +223,9 @@ class Process:
         for tell in (watchers or {}).values():
             tell(reason)
         self._tell_ended(reason, crashed=not quiet and not is_orderly(reason))
+        self.parent = None
+        if self.system.link_signals.pending:
+            self.system.link_signals.deliver()
 
     def _let_go(self, reason: Reason) -> None:
         """Release what the actor holds: timers, names, monitors. Servers also fail their callers here."""
@@ -271,11 +286,62 @@ class Process:
         """Take back a `monitor`, and its `Down` if that is in the mailbox."""
         if self._monitors is not None and self._monitors.pop(monitor, ALIVE_STILL) is None:
             monitor.ref.process.unwatch(monitor.token)
-            return
-        for entry in self.mailbox:
-            if isinstance(entry[1], Down) and entry[1].monitor is monitor:
-                self.mailbox.remove(entry)
+        else:
+            self._take_out(lambda message: type(message) is Down and message.monitor is monitor)
+
+    def _take_out(self, matches: Callable[[Any], bool]) -> None:
+        """Remove the last message that `matches` from the mailbox, if there is one."""
+        for index in range(len(self.mailbox) - 1, -1, -1):
+            if matches(self.mailbox[index][1]):
+                del self.mailbox[index]
                 return
+
+    # Links; see `actors.links`
+
+    @property
+    def links(self) -> list[Ref]:
+        """Whom it is linked to."""
+        return [peer.ref for peer in self._watchers or () if isinstance(peer, Process)]
+
+    def link(self, ref: Ref) -> None:
+        """Link this and `ref`. Nothing for itself, or a second time.
+
+        Raises `NoProc` if this has ended, or if `ref` has and this does not trap exits; if it does, it gets the exit
+        signal `"noproc"`.
+        """
+        peer = ref.process
+        if not self.alive:
+            raise NoProc(str(self.ref))
+        if peer.alive:
+            if peer is not self:
+                self._tie(peer)
+                peer._tie(self)
+        elif self.traps_exits:
+            self.exit(NOPROC, ref)
+        else:
+            raise NoProc(str(ref))
+
+    def _tie(self, peer: Process) -> None:
+        """Keep this half of a link: when this ends, `peer` gets an exit signal."""
+        if self._watchers is None:
+            self._watchers = {}
+        self._watchers.setdefault(peer, partial(self._tell_linked, peer))
+
+    def _tell_linked(self, peer: Process, reason: Reason) -> None:
+        peer._untie(self)
+        self.system.link_signals.send(peer, reason, self)
+
+    def _untie(self, peer: Process) -> bool:
+        """Forget this half of a link; whether there was one."""
+        return self._watchers is not None and self._watchers.pop(peer, None) is not None
+
+    def unlink(self, ref: Ref) -> None:
+        """Take back a `link`, and the exit signal of `ref` if that has ended and its signal is in the mailbox."""
+        peer = ref.process
+        if self._untie(peer):
+            peer._untie(self)
+        elif not peer.alive:
+            self._take_out(lambda message: type(message) is ExitSignal and message.sender is ref)
 
     def own(self, timer: Timer) -> bool:
         """Cancel `timer` when this ends. False if it has ended already."""

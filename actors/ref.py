@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from actors.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason
+from actors.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
 
 if TYPE_CHECKING:
     from actors.process import Process
@@ -189,12 +189,27 @@ class Ref:
         raise CallTimeout(str(self), timeout_s or 0.0)
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
-        """Send an exit signal, as OTP's `exit(pid, reason)`.
+        """Send an exit signal, as OTP's `exit(pid, reason)`; from a callback, `Server.exit` says who sent it.
 
-        Without `trap_exit` it ends the actor at once, without `terminate`, except for `"normal"`, which is ignored.
-        With `trap_exit` it becomes an `ExitSignal` in `handle_info`.
+        Without `trap_exit` it ends the actor at once, without `terminate`, except for `"normal"`, which is ignored
+        unless the actor sent it to itself. With `trap_exit` it becomes an `ExitSignal` in `handle_info`, or, from the
+        parent, calls `terminate`. The reason `"kill"` is `kill()`.
         """
-        self.process.exit(reason, sender)
+        if is_kill(reason):
+            self.process.kill()
+        else:
+            self.process.exit(reason, sender)
+
+    def link(self, other: Ref) -> None:
+        """Link this actor and `other`, as if its callback had called `Server.link`: for services, which have no `self`.
+
+        Raises `NoProc` as that does, and if this actor has ended.
+        """
+        self.process.link(other)
+
+    def unlink(self, other: Ref) -> None:
+        """Take back a `link`, as `Server.unlink` does."""
+        self.process.unlink(other)
 
     def kill(self) -> None:
         """End it at once, reason `"killed"`; neither `trap_exit` nor `terminate` matter."""

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, Type
 from actors.exits import NORMAL, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from actors.messages import Monitor
     from actors.ref import From, Ref
@@ -139,8 +139,11 @@ class Server(Generic[StateT]):
     The runtime sets `ref` and `system` before `init`. Do not share a `Server` object: hand out its `ref`.
     """
 
-    trap_exit: ClassVar[bool] = False
-    """Whether exit signals become messages, and a shutdown by the parent calls `terminate` (OTP's trap_exit)."""
+    trap_exit: bool = False
+    """Whether exit signals become messages, and a shutdown by the parent calls `terminate` (OTP's trap_exit).
+
+    Say it for the class, or set `self.trap_exit` in `init` or any other callback, at any time: it decides about the
+    signals that arrive from then on."""
 
     mailbox_limit: ClassVar[int] = 65_536
     """How many messages may wait. Beyond it a call is refused (`MailboxFull`) and a cast or send is dropped, counted
@@ -203,6 +206,40 @@ class Server(Generic[StateT]):
     def demonitor(self, monitor: Monitor) -> None:
         """Stop watching. A `Down` that is already in the mailbox is taken out of it (OTP's `[:flush]`)."""
         self.ref.process.demonitor(monitor)
+
+    def link(self, ref: Ref) -> None:
+        """Share the fate of `ref` from now on: see `actors.links`. Linking twice makes one link, to itself none.
+
+        Raises `NoProc` if `ref` has ended; to an actor that traps exits comes `ExitSignal("noproc", ref)` instead.
+        """
+        self.ref.process.link(ref)
+
+    def unlink(self, ref: Ref) -> None:
+        """Take back a link, whoever made it. If `ref` has ended and its signal is in the mailbox, it is taken out."""
+        self.ref.process.unlink(ref)
+
+    async def start_link(
+        self,
+        server: Callable[[], Server[Any]],
+        arg: Any = None,
+        *,
+        name: Hashable = None,
+        timeout_s: float | None = None,
+    ) -> Ref:
+        """Start an actor that is linked to this one, and whose parent this is: see `System.start`.
+
+        Raises what that raises. Unless this traps exits, a start that fails because `init` did also ends this actor,
+        with the same reason; one that is ignored or takes too long does not.
+        """
+        return await self.system.start(server, arg, name=name, timeout_s=timeout_s, link=self.ref)
+
+    def start_link_nowait(self, server: Callable[[], Server[Any]], arg: Any = None, *, name: Hashable = None) -> Ref:
+        """`start_link` for a server whose `init` is a plain `def`, from a callback that is one too."""
+        return self.system.start_nowait(server, arg, name=name, link=self.ref)
+
+    def exit(self, ref: Ref, reason: Reason) -> None:
+        """Send an exit signal from this actor, as OTP's `exit(pid, reason)`: see `Ref.exit`."""
+        ref.exit(reason, self.ref)
 
     def send_after(self, delay_s: float, message: Any) -> Timer:
         """Send `message` to this actor's `handle_info` in `delay_s` seconds, unless the timer is cancelled first."""

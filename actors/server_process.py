@@ -23,7 +23,6 @@ from actors.exits import (
     NoProc,
     Reason,
     StartError,
-    is_normal,
     reason_of,
 )
 from actors.messages import TIMEOUT, ExitSignal
@@ -73,8 +72,11 @@ class ServerProcess(Process):
         arg: Any,
         name: Hashable,
         parent: Process | None,
+        starter: Process | None = None,
     ) -> tuple[ServerProcess, Any]:
         """Make the process and call `init`; whatever that returned comes back for `settle_init` or `await_init`.
+
+        It ends with its `parent`, if it has one, or is linked to its `starter`, if that one is linked to it.
 
         Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
@@ -82,6 +84,8 @@ class ServerProcess(Process):
         label = label if name is None else f"{label} {name!r}"
         if system.closing:
             raise StartError(label, SHUTDOWN)
+        if starter is not None and not starter.alive:
+            raise StartError(label, NoProc(str(starter.ref)))
         try:
             server = factory()
         except Exception as error:
@@ -94,6 +98,9 @@ class ServerProcess(Process):
         except Exception as error:
             process._fail_start(error)
             raise
+        if starter is not None:
+            process.parent = starter
+            process.link(starter.ref)
         try:
             result = server.init(arg)
         except Exception as error:
@@ -118,14 +125,22 @@ class ServerProcess(Process):
             self._fail_start(reason)
             raise StartError(self.label, reason) from error
         except BaseException:
+            self._unlink_starter()
             self._fail_start(KILLED)
             raise
         finally:
             self.scope = None
             current_process.reset(token)
+        if timed_out:
+            self._unlink_starter()
         ended: Reason = TIMED_OUT if timed_out else self.pending_exit
         self._fail_start(ended)
         raise StartError(self.label, ended)
+
+    def _unlink_starter(self) -> None:
+        # The starter gave up waiting. As in OTP that is no reason for it to end, so the link must not say so.
+        if self.parent is not None:
+            self.parent.unlink(self.ref)
 
     def settle_init(self, result: Any) -> None:
         """Do what `init` returned. Raises `StartError`, `Ignored`."""
@@ -148,6 +163,11 @@ class ServerProcess(Process):
             self._resume()
         elif self._settle(NoReply(result.state, result.then, result.timeout_s), None, "init"):
             self._resume()
+
+    @property
+    def traps_exits(self) -> bool:
+        """Whether exit signals become messages."""
+        return self._server.trap_exit
 
     # The mailbox
 
@@ -256,7 +276,7 @@ class ServerProcess(Process):
         if kind == INFO:
             return self._server.handle_info(payload, self._state)
         if kind == STOP:
-            return Stop(payload)
+            return Stop(payload.reason if type(payload) is ExitSignal else payload)
         tick = payload.take()
         return None if tick is None else self._server.handle_info(tick, self._state)
 
@@ -362,14 +382,16 @@ class ServerProcess(Process):
     # The end
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
-        """Take an exit signal from anybody but the parent."""
-        if self._server.trap_exit:
+        """Take an exit signal, from `Ref.exit` or along a link; with `trap_exit` the parent's calls `terminate`."""
+        if not self._server.trap_exit:
+            super().exit(reason, sender)
+        elif sender is not None and sender.process is self.parent:
+            self._deliver(STOP, ExitSignal(reason, sender))
+        else:
             self.deliver_info(ExitSignal(reason, sender))
-        elif not is_normal(reason):
-            self._end(reason)
 
     def exit_from_parent(self, reason: Reason) -> None:
-        """Take an exit signal from the parent: with `trap_exit` there is time for `terminate`."""
+        """End because the supervisor says so, or has ended: with `trap_exit` there is time for `terminate`."""
         if self._server.trap_exit and self.status is not Status.STARTING:
             self._deliver(STOP, reason)
         else:

@@ -18,6 +18,7 @@ import trio
 
 from actors.births import Births
 from actors.exits import Exit, cause_of, is_orderly, reason_of
+from actors.links import LinkSignals
 from actors.names import Named, Names
 from actors.process import Process, shut_down
 from actors.restart import Strategy
@@ -62,6 +63,7 @@ class System:
         self.timers = Timers()
         self.telemetry = Telemetry(clock_s)
         self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
+        self.link_signals = LinkSignals()
         self.dropped = 0
         self.crashes = 0
         self._nursery = nursery
@@ -128,19 +130,32 @@ class System:
         *,
         name: Hashable = None,
         timeout_s: float | None = None,
+        link: Ref | None = None,
     ) -> Ref:
         """Start an actor that no supervisor is responsible for; it ends with the system at the latest.
 
         `server` is a `Server` class, or anything else that makes a fresh `Server` when called. `arg` goes to `init`,
         which has returned when this does; an `async def init` may take `timeout_s`.
 
-        Raises `StartError`: `init` raised or returned `Stop`; `AlreadyStarted`: the name is taken; `Ignored`.
-        """
-        return (await self.start_process(server, arg, name, None, timeout_s)).ref
+        With `link` it is linked to that actor from the first moment, and that actor is its parent, as if it had called
+        `Server.start_link`. A trio task is no actor, and so cannot be linked: it waits with `await ref.exited()`.
 
-    def start_nowait(self, server: Callable[[], Server[Any]], arg: Any = None, *, name: Hashable = None) -> Ref:
+        Raises `StartError`: `init` raised or returned `Stop`, reason `"timeout"` after `timeout_s`, or `link` has
+        ended; `AlreadyStarted`: the name is taken; `Ignored`. When it fails because `init` did, `link` gets an exit
+        signal with the reason as well.
+        """
+        return (await self.start_process(server, arg, name, None, timeout_s, link)).ref
+
+    def start_nowait(
+        self,
+        server: Callable[[], Server[Any]],
+        arg: Any = None,
+        *,
+        name: Hashable = None,
+        link: Ref | None = None,
+    ) -> Ref:
         """`start` for a server whose `init` is a plain `def`: so that callbacks can start actors too."""
-        return self.start_process_nowait(server, arg, name, None).ref
+        return self.start_process_nowait(server, arg, name, None, link).ref
 
     async def start_process(
         self,
@@ -149,19 +164,27 @@ class System:
         name: Hashable,
         parent: Process | None,
         timeout_s: float | None,
+        link: Ref | None = None,
     ) -> ServerProcess:
         """`start`, for supervisors: the new actor ends with its `parent`."""
-        process, result = ServerProcess.begin(self, server, arg, name, parent)
+        starter = None if link is None else link.process
+        process, result = ServerProcess.begin(self, server, arg, name, parent, starter)
         if inspect.iscoroutine(result):
             result = await process.await_init(result, timeout_s)
         process.settle_init(result)
         return process
 
     def start_process_nowait(
-        self, server: Callable[[], Server[Any]], arg: Any, name: Hashable, parent: Process | None
+        self,
+        server: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+        link: Ref | None = None,
     ) -> ServerProcess:
         """`start_nowait`, for supervisors."""
-        process, result = ServerProcess.begin(self, server, arg, name, parent)
+        starter = None if link is None else link.process
+        process, result = ServerProcess.begin(self, server, arg, name, parent, starter)
         if inspect.iscoroutine(result):
             result.close()
             result = Stop("init is `async def`: start it with `await ... start(...)`")
@@ -270,13 +293,19 @@ class System:
         with self._broken:
             if self._root is not None:
                 await shut_down([(self._root.process, None)])
-            loose = [p for p in self._processes.values() if p.parent is None or not p.parent.alive]
-            await shut_down([(process, LOOSE_SHUTDOWN_S) for process in loose])
+            await self._end_loose()
         if self._broken.cancelled_caught:
             for process in list(self._processes.values()):
                 process.abandon()
         for scope in self._engine:
             scope.cancel()
+
+    async def _end_loose(self) -> None:
+        """End what no supervisor is responsible for, all at the same time; then what that has made loose."""
+        asked: set[Process] = set()
+        while loose := [p for p in self._processes.values() if not p.owned and p not in asked]:
+            asked.update(loose)
+            await shut_down([(process, LOOSE_SHUTDOWN_S) for process in loose])
 
     def _root_failure(self) -> BaseException | None:
         if self._root is None:
