@@ -33,7 +33,15 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).
 """
 
-from actors.children import ActorSpec, ChildInfo, ChildSpec, RestartLimitReached, ServiceSpec, SupervisorError
+from actors.children import (
+    ActorSpec,
+    ChildCounts,
+    ChildInfo,
+    ChildSpec,
+    RestartLimitReached,
+    ServiceSpec,
+    SupervisorError,
+)
 from actors.dynamic_supervisor import DynamicSupervisor, DynamicSupervisorSpec, TooManyChildren
 from actors.exits import (
     AlreadyStarted,
@@ -61,7 +69,7 @@ from actors.registry import (
     Unregistered,
     via,
 )
-from actors.restart import Restart, Strategy
+from actors.restart import AutoShutdown, Restart, Strategy
 from actors.server import IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
@@ -77,9 +85,11 @@ __all__ = [
     "AlreadyRegistered",
     "AlreadyStarted",
     "AsyncService",
+    "AutoShutdown",
     "BadReturnValue",
     "CallTimeout",
     "CallingSelf",
+    "ChildCounts",
     "ChildInfo",
     "ChildSpec",
     "ChildStartFailed",

@@ -1,26 +1,37 @@
 """What every supervisor knows about a child: how to start it again and again, and the life it has now.
 
 A specification is a value. `ActorSpec` starts a `Server`, `ServiceSpec` a long-running async function, and
-`SupervisorSpec` and `DynamicSupervisorSpec` (beside their supervisors) a supervisor, which makes a tree.
+`SupervisorSpec`, `DynamicSupervisorSpec` and `PartitionSupervisorSpec` (beside their supervisors) a supervisor, which
+makes a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from actors.exits import Reason, cause_of
-from actors.messages import Down, Monitor
+from actors.exits import Ignored, Reason, cause_of
 from actors.names import Named
+from actors.process import Process, Status
 from actors.ref import Ref
 from actors.restart import Restart, RestartWindow
+from actors.server_process import ServerProcess
 from actors.service import AsyncService, ServiceProcess
 
 if TYPE_CHECKING:
-    from actors.process import Process
     from actors.server import Server
+    from actors.steps import Steps
     from actors.system import System
+
+ChildType: TypeAlias = Literal["worker", "supervisor"]
+ChildStatus: TypeAlias = Literal["running", "restarting", "stopped"]
+SupervisorAddress: TypeAlias = Ref | Named
+
+
+class SupervisorError(Exception):
+    """A supervisor could not do what it was asked: the sentence says why, and nothing has changed."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +39,31 @@ class ChildSpec:
     """The part that every child has.
 
     `id` tells the children of one supervisor apart. `name`, if given, is registered for each life of the child.
-    `shutdown_s` is how long it may take to end when asked: 0 kills it at once, None waits as long as it takes.
-    `start_timeout_s` is how long an async start may take, None meaning for ever.
+    `shutdown_s` is how long it may take to end when asked: 0 kills it at once (OTP's `brutal_kill`), None waits as long
+    as it takes (OTP's `infinity`). `start_timeout_s` is how long a start that has to wait may take, None meaning for
+    ever. `significant` matters to a supervisor with `auto_shutdown`, and is for transient and temporary children only.
     """
+
+    type: ClassVar[ChildType] = "worker"
 
     id: Hashable
     restart: Restart = field(default=Restart.PERMANENT, kw_only=True)
     shutdown_s: float | None = field(default=5.0, kw_only=True)
     start_timeout_s: float | None = field(default=30.0, kw_only=True)
     name: Hashable = field(default=None, kw_only=True)
+    significant: bool = field(default=False, kw_only=True)
 
-    async def start(self, system: System, parent: Process) -> Process:
-        """Start one life of the child. Raises `StartError`, or `Ignored`."""
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Start one life of the child, as far as that goes without waiting.
+
+        If its status is still `STARTING` then, the rest takes `await process.wait_started(self.start_timeout_s)`. Both
+        raise `StartError`, and `Ignored`.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say how to start a child")
+
+    def with_extra_arguments(self, extra: tuple[Any, ...]) -> Self:
+        """The same child with `extra` before its own arguments. Raises `SupervisorError` if it takes none."""
+        raise SupervisorError(f"the child {self.id!r}, a {type(self).__name__}, takes no extra_arguments")
 
 
 @dataclass(frozen=True)
@@ -50,9 +73,13 @@ class ActorSpec(ChildSpec):
     server: Callable[[], Server[Any]] = field(kw_only=False)
     arg: Any = None
 
-    async def start(self, system: System, parent: Process) -> Process:
-        """Start the actor and wait for its `init`."""
-        return await system.start_process(self.server, self.arg, self.name, parent, self.start_timeout_s)
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Start the actor; an `async def init` takes `wait_started`."""
+        return ServerProcess.start_nowait(system, self.server, self.arg, self.name, parent)
+
+    def with_extra_arguments(self, extra: tuple[Any, ...]) -> Self:
+        """The same actor, whose `init` gets `(*extra, arg)`."""
+        return replace(self, arg=(*extra, self.arg))
 
 
 @dataclass(frozen=True)
@@ -61,39 +88,29 @@ class ServiceSpec(ChildSpec):
 
     serve: AsyncService = field(kw_only=False)
 
-    async def start(self, system: System, parent: Process) -> Process:
-        """Start the service and wait until it says that it is ready."""
-        return await ServiceProcess.start(
-            system,
-            self.serve,
-            f"service {self.id!r}",
-            name=self.name,
-            parent=parent,
-            timeout_s=self.start_timeout_s,
-        )
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Begin to start the service; `wait_started` waits until it says that it is ready."""
+        return ServiceProcess.start_nowait(system, self.serve, f"service {self.id!r}", name=self.name, parent=parent)
+
+    def with_extra_arguments(self, extra: tuple[Any, ...]) -> Self:
+        """The same service, whose function gets `*extra` as its first arguments."""
+        return replace(self, serve=partial(self.serve, *extra))
 
 
 # What supervisors share
-
-ChildStatus: TypeAlias = Literal["running", "restarting", "stopped"]
-SupervisorAddress: TypeAlias = Ref | Named
-
-
-class SupervisorError(Exception):
-    """A supervisor could not do what it was asked: the sentence says why, and nothing has changed."""
 
 
 class RestartLimitReached(Exception):
     """A supervisor gave up. `child_id` and `reason` are those of the last straw; an exception is also `__cause__`."""
 
-    def __init__(self, supervisor: str, window: RestartWindow, child: Child) -> None:
-        self.child_id = child.spec.id
-        self.reason = child.failure
+    def __init__(self, supervisor: str, window: RestartWindow, child_id: Hashable, reason: Reason) -> None:
+        self.child_id = child_id
+        self.reason = reason
         super().__init__(
             f"{supervisor} gave up: more than {window.max_restarts} restarts within {window.window_s} s;"
-            f" the last child to fail was {child.spec.id!r}: {child.failure!r}"
+            f" the last child to fail was {child_id!r}: {reason!r}"
         )
-        self.__cause__ = cause_of(child.failure)
+        self.__cause__ = cause_of(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,55 +120,36 @@ class ChildInfo:
     id: Hashable
     ref: Ref | None
     status: ChildStatus
+    type: ChildType
     spec: ChildSpec
 
 
-class Child:
-    """One child of one supervisor: its specification, its present life if it has one, and the watch on that."""
+@dataclass(frozen=True, slots=True)
+class ChildCounts:
+    """What `count_children` answers: all children, those that run, and all again by type."""
 
-    __slots__ = ("_monitor", "failure", "process", "restarting", "spec")
+    specs: int
+    active: int
+    supervisors: int
+    workers: int
 
-    def __init__(self, spec: ChildSpec) -> None:
-        self.spec = spec
-        self.process: Process | None = None
-        self.restarting = False
-        self.failure: Reason = None
-        self._monitor: Monitor | None = None
+    @classmethod
+    def of(cls, children: list[ChildInfo]) -> ChildCounts:
+        """Count."""
+        supervisors = sum(child.type == "supervisor" for child in children)
+        active = sum(child.ref is not None and child.ref.alive for child in children)
+        return cls(len(children), active, supervisors, len(children) - supervisors)
 
-    @property
-    def ref(self) -> Ref | None:
-        """The ref of the present life."""
-        return None if self.process is None else self.process.ref
 
-    @property
-    def status(self) -> ChildStatus:
-        """Whether it runs, is to be started again soon, or neither."""
-        return "running" if self.process is not None else "restarting" if self.restarting else "stopped"
-
-    @property
-    def info(self) -> ChildInfo:
-        """What `which_children` shows."""
-        return ChildInfo(self.spec.id, self.ref, self.status, self.spec)
-
-    def begin(self, process: Process, supervisor: Server[Any]) -> None:
-        """`process` is the present life from now on; its end becomes a `Down` for the supervisor."""
-        self.process = process
-        self.restarting = False
-        if process.alive:
-            self._monitor = supervisor.monitor(process.ref)
-        else:
-            # It ended between its start and now: its own reason decides about the restart, not "noproc".
-            down = Down(Monitor(process.ref, 0), process.ref, process.reason)
-            supervisor.ref.process.deliver_info(down)
-
-    def release(self, supervisor: Server[Any]) -> Process | None:
-        """The present life, which the supervisor stops caring about: no `Down` comes, not even one on its way."""
-        process, self.process = self.process, None
-        monitor, self._monitor = self._monitor, None
-        self.restarting = False
-        if monitor is not None:
-            supervisor.demonitor(monitor)
-        return process
+def begin_life(spec: ChildSpec, system: System, parent: Process) -> Steps[Process | None]:
+    """Start one life of a child; None if it ignores its start. Raises `StartError`."""
+    try:
+        process = spec.start_nowait(system, parent)
+        if process.status is Status.STARTING:
+            yield partial(process.wait_started, spec.start_timeout_s)
+    except Ignored:
+        return None
+    return process
 
 
 async def ask(supervisor: SupervisorAddress, request: object) -> Any:

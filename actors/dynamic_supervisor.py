@@ -2,30 +2,39 @@
 
 As OTP's DynamicSupervisor: one_for_one only, ids are ignored, children are known by their refs, order means nothing,
 and all end at the same time. For the rest see `actors.supervisor`.
+
+It keeps one entry of one dict for each child, its specification, and nothing else: a hundred thousand children that
+are started from the same specification cost little more than themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import trio
 
 from actors.children import (
-    Child,
+    ChildCounts,
     ChildInfo,
     ChildSpec,
+    ChildType,
     RestartLimitReached,
     SupervisorAddress,
     SupervisorError,
     ask,
+    begin_life,
 )
-from actors.exits import SHUTDOWN, Ignored, StartError
-from actors.messages import Down
-from actors.process import Process, logger, shut_down
+from actors.exits import SHUTDOWN, Reason, StartError
+from actors.messages import ChildEnded
+from actors.process import Process, logger
 from actors.ref import Ref
 from actors.restart import RestartWindow, should_restart
 from actors.server import Reply, Result, Server, Stop
+from actors.server_process import ServerProcess
+from actors.shutdown import ending
+from actors.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from actors.ref import From
@@ -43,26 +52,36 @@ class DynamicSupervisorFlags:
     max_children: int | None = None
     max_restarts: int = 3
     window_s: float = 5.0
+    extra_arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class DynamicSupervisorSpec(ChildSpec):
-    """A dynamic supervisor as a child of another supervisor."""
+    """A dynamic supervisor as a child of another supervisor.
+
+    With `extra_arguments`, every child gets them before its own: the `init` of an `ActorSpec` is given the tuple
+    `(*extra_arguments, arg)`, the function of a `ServiceSpec` is called with them.
+    """
+
+    type: ClassVar[ChildType] = "supervisor"
 
     max_children: int | None = field(default=None, kw_only=True)
     max_restarts: int = field(default=3, kw_only=True)
     window_s: float = field(default=5.0, kw_only=True)
+    extra_arguments: tuple[Any, ...] = field(default=(), kw_only=True)
     shutdown_s: float | None = field(default=None, kw_only=True)
 
-    async def start(self, system: System, parent: Process) -> Process:
+    def start_nowait(self, system: System, parent: Process) -> Process:
         """Start the supervisor, without children."""
-        flags = DynamicSupervisorFlags(self.max_children, self.max_restarts, self.window_s)
-        return await system.start_process(DynamicSupervisor, flags, self.name, parent, self.start_timeout_s)
+        flags = DynamicSupervisorFlags(self.max_children, self.max_restarts, self.window_s, self.extra_arguments)
+        return ServerProcess.start_nowait(system, DynamicSupervisor, flags, self.name, parent)
 
 
-@dataclass(frozen=True, slots=True)
 class _StartChild:
-    spec: ChildSpec
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +94,19 @@ class _WhichChildren:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class _CountChildren:
-    pass
+class _Restarting:
+    """In place of the specification of a child that waits for its restart, under the process of its last life."""
+
+    __slots__ = ("failure", "spec")
+
+    def __init__(self, spec: ChildSpec, failure: Reason) -> None:
+        self.spec = spec
+        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
 class _TryAgain:
-    child: Child
+    last_life: Process
 
 
 class DynamicSupervisor(Server[None]):
@@ -96,14 +120,18 @@ class DynamicSupervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Start a child; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start, `TooManyChildren`, and what `Ref.call` raises.
+        Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for a significant child or one
+        that cannot take `extra_arguments`, and what `Ref.call` raises.
         """
         ref: Ref | None = await ask(supervisor, _StartChild(spec))
         return ref
 
     @staticmethod
     async def terminate_child(supervisor: SupervisorAddress, ref: Ref) -> None:
-        """End a child for good. Raises `SupervisorError` if it is not (or no longer) a child."""
+        """End a child for good, or its restart, if `ref` is its last life.
+
+        Raises `SupervisorError` if it is not (or no longer) a child.
+        """
         await ask(supervisor, _TerminateChild(ref))
 
     @staticmethod
@@ -113,10 +141,9 @@ class DynamicSupervisor(Server[None]):
         return children
 
     @staticmethod
-    async def count_children(supervisor: SupervisorAddress) -> int:
-        """How many children there are, those that wait for their restart included."""
-        count: int = await ask(supervisor, _CountChildren())
-        return count
+    async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
+        """How many children there are, those that wait for their restart included, and how many of them run."""
+        return ChildCounts.of(await DynamicSupervisor.which_children(supervisor))
 
     # Callbacks
 
@@ -124,90 +151,100 @@ class DynamicSupervisor(Server[None]):
         """Begin without children."""
         flags = arg or DynamicSupervisorFlags()
         self._max_children = flags.max_children
+        self._extra_arguments = flags.extra_arguments
         self._window = RestartWindow(flags.max_restarts, flags.window_s)
-        self._running: dict[Ref, Child] = {}
-        self._restarting: dict[Child, None] = {}
+        process = self.ref.process
+        if process.children is None:
+            process.children = {}
+        # The one table there is: each child, or its last life, and its specification or `_Restarting`.
+        # None: a start that was given up, and does not notice.
+        self._children: dict[Process, ChildSpec | _Restarting | None] = process.children
 
-    async def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
+    def handle_call(self, request: Any, from_: From, state: None) -> Reply[None] | Awaitable[Reply[None]]:
         """Serve the client functions; an error of the caller goes back to the caller."""
-        match request:
-            case _StartChild(spec):
-                try:
-                    return Reply(await self._add(spec))
-                except (StartError, SupervisorError) as error:
-                    return Reply(error)
-            case _TerminateChild(ref):
-                child = self._running.pop(ref, None)
-                if child is None:
-                    return Reply(SupervisorError(f"{ref} is not a child of {self.ref} (any more)"))
-                await self._stop([child])
-                return Reply(None)
-            case _WhichChildren():
-                return Reply([child.info for child in (*self._running.values(), *self._restarting)])
-            case _CountChildren():
-                return Reply(len(self._running) + len(self._restarting))
-            case _:
-                return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
+        return at_once(self._serve(request))
 
-    async def handle_info(self, message: Any, state: None) -> Result[None]:
+    def handle_info(self, message: Any, state: None) -> Result[None] | Awaitable[Result[None]]:
         """A child has ended, or a restart has to be tried again."""
         match message:
-            case Down(_, ref, reason):
-                child = self._running.pop(ref, None)
-                if child is None:
-                    return None
-                child.release(self)
-                if not should_restart(child.spec.restart, reason):
-                    return None
-                child.failure = reason
-                return await self._restart(child)
-            case _TryAgain(child):
-                return await self._restart(child) if child in self._restarting else None
+            case ChildEnded():
+                spec: ChildSpec = message.child
+                # Not so if it was terminated meanwhile.
+                if self._children.pop(message.process, None) is not None and should_restart(
+                    spec.restart, message.reason
+                ):
+                    return at_once(self._restart(message.process, spec, message.reason))
+            case _TryAgain(last_life):
+                waiting = self._children.pop(last_life, None)
+                if isinstance(waiting, _Restarting):
+                    return at_once(self._restart(last_life, waiting.spec, waiting.failure))
             case _:
                 logger.warning("%s got a message it does not understand: %r", self.ref, message)
-                return None
+        return None
 
-    async def terminate(self, reason: object, state: None) -> None:
+    def terminate(self, reason: object, state: None) -> object:
         """End all children at the same time."""
-        self._restarting.clear()
-        children = list(self._running.values())
-        self._running.clear()
-        await self._stop(children)
+        return at_once(self._stop(list(self._children)))
 
     # Inside
 
-    async def _add(self, spec: ChildSpec) -> Ref | None:
-        count = len(self._running) + len(self._restarting)
+    def _serve(self, request: Any) -> Steps[Reply[None]]:
+        match request:
+            case _StartChild():
+                try:
+                    process = yield from self._add(request.spec)
+                except (StartError, SupervisorError) as error:
+                    return Reply(error)
+                return Reply(None if process is None else process.ref)
+            case _TerminateChild(ref):
+                if ref.process not in self._children:
+                    return Reply(SupervisorError(f"{ref} is not a child of {self.ref} (any more)"))
+                yield from self._stop([ref.process])
+                return Reply(None)
+            case _WhichChildren():
+                return Reply([_info(process, known) for process, known in self._children.items() if known is not None])
+            case _:
+                return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
+
+    def _add(self, spec: ChildSpec) -> Steps[Process | None]:
+        count = len(self._children)
         if self._max_children is not None and count >= self._max_children:
             raise TooManyChildren(f"{self.ref} has {count} children, its max_children: end one, or raise the bound")
-        child = Child(spec)
-        await self._start(child)
-        return child.ref
+        if spec.significant:
+            raise SupervisorError(f"the child {spec.id!r} is significant, but {self.ref} has no auto_shutdown")
+        return (yield from self._start(spec))
 
-    async def _start(self, child: Child) -> None:
-        self._restarting.pop(child, None)
-        try:
-            process = await child.spec.start(self.system, self.ref.process)
-        except Ignored:
-            child.restarting = False
-            return
-        self._running[process.ref] = child
-        child.begin(process, self)
+    def _start(self, spec: ChildSpec) -> Steps[Process | None]:
+        me = self.ref.process
+        full = spec.with_extra_arguments(self._extra_arguments) if self._extra_arguments else spec
+        process = yield from begin_life(full, self.system, me)
+        if process is not None:
+            me.follow(process, spec)
+        return process
 
-    async def _stop(self, children: list[Child]) -> None:
-        released = [(child.release(self), child.spec.shutdown_s) for child in children]
-        await shut_down([(process, shutdown_s) for process, shutdown_s in released if process is not None])
+    def _stop(self, processes: list[Process]) -> Steps[None]:
+        group: list[tuple[Process, float | None]] = []
+        for process in processes:
+            known = self._children[process]
+            self.ref.process.unfollow(process)
+            if isinstance(known, ChildSpec):
+                group.append((process, known.shutdown_s))
+        yield from ending(group)
 
-    async def _restart(self, child: Child) -> Result[None]:
+    def _restart(self, last_life: Process, spec: ChildSpec, failure: Reason) -> Steps[Result[None]]:
         if not self._window.allows_restart(trio.current_time()):
-            return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, child)))
-        logger.warning("%s restarts %r, which ended: %r", self.ref, child.spec.id, child.failure)
+            return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, spec.id, failure)))
+        logger.warning("%s restarts %r, which ended: %r", self.ref, spec.id, failure)
         try:
-            await self._start(child)
+            yield from self._start(spec)
         except StartError as error:
-            logger.error("%s could not restart %r: %r", self.ref, child.spec.id, error.reason)
-            child.restarting = True
-            child.failure = error.reason
-            self._restarting[child] = None
-            self.ref.process.deliver_info(_TryAgain(child))
+            logger.error("%s could not restart %r: %r", self.ref, spec.id, error.reason)
+            self._children[last_life] = _Restarting(spec, error.reason)
+            self.ref.process.deliver_info(_TryAgain(last_life))
         return None
+
+
+def _info(process: Process, known: ChildSpec | _Restarting) -> ChildInfo:
+    if isinstance(known, _Restarting):
+        return ChildInfo(known.spec.id, None, "restarting", known.spec.type, known.spec)
+    return ChildInfo(known.id, process.ref, "running", known.type, known)

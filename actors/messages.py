@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
     from actors.exits import Reason
+    from actors.process import Process
     from actors.ref import Ref
 
 
@@ -46,6 +47,18 @@ class Down:
     monitor: Monitor
     ref: Ref
     reason: Reason
+
+
+@final
+class ChildEnded:
+    """For a supervisor: one of its children ended, and `child` is what it knows that child by."""
+
+    __slots__ = ("child", "process", "reason")
+
+    def __init__(self, child: Any, process: Process, reason: Reason) -> None:
+        self.child = child
+        self.process = process
+        self.reason = reason
 
 
 @final

@@ -9,7 +9,6 @@ synchronous step, so nobody sees half of it: callers fail, names and timers go, 
 from __future__ import annotations
 
 import logging
-import math
 from collections import deque
 from enum import IntEnum
 from functools import partial
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.exits import KILLED, NOPROC, SHUTDOWN, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
-from actors.messages import Down, ExitSignal, Monitor
+from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
+from actors.messages import ChildEnded, Down, ExitSignal, Monitor
 from actors.ref import From, Ref
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from actors.system import System
     from actors.timers import Interval, Timer
@@ -35,6 +34,9 @@ Entry = tuple[int, Any, From | None]
 
 NO_MAIL: Final[deque[Entry]] = deque(maxlen=0)
 """The mailbox of everybody who has none at present: an actor that is idle, or dead, or takes no messages."""
+
+KILL_GRACE_S: Final = 1.0
+"""How long something that was killed may take to notice; only a task that shields itself can take any time at all."""
 
 ALIVE_STILL: Final = object()
 """In place of an exit reason."""
@@ -92,7 +94,8 @@ class Process:
         # Most actors have none of these, and there may be a hundred thousand actors.
         self.names: dict[Any, Any] | None = None
         self.timers: dict[Timer, None] | None = None
-        self.children: dict[Process, None] | None = None
+        # To each child what `ChildEnded` is to say when it ends, or None if nobody asked for that.
+        self.children: dict[Process, Any] | None = None
         # Under a number: a watch. Under a process: one half of a link to it.
         self._watchers: dict[int | Process, Callable[[Reason], object]] | None = None
         self._monitors: dict[Monitor, None] | None = None
@@ -174,6 +177,14 @@ class Process:
             system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
             logger.error("%s ended: %r", self.ref, reason, exc_info=cause_of(reason))
 
+    # The start
+
+    async def wait_started(self, timeout_s: float | None) -> None:
+        """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
+
+        After `timeout_s`, or if the waiting task is cancelled, the start is given up and this ends.
+        """
+
     # The end
 
     def exit(self, reason: Reason, sender: Ref | None = None) -> None:
@@ -214,8 +225,8 @@ class Process:
         self.scope = None
         self._let_go(reason)
         self.system.dismiss(self)
-        if self.parent is not None and self.parent.children is not None:
-            self.parent.children.pop(self, None)
+        if self.parent is not None:
+            self.parent.child_ended(self, reason)
         children, self.children = self.children, None
         for child in reversed(list(children or ())):
             child.exit_from_parent(reason)
@@ -248,6 +259,36 @@ class Process:
                 await ended.wait()
             finally:
                 self.unwatch(token)
+
+    # Children: whoever ends, ends them, and a supervisor also follows what becomes of them
+
+    def follow(self, child: Process, known_as: Any) -> None:
+        """Have `ChildEnded(known_as, ...)` delivered to this when `child` ends; at once if it has.
+
+        This costs nothing but the entry in `children` that is there in any case. An entry that is followed stays when
+        the child ends; whoever handles the message takes it out.
+        """
+        if self.children is not None:
+            self.children[child] = known_as
+            if not child.alive:
+                self.deliver_info(ChildEnded(known_as, child, child.reason))
+
+    def unfollow(self, child: Process) -> None:
+        """Take back `follow`. A message that is on its way already is to be known by its missing entry."""
+        if self.children is not None:
+            if child.alive:
+                self.children[child] = None
+            else:
+                self.children.pop(child, None)
+
+    def child_ended(self, child: Process, reason: Reason) -> None:
+        """A child has ended."""
+        if self.children is not None:
+            known_as = self.children.get(child)
+            if known_as is None:
+                self.children.pop(child, None)
+            else:
+                self.deliver_info(ChildEnded(known_as, child, reason))
 
     # Watching, and owning
 
@@ -356,34 +397,3 @@ class Process:
         """`timer` has fired or been cancelled."""
         if self.timers is not None:
             self.timers.pop(timer, None)
-
-
-KILL_GRACE_S: Final = 1.0
-"""How long something that was killed may take to notice; only a task that shields itself can take any time at all."""
-
-
-async def shut_down(group: Sequence[tuple[Process, float | None]]) -> None:
-    """End several processes at the same time, each within its own number of seconds, and wait until they have ended.
-
-    They get the exit signal `"shutdown"` from their parent, and are killed when their time is over: at once for 0,
-    never for None. A task that is shielded from its cancellation cannot be ended; it is reported and left behind.
-    """
-    began_s = trio.current_time()
-    for process, shutdown_s in group:
-        if shutdown_s == 0:
-            process.kill()
-        else:
-            process.exit_from_parent(SHUTDOWN)
-    for process, shutdown_s in group:
-        with trio.move_on_at(math.inf if shutdown_s is None else began_s + shutdown_s):
-            await process.wait_dead()
-        if process.alive:
-            process.kill()
-            with trio.move_on_after(KILL_GRACE_S):
-                await process.wait_dead()
-        if process.alive:
-            logger.error(
-                "%s ignores its cancellation for %s s after its shutdown time: look for a shielded scope in it",
-                process.ref,
-                KILL_GRACE_S,
-            )

@@ -48,7 +48,7 @@ class _Failure:
 class From:
     """The caller of one call. Answer it with `reply`: from the callback, from any other actor or task, or never."""
 
-    __slots__ = ("_answer", "_process", "_task", "_timeout_s", "deferred", "waiting")
+    __slots__ = ("_answer", "_process", "_task", "deferred", "waiting")
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -76,31 +76,23 @@ class From:
     async def wait(self, timeout_s: float | None) -> Any:
         """Wait for the answer, if it is not there yet. For `Ref.call`, in the caller's task."""
         if self._answer is PENDING:
-            timers = None
+            timer = None
             if timeout_s is not None:
-                timers = self._process.system.timers
-                self._timeout_s: float | None = timeout_s
-                timers.enter(trio.current_time() + timeout_s, self)
+                deadline_s = trio.current_time() + timeout_s
+                timer = self._process.system.timers.at(deadline_s, lambda: self._expire(timeout_s))
             self._task = trio.lowlevel.current_task()
             try:
                 await trio.lowlevel.wait_task_rescheduled(self._abort)
             finally:
-                if timers is not None and self._timeout_s is not None:
-                    timers.note_cancelled()
+                if timer is not None:
+                    timer.cancel()
         answer = self._answer
         if type(answer) is _Failure:
             raise answer.error
         return answer
 
-    @property
-    def active(self) -> bool:
-        """Whether the timeout still matters."""
-        return self.waiting
-
-    def fire(self) -> None:
-        """The timeout has come."""
-        timeout_s, self._timeout_s = self._timeout_s, None
-        self.fail(CallTimeout(str(self._process.ref), timeout_s or 0.0))
+    def _expire(self, timeout_s: float) -> None:
+        self.fail(CallTimeout(str(self._process.ref), timeout_s))
 
     def _abort(self, _raise_cancel: Any) -> trio.lowlevel.Abort:
         self.waiting = False

@@ -33,6 +33,7 @@ from actors.names import AlreadyRegistered, Via
 from actors.process import Process, logger
 from actors.registry_tables import DuplicateTable, Entry, Row, UniqueTable
 from actors.server import Reply, Server
+from actors.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from actors.ref import From, Ref
@@ -317,6 +318,6 @@ class RegistrySpec(ChildSpec):
 
     registry: Registry = field(kw_only=False)
 
-    async def start(self, system: System, parent: Process) -> Process:
+    def start_nowait(self, system: System, parent: Process) -> Process:
         """Open the registry, empty."""
-        return await system.start_process(RegistryKeeper, self.registry, self.name, parent, self.start_timeout_s)
+        return ServerProcess.start_nowait(system, RegistryKeeper, self.registry, self.name, parent)

@@ -7,7 +7,7 @@ before giving up agree with recorded runs of OTP 25; the edges of the window fol
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,6 +67,27 @@ class Strategy(Enum):
     """Everybody: children cannot work without each other."""
     REST_FOR_ONE = "rest_for_one"
     """Those started after it: later children depend on earlier ones."""
+
+
+class AutoShutdown(Enum):
+    """Whether a supervisor ends when the children that it is there for have ended by themselves.
+
+    Those are its significant children (OTP 24). Only ends count after which a child is not restarted; being ended by
+    the supervisor, because of a sibling or on demand, does not.
+    """
+
+    NEVER = "never"
+    """It goes on, and has no significant children."""
+    ANY_SIGNIFICANT = "any_significant"
+    """When one has ended."""
+    ALL_SIGNIFICANT = "all_significant"
+    """When one has ended, and none is left that runs or is to be restarted."""
+
+    def ends(self, significant_left: Iterable[object]) -> bool:
+        """Whether the end of a significant child is the end of its supervisor; `significant_left` are the others."""
+        if self is AutoShutdown.ALL_SIGNIFICANT:
+            return not any(True for _ in significant_left)
+        return self is AutoShutdown.ANY_SIGNIFICANT
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from actors.exits import (
     reason_of,
 )
 from actors.messages import TIMEOUT, ExitSignal
-from actors.process import ALIVE_STILL, NO_MAIL, Process, Status, logger
+from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
 from actors.ref import CALL, CAST, INFO, STOP, TICK, From, Ref, current_process
 from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
 
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
     from actors.system import System
     from actors.timers import Interval, Timer
 
+
+@final
+class Starting:
+    """An `async def init` at work: whoever waits for it waits for `over`, and raises `error` if there is one then."""
+
+    __slots__ = ("error", "over")
+
+    def __init__(self) -> None:
+        self.over = trio.Event()
+        self.error: StartError | None = None
+
+
 _NOBODY: Server[Any] = Server()
 _CALLBACKS = {CALL: "handle_call", CAST: "handle_cast", INFO: "handle_info", STOP: "terminate", TICK: "handle_info"}
 
@@ -45,7 +57,17 @@ _CALLBACKS = {CALL: "handle_call", CAST: "handle_cast", INFO: "handle_info", STO
 class ServerProcess(Process):
     """One life of one server; see the head of the module."""
 
-    __slots__ = ("_current", "_deferred", "_dropped", "_farewell", "_handling", "_idle_timer", "_server", "_state")
+    __slots__ = (
+        "_current",
+        "_deferred",
+        "_dropped",
+        "_farewell",
+        "_handling",
+        "_idle_timer",
+        "_server",
+        "_starting",
+        "_state",
+    )
 
     def __init__(self, system: System, server: Server[Any], label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
@@ -57,6 +79,7 @@ class ServerProcess(Process):
         self._farewell: tuple[From, Any] | None = None
         self._idle_timer: Timer | None = None
         self._dropped = 0
+        self._starting: Starting | None = None  # only while an async init is at work
         self.accepts = server.mailbox_limit
         self.mailbox = system.scheduler.take_mailbox()
         server.ref = self.ref
@@ -74,7 +97,7 @@ class ServerProcess(Process):
         parent: Process | None,
         starter: Process | None = None,
     ) -> tuple[ServerProcess, Any]:
-        """Make the process and call `init`; whatever that returned comes back for `settle_init` or `await_init`.
+        """Make the process and call `init`; whatever that returned comes back for `settle_init`.
 
         It ends with its `parent`, if it has one, or is linked to its `starter`, if that one is linked to it.
 
@@ -108,39 +131,85 @@ class ServerProcess(Process):
             raise StartError(process.label, error) from error
         return process, result
 
-    async def await_init(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float | None) -> Any:
-        """Run an `async def init` in the starter's task; its result. Raises `StartError`, reason `"timeout"` included.
+    @classmethod
+    def start_nowait(
+        cls,
+        system: System,
+        factory: Callable[[], Server[Any]],
+        arg: Any,
+        name: Hashable,
+        parent: Process | None,
+        starter: Process | None = None,
+    ) -> ServerProcess:
+        """Start as far as that goes without waiting: an `async def init` runs on in its own task; see `wait_started`.
 
-        If the starter is cancelled, so is `init`, and the actor is gone.
+        Raises what `begin` and `settle_init` raise.
         """
-        token = current_process.set(self)
-        timed_out = False
+        process, result = cls.begin(system, factory, arg, name, parent, starter)
+        if inspect.iscoroutine(result):
+            process._starting = starting = Starting()
+            system.spawn(process, process._run_init, result, starting)
+        else:
+            process.settle_init(result)
+        return process
+
+    async def _run_init(self, coroutine: Coroutine[Any, Any, Any], starting: Starting) -> None:
+        """Run an `async def init` in its own task."""
+        current_process.set(self)
         try:
-            with trio.CancelScope() as self.scope:
-                with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+            result = await self._await_init(coroutine)
+            self.settle_init(result)
+        except StartError as error:
+            starting.error = error
+        except BaseException:
+            starting.error = StartError(self.label, KILLED)
+            raise
+        finally:
+            self.scope = None
+            starting.over.set()
+
+    async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            # Shielded: only `exit` and `kill` may end it; whoever waits for it sees to that.
+            with trio.CancelScope(shield=True) as self.scope:
+                if self.pending_exit is ALIVE_STILL:
                     return await coroutine
-                timed_out = limit.cancelled_caught
+                coroutine.close()
         except Exception as error:
             reason = reason_of(error)
             self._fail_start(reason)
             raise StartError(self.label, reason) from error
-        except BaseException:
-            self._unlink_starter()
-            self._fail_start(KILLED)
-            raise
         finally:
             self.scope = None
-            current_process.reset(token)
-        if timed_out:
-            self._unlink_starter()
-        ended: Reason = TIMED_OUT if timed_out else self.pending_exit
-        self._fail_start(ended)
-        raise StartError(self.label, ended)
+        return None
 
-    def _unlink_starter(self) -> None:
-        # The starter gave up waiting. As in OTP that is no reason for it to end, so the link must not say so.
+    async def wait_started(self, timeout_s: float | None) -> None:
+        """Wait until a start that could not be finished at once is over. Raises `StartError`, and `Ignored`.
+
+        After `timeout_s`, or if the waiting task is cancelled, the start is given up and this ends.
+        """
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        try:
+            with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
+                await starting.over.wait()
+        except BaseException:
+            await self._give_up_start(KILLED)
+            raise
+        if limit.cancelled_caught:
+            await self._give_up_start(TIMED_OUT)
+            raise StartError(self.label, TIMED_OUT)
+        if starting.error is not None:
+            raise starting.error
+
+    async def _give_up_start(self, reason: Reason) -> None:
+        # As in OTP this is no reason for the starter to end, so the link must not say so.
         if self.parent is not None:
             self.parent.unlink(self.ref)
+        self._end(reason)
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + KILL_GRACE_S):
+            await self.wait_dead()
 
     def settle_init(self, result: Any) -> None:
         """Do what `init` returned. Raises `StartError`, `Ignored`."""

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import trio
 
 from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, is_normal, reason_of
-from actors.process import ALIVE_STILL, Process, Status, shut_down
+from actors.process import ALIVE_STILL, Process, Status
 from actors.ref import current_process
+from actors.shutdown import shut_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -61,7 +62,7 @@ class ServiceProcess(Process):
         self._ready = _Started(self.tell_started)
 
     @classmethod
-    async def start(
+    def start_nowait(
         cls,
         system: System,
         serve: AsyncService,
@@ -69,11 +70,10 @@ class ServiceProcess(Process):
         *,
         name: Hashable,
         parent: Process | None,
-        timeout_s: float | None,
     ) -> ServiceProcess:
-        """Start `serve` and wait until it says that it is ready. Raises `StartError` if it does not.
+        """Begin to start `serve`; it is ready after `wait_started`.
 
-        If the starter is cancelled, or `timeout_s` pass first, so is the service.
+        Raises `StartError` (`AlreadyStarted` for a name that is taken), `TypeError` for a name that is not hashable.
         """
         if system.closing:
             raise StartError(label, SHUTDOWN)
@@ -85,20 +85,26 @@ class ServiceProcess(Process):
             process._die(error, quiet=True)
             raise
         system.spawn(process, process._run, serve)
+        return process
+
+    async def wait_started(self, timeout_s: float | None) -> None:
+        """Wait until the service says that it is ready. Raises `StartError` if it ends first.
+
+        After `timeout_s`, or if the waiting task is cancelled, so is the service.
+        """
         try:
             with trio.move_on_after(float("inf") if timeout_s is None else timeout_s) as limit:
-                await process._ready.event.wait()
+                await self._ready.event.wait()
         except BaseException:
-            process.kill()
+            self.kill()
             raise
         if limit.cancelled_caught:
-            await shut_down([(process, 0)])
-            raise StartError(process.label, f"timeout: no task_status.started() within {timeout_s} s")
-        if not process._ready.called:
-            reason = process.reason
-            raise StartError(process.label, "returned without task_status.started()" if is_normal(reason) else reason)
-        process.started_value = process._ready.value
-        return process
+            await shut_down([(self, 0)])
+            raise StartError(self.label, f"timeout: no task_status.started() within {timeout_s} s")
+        if not self._ready.called:
+            reason = self.reason
+            raise StartError(self.label, "returned without task_status.started()" if is_normal(reason) else reason)
+        self.started_value = self._ready.value
 
     async def _run(self, serve: AsyncService) -> None:
         current_process.set(self)

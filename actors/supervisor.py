@@ -1,8 +1,10 @@
 """Supervisors: actors whose whole work is to start other actors and services, and to start them again.
 
 A `Supervisor` has a fixed idea of its children, in order; `actors.dynamic_supervisor` has one for children that come
-and go. Who is restarted, and when it is hopeless, is decided by the pure `actors.restart`; this file carries it out. A
-supervisor is a `Server` like any other, so supervisors supervise supervisors. An idle one costs no task.
+and go, and `actors.partition_supervisor` one for many copies of one child. Who is restarted, and when it is hopeless,
+is decided by the pure `actors.restart`; this file carries it out. A supervisor is a `Server` like any other, so
+supervisors supervise supervisors. An idle one costs no task, nor does a busy one whose children start and end without
+waiting (see `actors.steps`), and what one child costs it does not depend on how many others there are.
 
 When restarting does not help (`max_restarts` within `window_s`, all children of one supervisor together) a supervisor
 ends its children and itself, and leaves the rest to its own supervisor. Its exit reason is
@@ -12,31 +14,41 @@ first cause is not lost on the way up.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import trio
 
 from actors.children import (
-    Child,
+    ChildCounts,
     ChildInfo,
     ChildSpec,
+    ChildStatus,
+    ChildType,
     RestartLimitReached,
     SupervisorAddress,
     SupervisorError,
     ask,
+    begin_life,
 )
-from actors.exits import SHUTDOWN, Ignored, Reason, StartError
-from actors.messages import Down
-from actors.process import Process, logger, shut_down
+from actors.exits import SHUTDOWN, Reason, StartError
+from actors.messages import ChildEnded
+from actors.process import Process, logger
 from actors.ref import Ref
-from actors.restart import Restart, RestartWindow, Strategy, plan, should_restart
+from actors.restart import AutoShutdown, Restart, RestartWindow, Strategy, plan, should_restart
 from actors.server import Reply, Result, Server, Stop
+from actors.server_process import ServerProcess
+from actors.shutdown import BREATHER, ending
+from actors.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from actors.ref import From
     from actors.system import System
+
+IDS_SHOWN = 10
+"""In an error sentence: enough to see a slip of the pen, and bounded."""
 
 
 class ChildStartFailed(Exception):
@@ -57,23 +69,56 @@ class SupervisorFlags:
     strategy: Strategy = Strategy.ONE_FOR_ONE
     max_restarts: int = 3
     window_s: float = 5.0
+    auto_shutdown: AutoShutdown = AutoShutdown.NEVER
 
 
 @dataclass(frozen=True)
 class SupervisorSpec(ChildSpec):
     """A supervisor as a child. It may take all the time it needs to end: its children have limits of their own."""
 
+    type: ClassVar[ChildType] = "supervisor"
+
     children: tuple[ChildSpec, ...] = ()
     strategy: Strategy = field(default=Strategy.ONE_FOR_ONE, kw_only=True)
     max_restarts: int = field(default=3, kw_only=True)
     window_s: float = field(default=5.0, kw_only=True)
+    auto_shutdown: AutoShutdown = field(default=AutoShutdown.NEVER, kw_only=True)
     shutdown_s: float | None = field(default=None, kw_only=True)
     start_timeout_s: float | None = field(default=None, kw_only=True)
 
-    async def start(self, system: System, parent: Process) -> Process:
-        """Start the supervisor and, in order, its children."""
-        flags = SupervisorFlags(tuple(self.children), self.strategy, self.max_restarts, self.window_s)
-        return await system.start_process(Supervisor, flags, self.name, parent, self.start_timeout_s)
+    def start_nowait(self, system: System, parent: Process) -> Process:
+        """Start the supervisor and, in order, its children, waiting for those whose start takes that."""
+        flags = SupervisorFlags(
+            tuple(self.children), self.strategy, self.max_restarts, self.window_s, self.auto_shutdown
+        )
+        return ServerProcess.start_nowait(system, Supervisor, flags, self.name, parent)
+
+
+class Child:
+    """One child of one supervisor: its specification, and its present life if it has one."""
+
+    __slots__ = ("failure", "process", "restarting", "spec")
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.process: Process | None = None
+        self.restarting = False
+        self.failure: Reason = None
+
+    @property
+    def ref(self) -> Ref | None:
+        """The ref of the present life."""
+        return None if self.process is None else self.process.ref
+
+    @property
+    def status(self) -> ChildStatus:
+        """Whether it runs, is to be started again soon, or neither."""
+        return "running" if self.process is not None else "restarting" if self.restarting else "stopped"
+
+    @property
+    def info(self) -> ChildInfo:
+        """What `which_children` shows."""
+        return ChildInfo(self.spec.id, self.ref, self.status, self.spec.type, self.spec)
 
 
 # The messages between the client functions below and the callbacks.
@@ -86,7 +131,7 @@ class _StartChild:
 
 @dataclass(frozen=True, slots=True)
 class _ChildCommand:
-    verb: Literal["terminate", "restart", "delete"]
+    verb: Literal["terminate", "restart", "delete", "get_childspec"]
     child_id: Hashable
 
 
@@ -99,7 +144,7 @@ class _WhichChildren:
 class _TryAgain:
     """A restart failed; the supervisor tells itself to go on, so that other messages get a turn in between."""
 
-    child_id: Hashable
+    child: Child
 
 
 class Supervisor(Server[None]):
@@ -113,15 +158,15 @@ class Supervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Add a child, last in order, and start it; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start (it is not kept then), `SupervisorError` if the id is taken, and what
-        `Ref.call` raises.
+        Raises `StartError` if it does not start (it is not kept then), `SupervisorError` if the id is taken or
+        `significant` does not fit, and what `Ref.call` raises.
         """
         ref: Ref | None = await ask(supervisor, _StartChild(spec))
         return ref
 
     @staticmethod
     async def terminate_child(supervisor: SupervisorAddress, child_id: Hashable) -> None:
-        """End a child; keep its specification for `restart_child`, unless temporary.
+        """End a child, or its restart; keep its specification for `restart_child`, unless temporary.
 
         Raises `SupervisorError`: no such id.
         """
@@ -129,14 +174,23 @@ class Supervisor(Server[None]):
 
     @staticmethod
     async def restart_child(supervisor: SupervisorAddress, child_id: Hashable) -> Ref | None:
-        """Start a child that is not running. Raises `StartError`; `SupervisorError`: no such id, or it is running."""
+        """Start a child that was stopped; None if it chose not to run.
+
+        Raises `StartError`; `SupervisorError`: no such id, or it is running or restarting.
+        """
         ref: Ref | None = await ask(supervisor, _ChildCommand("restart", child_id))
         return ref
 
     @staticmethod
     async def delete_child(supervisor: SupervisorAddress, child_id: Hashable) -> None:
-        """Forget a child that is not running. Raises `SupervisorError`: no such id, or it is running."""
+        """Forget a child that was stopped. Raises `SupervisorError`: no such id, or it is running or restarting."""
         await ask(supervisor, _ChildCommand("delete", child_id))
+
+    @staticmethod
+    async def get_childspec(supervisor: SupervisorAddress, child_id: Hashable) -> ChildSpec:
+        """The specification of a child. Raises `SupervisorError`: no such id."""
+        spec: ChildSpec = await ask(supervisor, _ChildCommand("get_childspec", child_id))
+        return spec
 
     @staticmethod
     async def which_children(supervisor: SupervisorAddress) -> list[ChildInfo]:
@@ -144,40 +198,72 @@ class Supervisor(Server[None]):
         children: list[ChildInfo] = await supervisor.call(_WhichChildren(), None)
         return children
 
+    @staticmethod
+    async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
+        """How many children there are, how many of them run, and of which type they are."""
+        return ChildCounts.of(await Supervisor.which_children(supervisor))
+
     # Callbacks
 
-    async def init(self, arg: SupervisorFlags) -> Stop[None] | None:
+    def init(self, arg: SupervisorFlags) -> Stop[None] | Awaitable[Stop[None] | None] | None:
         """Start the children in order; if one does not start, end the others and do not start either."""
         self._strategy = arg.strategy
+        self._auto_shutdown = arg.auto_shutdown
         self._window = RestartWindow(arg.max_restarts, arg.window_s)
         self._children: dict[Hashable, Child] = {}
         for spec in arg.children:
             if spec.id in self._children:
                 raise SupervisorError(f"two children have the id {spec.id!r}; ids are unique within a supervisor")
-            child = self._children[spec.id] = Child(spec)
-            try:
-                await self._start(child)
-            except StartError as error:
-                await self._stop_all()
-                return Stop((SHUTDOWN, ChildStartFailed(spec.id, error)))
+            self._check(spec)
+            self._children[spec.id] = Child(spec)
+        return at_once(self._start_family())
+
+    def handle_call(self, request: Any, from_: From, state: None) -> Reply[None] | Awaitable[Reply[None]]:
+        """Serve the client functions; an error of the caller goes back to the caller."""
+        return at_once(self._serve(request))
+
+    def handle_info(self, message: Any, state: None) -> Result[None] | Awaitable[Result[None]]:
+        """A child has ended, or a restart has to be tried again."""
+        match message:
+            case ChildEnded():
+                child: Child = message.child
+                self.ref.process.unfollow(message.process)
+                # Not so if it was terminated meanwhile, and perhaps started again.
+                if child.process is message.process:
+                    child.process = None
+                    return at_once(self._child_ended(child, message.reason))
+            case _TryAgain(child):
+                if child.restarting and self._children.get(child.spec.id) is child:
+                    return at_once(self._restart(child))
+            case _:
+                logger.warning("%s got a message it does not understand: %r", self.ref, message)
         return None
 
-    async def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
-        """Serve the client functions; an error of the caller goes back to the caller."""
+    def terminate(self, reason: Reason, state: None) -> object:
+        """End all children, last one first."""
+        return at_once(self._stop(reversed(self._children.values())))
+
+    # Inside: the client functions
+
+    def _serve(self, request: Any) -> Steps[Reply[None]]:
         try:
             match request:
                 case _StartChild(spec):
-                    return Reply(await self._add(spec))
+                    return Reply((yield from self._add(spec)))
                 case _ChildCommand("terminate", child_id):
-                    await self._terminate_child(self._find(child_id))
+                    child = self._find(child_id)
+                    yield from self._stop([child])
+                    self._forget_if_temporary(child)
                     return Reply(None)
                 case _ChildCommand("restart", child_id):
-                    child = self._find_idle(child_id)
-                    await self._start(child)
-                    return Reply(child.process.ref if child.process else None)
+                    child = self._find_stopped(child_id)
+                    yield from self._start(child)
+                    return Reply(child.ref)
                 case _ChildCommand("delete", child_id):
-                    del self._children[self._find_idle(child_id).spec.id]
+                    del self._children[self._find_stopped(child_id).spec.id]
                     return Reply(None)
+                case _ChildCommand("get_childspec", child_id):
+                    return Reply(self._find(child_id).spec)
                 case _WhichChildren():
                     return Reply([child.info for child in self._children.values()])
                 case _:
@@ -185,47 +271,30 @@ class Supervisor(Server[None]):
         except (StartError, SupervisorError) as error:
             return Reply(error)
 
-    async def handle_info(self, message: Any, state: None) -> Result[None]:
-        """A child has ended, or a restart has to be tried again."""
-        match message:
-            case Down(_, ref, reason):
-                child = self._child_of(ref)
-                return None if child is None else await self._child_ended(child, reason)
-            case _TryAgain(child_id):
-                child = self._children.get(child_id)
-                if child is not None and child.restarting:
-                    return await self._restart(child)
-                return None
-            case _:
-                logger.warning("%s got a message it does not understand: %r", self.ref, message)
-                return None
-
-    async def terminate(self, reason: Reason, state: None) -> None:
-        """End all children, last one first."""
-        await self._stop_all()
-
-    # Inside
-
-    def _child_of(self, ref: Ref) -> Child | None:
-        """Whose life this is; None for a life that is over and done with."""
-        for child in self._children.values():
-            if child.process is not None and child.process.ref is ref:
-                return child
-        return None
-
     def _find(self, child_id: Hashable) -> Child:
         child = self._children.get(child_id)
         if child is None:
-            raise SupervisorError(f"{self.ref} has no child {child_id!r}; it has {list(self._children)!r}")
+            some = ", ".join(map(repr, islice(self._children, IDS_SHOWN)))
+            more = f" and {len(self._children) - IDS_SHOWN} more" if len(self._children) > IDS_SHOWN else ""
+            raise SupervisorError(f"{self.ref} has no child {child_id!r}; it has {some or 'none at all'}{more}")
         return child
 
-    def _find_idle(self, child_id: Hashable) -> Child:
+    def _find_stopped(self, child_id: Hashable) -> Child:
         child = self._find(child_id)
-        if child.process is not None or child.restarting:
+        if child.status != "stopped":
             raise SupervisorError(f"the child {child_id!r} of {self.ref} is {child.status}: terminate it first")
         return child
 
-    async def _add(self, spec: ChildSpec) -> Ref | None:
+    def _check(self, spec: ChildSpec) -> None:
+        if spec.significant and self._auto_shutdown is AutoShutdown.NEVER:
+            raise SupervisorError(f"the child {spec.id!r} is significant, but auto_shutdown is NEVER: change either")
+        if spec.significant and spec.restart is Restart.PERMANENT:
+            raise SupervisorError(
+                f"the child {spec.id!r} is significant and permanent, so it never ends: change either"
+            )
+
+    def _add(self, spec: ChildSpec) -> Steps[Ref | None]:
+        self._check(spec)
         present = self._children.get(spec.id)
         if present is not None:
             raise SupervisorError(
@@ -234,68 +303,88 @@ class Supervisor(Server[None]):
             )
         child = self._children[spec.id] = Child(spec)
         try:
-            await self._start(child)
+            yield from self._start(child)
         except StartError:
             del self._children[spec.id]
             raise
         return child.ref
 
-    async def _start(self, child: Child) -> None:
+    # Inside: starting and stopping
+
+    def _start_family(self) -> Steps[Stop[None] | None]:
+        for number, child in enumerate(list(self._children.values()), 1):
+            try:
+                yield from self._start(child)
+            except StartError as error:
+                yield from self._stop(reversed(self._children.values()))
+                return Stop((SHUTDOWN, ChildStartFailed(child.spec.id, error)))
+            if number % BREATHER == 0:
+                yield trio.lowlevel.checkpoint
+        return None
+
+    def _start(self, child: Child) -> Steps[None]:
         """Begin a life of the child. Raises `StartError`; a child that ignores its start is simply not running."""
-        try:
-            child.begin(await child.spec.start(self.system, self.ref.process), self)
-        except Ignored:
-            child.restarting = False
+        me = self.ref.process
+        child.process = yield from begin_life(child.spec, self.system, me)
+        child.restarting = False
+        if child.process is None:
             self._forget_if_temporary(child)
+        else:
+            me.follow(child.process, child)
 
-    async def _stop(self, child: Child) -> None:
-        """End the present life of the child, and forget about its `Down`."""
-        process = child.release(self)
-        if process is not None:
-            await shut_down([(process, child.spec.shutdown_s)])
-
-    async def _stop_all(self) -> None:
-        for child in reversed(list(self._children.values())):
-            await self._stop(child)
-
-    async def _terminate_child(self, child: Child) -> None:
-        await self._stop(child)
-        self._forget_if_temporary(child)
+    def _stop(self, children: Iterable[Child]) -> Steps[None]:
+        """End the present lives of the children one by one, and forget about their ends."""
+        for number, child in enumerate(list(children), 1):
+            process, child.process = child.process, None
+            child.restarting = False
+            if process is not None:
+                self.ref.process.unfollow(process)
+                yield from ending([(process, child.spec.shutdown_s)])
+            if number % BREATHER == 0:
+                yield trio.lowlevel.checkpoint
 
     def _forget_if_temporary(self, child: Child) -> None:
         if child.spec.restart is Restart.TEMPORARY:
             self._children.pop(child.spec.id, None)
 
-    async def _child_ended(self, child: Child, reason: Reason) -> Result[None]:
-        child.release(self)
+    # Inside: the ends of children
+
+    def _child_ended(self, child: Child, reason: Reason) -> Steps[Result[None]]:
         if should_restart(child.spec.restart, reason):
             child.failure = reason
-            return await self._restart(child)
+            return (yield from self._restart(child))
         self._forget_if_temporary(child)
+        if child.spec.significant and self._auto_shutdown.ends(self._significant_left()):
+            return Stop(SHUTDOWN)
         return None
 
-    async def _restart(self, victim: Child) -> Result[None]:
+    def _significant_left(self) -> Iterable[Child]:
+        return (child for child in self._children.values() if child.spec.significant and child.status != "stopped")
+
+    def _restart(self, victim: Child) -> Steps[Result[None]]:
         """Carry out the plan for a child that has ended, or whose restart failed before."""
         victim.restarting = True
         if not self._window.allows_restart(trio.current_time()):
-            return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, victim)))
+            gave_up = RestartLimitReached(str(self.ref), self._window, victim.spec.id, victim.failure)
+            return Stop((SHUTDOWN, gave_up))
         logger.warning("%s restarts %r, which ended: %r", self.ref, victim.spec.id, victim.failure)
-        todo = plan(
-            self._strategy,
-            [(child.spec.id, child.spec.restart) for child in self._children.values()],
-            victim.spec.id,
-        )
-        for child_id in todo.stop:
-            await self._terminate_child(self._children[child_id])
-        for child_id in todo.start:
+        family = [victim] if self._strategy is Strategy.ONE_FOR_ONE else self._children.values()
+        todo = plan(self._strategy, [(child.spec.id, child.spec.restart) for child in family], victim.spec.id)
+        stopped = [self._children[child_id] for child_id in todo.stop]
+        yield from self._stop(stopped)
+        for child in stopped:
+            self._forget_if_temporary(child)
+        for number, child_id in enumerate(todo.start, 1):
             child = self._children[child_id]
             try:
-                await self._start(child)
+                yield from self._start(child)
             except StartError as error:
                 logger.error("%s could not restart %r: %r", self.ref, child_id, error.reason)
                 child.restarting = True
                 child.failure = error.reason
                 # Not a loop: between two attempts the supervisor serves others, and can be told to end.
-                self.ref.process.deliver_info(_TryAgain(child_id))
+                self.ref.process.deliver_info(_TryAgain(child))
                 break
+            if number % BREATHER == 0:
+                yield trio.lowlevel.checkpoint
         return None

@@ -20,11 +20,12 @@ from actors.births import Births
 from actors.exits import Exit, cause_of, is_orderly, reason_of
 from actors.links import LinkSignals
 from actors.names import Named, Names
-from actors.process import Process, shut_down
+from actors.process import Process
 from actors.restart import Strategy
 from actors.scheduler import Scheduler
 from actors.server import Stop
 from actors.server_process import ServerProcess
+from actors.shutdown import shut_down
 from actors.supervisor import Supervisor, SupervisorFlags
 from actors.telemetry import Telemetry
 from actors.timers import Timers
@@ -144,7 +145,10 @@ class System:
         ended; `AlreadyStarted`: the name is taken; `Ignored`. When it fails because `init` did, `link` gets an exit
         signal with the reason as well.
         """
-        return (await self.start_process(server, arg, name, None, timeout_s, link)).ref
+        starter = None if link is None else link.process
+        process = ServerProcess.start_nowait(self, server, arg, name, None, starter)
+        await process.wait_started(timeout_s)
+        return process.ref
 
     def start_nowait(
         self,
@@ -155,41 +159,13 @@ class System:
         link: Ref | None = None,
     ) -> Ref:
         """`start` for a server whose `init` is a plain `def`: so that callbacks can start actors too."""
-        return self.start_process_nowait(server, arg, name, None, link).ref
-
-    async def start_process(
-        self,
-        server: Callable[[], Server[Any]],
-        arg: Any,
-        name: Hashable,
-        parent: Process | None,
-        timeout_s: float | None,
-        link: Ref | None = None,
-    ) -> ServerProcess:
-        """`start`, for supervisors: the new actor ends with its `parent`."""
         starter = None if link is None else link.process
-        process, result = ServerProcess.begin(self, server, arg, name, parent, starter)
-        if inspect.iscoroutine(result):
-            result = await process.await_init(result, timeout_s)
-        process.settle_init(result)
-        return process
-
-    def start_process_nowait(
-        self,
-        server: Callable[[], Server[Any]],
-        arg: Any,
-        name: Hashable,
-        parent: Process | None,
-        link: Ref | None = None,
-    ) -> ServerProcess:
-        """`start_nowait`, for supervisors."""
-        starter = None if link is None else link.process
-        process, result = ServerProcess.begin(self, server, arg, name, parent, starter)
+        process, result = ServerProcess.begin(self, server, arg, name, None, starter)
         if inspect.iscoroutine(result):
             result.close()
             result = Stop("init is `async def`: start it with `await ... start(...)`")
         process.settle_init(result)
-        return process
+        return process.ref
 
     async def start_child(self, spec: ChildSpec) -> Ref | None:
         """`Supervisor.start_child` for the root supervisor."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
@@ -89,17 +89,6 @@ class Cadence:
         return Tick(self.name, number, due_s, now_s - due_s, skipped)
 
 
-class Entry(Protocol):
-    """What lies in the heap of deadlines."""
-
-    @property
-    def active(self) -> bool:
-        """Whether it is still to fire."""
-
-    def fire(self) -> None:
-        """The deadline has come. Must neither block nor raise."""
-
-
 @final
 class Timer:
     """One deadline. Cancel it with `cancel`; a timer that has fired or been cancelled cannot fire again."""
@@ -123,11 +112,10 @@ class Timer:
             return False
         self._action = None
         self._disown()
-        self._timers.note_cancelled()
+        self._timers._note_cancelled()
         return True
 
-    def fire(self) -> None:
-        """The deadline has come."""
+    def _fire(self) -> None:
         action = self._action
         if action is not None:
             self._action = None
@@ -195,7 +183,7 @@ class Timers:
     __slots__ = ("_cancelled", "_heap", "_sequence", "_sleep", "_wake_s")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Entry]] = []
+        self._heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._cancelled = 0
         self._wake_s = math.inf
@@ -215,21 +203,14 @@ class Timers:
         timer = Timer(self, deadline_s, action, owner)
         if owner is not None and not owner.own(timer):
             timer._defuse()
-        else:
-            self.enter(deadline_s, timer)
-        return timer
-
-    def enter(self, deadline_s: float, entry: Entry) -> None:
-        """Have `entry` fire at `deadline_s`. Whoever makes it inactive before that says so with `note_cancelled`.
-
-        For what has an object already, as a caller that waits has: half the cost of `at`.
-        """
+            return timer
         self._sequence += 1
-        heapq.heappush(self._heap, (deadline_s, self._sequence, entry))
+        heapq.heappush(self._heap, (deadline_s, self._sequence, timer))
         if deadline_s < self._wake_s:
             self._wake_s = deadline_s
             if self._sleep is not None:
                 self._sleep.deadline = deadline_s
+        return timer
 
     def send_after(self, delay_s: float, ref: Ref, message: Any) -> Timer:
         """Send `message` to `ref` (its `handle_info`) in `delay_s` seconds, unless cancelled or `ref` ends before."""
@@ -264,13 +245,12 @@ class Timers:
         while heap and heap[0][0] <= now_s:
             timer = heapq.heappop(heap)[2]
             if timer.active:
-                timer.fire()
+                timer._fire()
             else:
                 self._cancelled -= 1
         self._wake_s = heap[0][0] if heap else math.inf
 
-    def note_cancelled(self) -> None:
-        """An entry has become inactive before its time."""
+    def _note_cancelled(self) -> None:
         # A call that is answered cancels its deadline, so most timers are cancelled long before they are due. Dropping
         # them once they are the majority keeps the heap within twice its live size, at amortised constant cost.
         self._cancelled += 1

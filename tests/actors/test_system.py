@@ -159,7 +159,7 @@ async def test_nothing_starts_while_the_system_ends() -> None:
         pass
     assert outcome == ["shutdown"]
     with pytest.raises(StartError, match="shutdown"):
-        await ServiceSpec("late", serve).start(system, system.root.process)
+        ServiceSpec("late", serve).start_nowait(system, system.root.process)
 
 
 async def _expect_ctrl_c_through(interrupted: type[Server[None]]) -> None:

@@ -10,7 +10,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import CallTimeout, Exit, From, NoReply, Ref, Reply, Server, System, Tick, every
+from actors import From, Reply, Server, System, Tick, every
 from actors.timers import MIN_PERIOD_S, Cadence, Timers
 from tests.actors.servers import Counter, Recorder
 
@@ -295,34 +295,3 @@ async def test_every_is_cancelable_even_when_it_is_late(autojump_clock: trio.tes
             count += 1
             scope.cancel()
     assert count == 1
-
-
-async def test_the_timeouts_of_calls_leave_nothing_behind(
-    system: System, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    """Answered, timed out, cancelled, or failed: the heap of deadlines is as long as before."""
-    before = len(system.timers)
-    ref = await system.start(Forgetful)
-    await ref.call("answer")
-    with pytest.raises(CallTimeout):
-        await ref.call("forget", timeout_s=1.0)
-    assert len(system.timers) == before
-    with trio.move_on_after(1.0):
-        await ref.call("forget", timeout_s=2.0)
-    assert len(system.timers) == before
-    nursery.start_soon(_kill_later, ref)
-    with pytest.raises(Exit):
-        await ref.call("forget", timeout_s=2.0)
-    assert len(system.timers) == before
-    await trio.sleep(10.0)
-    assert len(system.timers) == before
-
-
-class Forgetful(Server[None]):
-    def handle_call(self, request: str, from_: From, state: None) -> Any:
-        return Reply("answer") if request == "answer" else NoReply()
-
-
-async def _kill_later(ref: Ref) -> None:
-    await trio.sleep(1.0)
-    ref.kill()

@@ -1,0 +1,77 @@
+"""Ending several actors together, each within its own time, as a supervisor ends its children.
+
+An actor that does not trap exits is dead at once, so a large group costs waiting only for those that clean up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from actors.exits import SHUTDOWN
+from actors.process import KILL_GRACE_S, Process, logger
+from actors.steps import in_task
+
+if TYPE_CHECKING:
+    from actors.steps import Steps
+
+BREATHER: Final = 128
+"""After how many children a supervisor that starts or ends a great many lets others run: about a millisecond."""
+
+
+def ending(group: Iterable[tuple[Process, float | None]]) -> Steps[None]:
+    """End several processes at the same time, each within its own number of seconds, and wait until they have ended.
+
+    They get the exit signal `"shutdown"` from their parent, and are killed when their time is over: at once for 0,
+    never for None. A task that is shielded from its cancellation cannot be ended; it is reported and left behind.
+    """
+    left: list[tuple[float, Process]] = []
+    for number, (process, shutdown_s) in enumerate(group, 1):
+        if shutdown_s == 0:
+            process.kill()
+        else:
+            process.exit_from_parent(SHUTDOWN)
+        if process.alive:
+            left.append((math.inf if shutdown_s is None else trio.current_time() + shutdown_s, process))
+        if number % BREATHER == 0:
+            yield trio.lowlevel.checkpoint
+    if left:
+        yield partial(_see_to_the_end, left)
+
+
+async def shut_down(group: Iterable[tuple[Process, float | None]]) -> None:
+    """`ending`, for tasks."""
+    await in_task(ending(group))
+
+
+async def _see_to_the_end(group: list[tuple[float, Process]]) -> None:
+    """Wait for each until its deadline, and kill it then."""
+    group.sort(key=lambda entry: entry[0])
+    killed: list[Process] = []
+    for deadline_s, process in group:
+        if deadline_s == math.inf and killed:
+            await _see_them_dead(killed)
+            killed = []
+        with trio.move_on_at(deadline_s):
+            await process.wait_dead()
+        if process.alive:
+            process.kill()
+            killed.append(process)
+    await _see_them_dead(killed)
+
+
+async def _see_them_dead(killed: list[Process]) -> None:
+    with trio.move_on_after(KILL_GRACE_S):
+        for process in killed:
+            await process.wait_dead()
+    for process in killed:
+        if process.alive:
+            logger.error(
+                "%s ignores its cancellation for %s s after its shutdown time: look for a shielded scope in it",
+                process.ref,
+                KILL_GRACE_S,
+            )
