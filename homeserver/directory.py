@@ -7,7 +7,7 @@ from authority.names import BadName, instance_of
 from authority.records import DirectoryRow
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
-from homeserver.federation import Federation, PeerUnreachable
+from homeserver.federation import Federation
 from homeserver.store import Store
 
 __all__ = ["Directory"]
@@ -23,20 +23,24 @@ class Directory:
         self._parsed: dict[str, tuple[str, PublicIdentity]] = {}
 
     async def row(self, name: str) -> DirectoryRow | None:
-        """The row of a server or player, or None when there is none (or its instance cannot be asked now)."""
+        """The row of a server or player; None when there is none, or no way to its instance is configured.
+
+        Raises:
+            NoQuorum: it is not known here, and no majority of this instance can say whether there is one.
+            PeerUnreachable: its instance cannot be asked now.
+        """
         try:
             instance = instance_of(name)
         except BadName:
             return None
         if instance == self._instance:
-            return self._store.row(name)
-        try:
-            return await self._federation.row(name)
-        except PeerUnreachable:
+            return await self._store.find_row(name)
+        if self._federation.hops_to(instance) is None:
             return None
+        return await self._federation.row(name)
 
     async def keys_of(self, name: str) -> PublicIdentity | None:
-        """The public keys of a server or player, or None."""
+        """The public keys of a server or player, or None when it has none; raises what `row` raises."""
         row = await self.row(name)
         return None if row is None else self.parse(row)
 

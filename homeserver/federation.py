@@ -39,7 +39,7 @@ MAX_CACHED_ROWS: Final = 10_000
 
 
 class PeerUnreachable(Exception):
-    """No homeserver of another instance could be reached; the request may be repeated."""
+    """Another server that is needed could not be asked or told; the request may be repeated."""
 
 
 class Federation:

@@ -81,7 +81,7 @@ class Node:
         """Have the authority simulate a new entity; an empty text when it does, else its reason against.
 
         Raises:
-            Refused: it cannot be reached.
+            NOT_TOLD: it cannot be reached.
             trio.TooSlowError: it did not answer in time; it may live all the same.
         """
         event, reasons = self._spawns.setdefault(record.id, (trio.Event(), []))

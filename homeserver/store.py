@@ -1,15 +1,19 @@
 """The replicated rows as a homeserver uses them: procedures through the log, reads from the local copy.
 
+The copy may be behind the log. What it has was so once; what it does not have may be there all the same, so whoever is
+about to say that something does not exist asks with `find_row`, `find_entity`, `find_transfer` or `find_servers`.
+
 The names of this module's errors are what REST answers carry as `code`.
 """
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES, Rows
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
 from tree.errors import Abort
 from tree.store import NodeView
@@ -17,6 +21,8 @@ from tree.submissions import Aborted
 from tree.transaction import Transaction
 
 __all__ = ["Store", "replicated_procedures"]
+
+T = TypeVar("T")
 
 _REASONS: Final = frozenset(reason.value for reason in Reason)
 
@@ -42,6 +48,7 @@ class Store:
 
     def __init__(self, backend: Callable[[], Backend]) -> None:
         self._backend = backend
+        self._barrier = SharedBarrier(self.fresh)
 
     @property
     def _replica(self) -> Backend:
@@ -63,8 +70,51 @@ class Store:
             raise Refused(Reason(aborted.code), aborted.message, **(aborted.details or {})) from aborted
 
     async def fresh(self) -> None:
-        """After this, local reads see everything that was committed before the call."""
+        """After this, local reads see everything that was committed before the call.
+
+        Raises:
+            NoQuorum: no majority could be asked.
+        """
         await self._replica.read_barrier()
+
+    async def find_row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a server or player of this instance; None when there was none after this call began.
+
+        Raises:
+            NoQuorum: this member does not have it, and cannot find out whether there is one.
+        """
+        return await self._find(lambda: self.row(name))
+
+    async def find_entity(self, entity_id: str) -> EntityRecord | None:
+        """The record of an entity as this member knows it; None when there was none after this call began.
+
+        Raises:
+            NoQuorum: as of `find_row`.
+        """
+        return await self._find(lambda: self.entity(entity_id))
+
+    async def find_transfer(self, transfer_id: str) -> TransferRecord | None:
+        """The record of a transfer as this member knows it; None when there was none after this call began.
+
+        Raises:
+            NoQuorum: as of `find_row`.
+        """
+        return await self._find(lambda: self.transfer(transfer_id))
+
+    async def find_servers(self, role: Role | None = None) -> list[DirectoryRow]:
+        """The servers that this member knows, by name; an empty list when there were none after this call began.
+
+        Raises:
+            NoQuorum: as of `find_row`.
+        """
+        return await self._find(lambda: self.servers(role))
+
+    async def _find(self, look: Callable[[], T]) -> T:
+        found = look()
+        if not found:
+            await self._barrier.passed()
+            found = look()
+        return found
 
     def entity(self, entity_id: str) -> EntityRecord | None:
         """The record of an entity, as this member knows it."""
@@ -111,12 +161,12 @@ class Store:
         return found[:limit]
 
     def row(self, name: str) -> DirectoryRow | None:
-        """The directory row of a server or player of this instance."""
+        """The directory row of a server or player of this instance, as this member knows it."""
         data = self._get(("servers", name)) or self._get(("players", name))
         return None if data is None else DirectoryRow.from_data(data)
 
     def servers(self, role: Role | None = None) -> list[DirectoryRow]:
-        """The servers of this instance, by name."""
+        """The servers of this instance, by name, as this member knows them."""
         names = self._replica.store.children(("servers",)) if self._replica.store.exists(("servers",)) else ()
         rows = [self.row(name) for name in sorted(names)]
         return [row for row in rows if row is not None and (role is None or row.role is role)]

@@ -34,12 +34,15 @@ from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
 from homeserver.directory import Directory
-from homeserver.federation import Federation
+from homeserver.federation import Federation, PeerUnreachable
 from homeserver.store import Store
+from tree.submissions import NoQuorum
 
-__all__ = ["Transfers"]
+__all__ = ["NOT_TOLD", "Transfers"]
 
 _log = logging.getLogger("homeserver.transfers")
+# Why a server could not be told something; what had been decided before stays decided.
+NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 _DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
 
 
@@ -70,6 +73,7 @@ class Transfers:
 
         Raises:
             MessageError: the sender is unknown, or anything about the parcel is wrong.
+            NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
         """
         try:
             sender = jose.peek_sender_untrusted(parcel.sealed)
@@ -86,7 +90,8 @@ class Transfers:
         """Seal a message to a server of any instance.
 
         Raises:
-            Refused: no keys are known for it.
+            Refused: it has no keys.
+            NoQuorum, PeerUnreachable: nobody can say now which are its keys.
         """
         keys = await self._directory.keys_of(to)
         if keys is None:
@@ -105,7 +110,7 @@ class Transfers:
         """Seal a message to a simulation server and send it over the link, without waiting for an answer.
 
         Raises:
-            Refused: its keys or address are not known, or it cannot be reached.
+            NOT_TOLD: it has no keys or no address, nobody can say now which they are, or it cannot be reached.
         """
         await self.post_parcel(await self.seal(message, trace, to, on_path=on_path), to)
 
@@ -113,7 +118,7 @@ class Transfers:
         """Send a sealed parcel to a simulation server over the link.
 
         Raises:
-            Refused: its address is not known, or it cannot be reached.
+            NOT_TOLD: it has no address, nobody can say now which it is, or it cannot be reached.
         """
         row = await self._directory.row(to)
         if row is None or not row.link_port:
@@ -121,7 +126,7 @@ class Transfers:
         try:
             self._link.post(to, (row.link_host, row.link_port), encode_link(parcel))
         except (LinkDown, LinkFull) as error:
-            raise Refused(Reason.NOT_FOUND, f"{to} cannot be reached over the link: {error}", name=to) from error
+            raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
 
     async def answer(self, opened: Opened) -> Parcel | None:
         """Deal with one opened message; the parcel is the answer to its sender, or None when there is none to give.
@@ -151,6 +156,8 @@ class Transfers:
             if not isinstance(reply, HandoffReply):
                 raise MessageError(f"{home} answered a hand-off with {reply.type}")
             return await self.seal(reply, trace, opened.sender, on_path=True)
+        # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
+        # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
         repeated = known is not None and known.phase in _DECIDED
         trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
@@ -246,7 +253,7 @@ class Transfers:
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Parcel:
         """The record's home asks whether a server of this instance would take an entity."""
         await self._check_homeserver_of(opened.sender, instance_of(request.entity))
-        row = self._store.row(request.target)
+        row = await self._store.find_row(request.target)
         accepted = row is not None and row.role is Role.SIMSERVER
         reply = AdmitReply(
             transfer_id=request.transfer_id,
@@ -284,7 +291,7 @@ class Transfers:
             return
         try:
             await self.deliver_delegation(record)
-        except Refused as error:
+        except NOT_TOLD as error:
             # The holder keeps its longer chain, which is as good; the next report brings the next grant.
             _log.info("the new grant of %s was not delivered: %s", entity_id, error)
 
@@ -327,7 +334,7 @@ class Transfers:
         """Tell the old authority to begin a permitted transfer.
 
         Raises:
-            Refused: it cannot be told now; the caller may propose the same transfer again.
+            NOT_TOLD: it cannot be told now; the caller may propose the same transfer again.
         """
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
@@ -341,10 +348,14 @@ class Transfers:
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 
     async def deliver_delegation(self, record: EntityRecord) -> None:
-        """Hand the grant of a delegated entity to its holder."""
+        """Hand the grant of a delegated entity to its holder.
+
+        Raises:
+            NOT_TOLD: it cannot be told now; the caller may delegate the entity again.
+        """
         message = Delegation(entity=record.id, grant=self.grant(record))
         await self.post(message, Trace(f"delegate-{record.id}"), record.authority, on_path=False)
 
     async def target_row(self, name: str) -> DirectoryRow | None:
-        """The directory row of a possible target in any instance."""
+        """The directory row of a possible target in any instance; raises what `Directory.row` raises."""
         return await self._directory.row(name)

@@ -10,7 +10,7 @@ from fastapi import Path as PathParam
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, prepare_app
 from authority.certificates import Name, TransferId
 from authority.epoch import Fence
-from authority.errors import Reason, Refused
+from authority.errors import Reason
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
@@ -39,13 +39,17 @@ from homeserver.rest.transactions import transaction_routes
 from homeserver.rest.transport import transport_routes
 from homeserver.rest.tree import tree_routes
 from homeserver.rest.watches import watch_routes
+from homeserver.transfers import NOT_TOLD
 from tree.commands import MAX_COMMAND_BYTES
 
 __all__ = ["make_app"]
 
 Consistency = Annotated[
     Literal["linearizable", "local"],
-    Query(description="linearizable: sees every commit before this call; local: this member's copy, fast"),
+    Query(
+        description="linearizable: sees every commit before this call; local: this member's copy, fast, except that "
+        "what it does not have is looked for like that"
+    ),
 ]
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
@@ -93,7 +97,9 @@ async def _entity(node: Node, entity_id: str, consistency: str = "linearizable")
     _here(node, entity_id)
     if consistency == "linearizable":
         await node.store.fresh()
-    record = node.store.entity(entity_id)
+        record = node.store.entity(entity_id)
+    else:
+        record = await node.store.find_entity(entity_id)
     if record is None:
         raise ApiError(404, Reason.NOT_FOUND, f"there is no entity {entity_id}", entity_id)
     return record
@@ -117,7 +123,7 @@ def _server_list_routes(node: Node) -> APIRouter:
 
     @routes.get("/v1/servers")
     async def servers() -> list[ServerView]:
-        """Every server that is registered with this instance."""
+        """Every server that is registered with this instance, as far as this member knows."""
         return [ServerView.of(row) for row in node.store.servers()]
 
     @routes.get("/v1/servers/{name}")
@@ -175,7 +181,7 @@ def _entity_routes(node: Node) -> APIRouter:
         if record.delegation:
             try:
                 await node.transfers.deliver_delegation(record)
-            except Refused as error:
+            except NOT_TOLD as error:
                 raise _not_told(error, record.authority) from error
         return EntityView.of(record)
 
@@ -217,7 +223,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
     except trio.TooSlowError:
         text = f"{body.server} did not confirm in time; repeat the request to learn the outcome"
         raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
-    except Refused as error:
+    except NOT_TOLD as error:
         raise _not_told(error, body.server) from error
     if reason:
         await node.discard(record)
@@ -259,14 +265,14 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
     if transfer.phase is Phase.PERMITTED:
         try:
             await node.transfers.order(transfer)
-        except Refused as error:
+        except NOT_TOLD as error:
             raise _not_told(error, transfer.id) from error
     return TransferView.of(transfer)
 
 
-def _not_told(error: Refused, value: str) -> ApiError:
+def _not_told(error: Exception, value: str) -> ApiError:
     """What was asked for is in the log, but the server that has to act on it could not be told."""
-    text = f"{error.sentence}; it was decided, but nobody acts on it yet: repeat the same request"
+    text = f"{error}; it was decided, but nobody acts on it yet: repeat the same request"
     return ApiError(503, "authority_unreachable", text, value)
 
 
@@ -279,7 +285,9 @@ def _transfer_routes(node: Node) -> APIRouter:
         """How far a transfer is; when it is done, its hops and timings."""
         if consistency == "linearizable":
             await node.store.fresh()
-        record = node.store.transfer(transfer_id)
+            record = node.store.transfer(transfer_id)
+        else:
+            record = await node.store.find_transfer(transfer_id)
         if record is None:
             raise ApiError(404, Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer_id)
         now_s = node.clock.unix_s()

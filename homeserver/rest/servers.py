@@ -48,7 +48,7 @@ def server_routes(node: Node) -> APIRouter:
             found = await node.directory.row(name)
             rows = [] if found is None else [found.to_data()]
         else:
-            rows = [row.to_data() for row in node.store.servers(role)]
+            rows = [row.to_data() for row in await node.store.find_servers(role)]
         return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
 
     @routes.post(
@@ -68,7 +68,7 @@ def server_routes(node: Node) -> APIRouter:
         if body.to_instance != node.config.instance:
             raise ApiError(421, Reason.WRONG_HOME, f"this is {node.config.instance}", body.to_instance)
         if body.query is not None:
-            return _query(node, body.query)
+            return await _query(node, body.query)
         if body.to != node.config.name:
             raise ApiError(421, "misdirected", f"this is {node.config.name}", body.to)
         opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
@@ -102,11 +102,13 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     return ServerView.of(DirectoryRow.from_data(data))
 
 
-def _query(node: Node, query: DirectoryQuery) -> RowsView:
+async def _query(node: Node, query: DirectoryQuery) -> RowsView:
     if query.name is None:
-        rows = [row.to_data() for row in node.store.servers(Role.HOMESERVER)]
+        rows = [row.to_data() for row in await node.store.find_servers(Role.HOMESERVER)]
+    elif instance_of(query.name) != node.config.instance:
+        rows = []
     else:
-        found = node.store.row(query.name)
+        found = await node.store.find_row(query.name)
         rows = [] if found is None else [found.to_data()]
     purpose = federation_purpose(node.config.instance)
     return RowsView(rows=rows, proof=rows_proof(node.secrets.federation, purpose, query.nonce, rows))
