@@ -14,7 +14,7 @@ anything, and it was the parent       by the rows above             `terminate(r
 
 The parent is who started it: its supervisor, or the actor that called `start_link`. Linking to an actor that has ended
 is an error, `NoProc`, or `ExitSignal("noproc", ref)` for one that traps exits. (Every row was observed in Elixir; see
-`tests/actors/otp_oracle.txt`.)
+`tests/actors/oracle/otp_oracle.txt`.)
 
 A link is kept as two of the watches that every actor can have, so actors without links pay nothing for them.
 

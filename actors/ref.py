@@ -175,8 +175,9 @@ class Ref:
     async def stop(self, reason: Reason = NORMAL, timeout_s: float | None = None) -> None:
         """Ask it to end with `reason`, after the messages it already has, and wait until it has.
 
-        `terminate` is called. A service is cancelled. Raises `NoProc` if it had ended before, `CallTimeout` if it has
-        not ended in time (it still will), `CallingSelf` from its own callback (return `Stop` there).
+        `terminate` is called. A service is cancelled. Raises `NoProc` if it had ended before, `Exit` if it ended for
+        another reason than this, `CallTimeout` if it has not ended in time (it still will), `CallingSelf` from its own
+        callback (return `Stop` there).
         """
         if current_process.get() is self.process:
             raise CallingSelf(str(self))
@@ -184,7 +185,9 @@ class Ref:
             raise NoProc(str(self))
         self.process.request_stop(reason)
         with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
-            await self.process.wait_dead()
+            ended = await self.exited()
+            if ended is not reason and ended != reason:
+                raise Exit(ended, str(self))
             return
         raise CallTimeout(str(self), timeout_s or 0.0)
 

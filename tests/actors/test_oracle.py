@@ -1,0 +1,29 @@
+"""Conformance: every recorded line of the OTP oracle has exactly one case, and here happens what happened in Elixir."""
+
+import pytest
+import trio.testing
+
+from actors import System
+from tests.actors.oracle import exit_cases, link_cases, server_cases, supervisor_cases
+from tests.actors.oracle.lines import CASES, inspect, recorded_lines
+
+AREAS = (server_cases, exit_cases, link_cases, supervisor_cases)
+"""Imported for their cases."""
+
+
+@pytest.mark.parametrize("line", recorded_lines(), ids=recorded_lines())
+async def test_line(line: str, system: System, autojump_clock: trio.testing.MockClock) -> None:
+    if "suspended" in line or "hibernate" in line or line.startswith(("Task.", ":sys.", "after resume")):
+        pytest.skip("not built yet")
+    (case,) = CASES.get(line) or pytest.fail(f"no case in {AREAS} is about this line")
+    outcome = inspect(await case(system))
+    assert line.endswith(f": {outcome}"), f"here it is {outcome}"
+
+
+def test_every_case_is_about_a_recorded_line() -> None:
+    assert set(CASES) <= set(recorded_lines())
+
+
+def test_the_recorded_lines_differ_from_each_other() -> None:
+    lines = recorded_lines()
+    assert len(lines) == len(set(lines)) > 120
