@@ -46,12 +46,13 @@ class Turns:
 
 
 class Inbox(trio.abc.ReceiveChannel[Received]):
-    """What peers have sent, peer by peer in turn.
+    """What peers have sent, peer by peer in turn: on one `claimed` channel, or on all that nobody has claimed.
 
     Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
     """
 
-    def __init__(self, on_credit: Callable[[Link], None]) -> None:
+    def __init__(self, on_credit: Callable[[Link], None], claimed: int | None = None) -> None:
+        self._claimed = claimed
         self._ready: deque[Link] = deque()
         self._listed: set[Link] = set()
         self._receivers = trio.lowlevel.ParkingLot()
@@ -70,8 +71,8 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come."""
         while self._ready:
             link = self._ready.popleft()
-            message = link.take()
-            if link.has_ready:
+            message = link.take(self._claimed)
+            if link.has_ready(self._claimed):
                 self._ready.append(link)
             else:
                 self._listed.discard(link)
@@ -91,8 +92,10 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         self._is_closed = True
         self._receivers.unpark_all()
 
-    def add(self, link: Link) -> None:
-        """`link` has a message to take."""
+    def look(self, link: Link) -> None:
+        """`link` may have a message to take."""
+        if not link.has_ready(self._claimed):
+            return
         if link not in self._listed:
             self._listed.add(link)
             self._ready.append(link)

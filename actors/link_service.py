@@ -13,8 +13,8 @@ from typing import Final
 import trio
 
 from actors.inbox import Inbox
-from actors.link import Address
-from actors.udp import LinkDown, LinkEndpoint
+from actors.link import Address, Event
+from actors.udp import Backlog, LinkDown, LinkEndpoint
 
 __all__ = ["LinkService"]
 
@@ -72,6 +72,23 @@ class LinkService:
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
         """`LinkEndpoint.post`; raises LinkDown while the link is being restarted."""
         self._serving(peer).post(peer, address, message, channel=channel)
+
+    def claim(self, channel: int) -> Inbox:
+        """`LinkEndpoint.claim`, of the present endpoint: the inbox ends when that does; claim it again then."""
+        return self._present.claim(channel)
+
+    def listen(self, listener: Callable[[str, Event], object]) -> Callable[[], None]:
+        """`LinkEndpoint.listen`, of the present endpoint."""
+        return self._present.listen(listener)
+
+    def backlog(self, peer: str) -> Backlog:
+        """`LinkEndpoint.backlog`, of the present endpoint."""
+        return self._present.backlog(peer)
+
+    @property
+    def name(self) -> str:
+        """What peers look up."""
+        return self._present.name
 
     @property
     def _present(self) -> LinkEndpoint:

@@ -15,8 +15,9 @@ import math
 import random
 import socket
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
     Address,
+    Event,
     Link,
     LinkExpired,
     LinkFull,
@@ -42,7 +44,7 @@ from crypto.keys import Identity, PublicIdentity
 from crypto.names import require_name
 from crypto.session import Hello, read_hello_untrusted
 
-__all__ = ["Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
+__all__ = ["Backlog", "Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +73,15 @@ _HANDSHAKE_BURST: Final = 256.0
 
 _IP_MTU: Final = 14  # linux/in.h; the socket module does not name it
 _LOOPBACK_MTU_BYTES: Final = 65_535
+
+
+class Backlog(NamedTuple):
+    """What waits for one peer."""
+
+    messages: int
+    bytes: int
+    is_idle: bool
+    """Nothing is under way: what is posted now leaves at once."""
 
 
 class LinkDown(Exception):
@@ -193,6 +204,8 @@ class LinkEndpoint:
             self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
         )
         self.inbox: Final = Inbox(self._mark)
+        self._claimed: dict[int, Inbox] = {}
+        self._listeners: list[Callable[[str, Event], object]] = []
 
     # Life
 
@@ -213,6 +226,38 @@ class LinkEndpoint:
         """Counters since the start (datagrams, bytes, handshakes, retransmissions, dropped_…), and how many links
         there are."""
         return {**self._counters, "links": len(self._links)}
+
+    # Sharing
+
+    def claim(self, channel: int) -> Inbox:
+        """An inbox of its own for one channel; its messages do not come to `inbox` any more, nor wait behind others.
+
+        Claimed again, it is the same inbox. What is not taken from any of them uses up the one credit of its peer.
+        """
+        require_sendable(b"", channel)
+        inbox = self._claimed.get(channel)
+        if inbox is None:
+            inbox = self._claimed[channel] = Inbox(self._mark, channel)
+            for link in self._links.values():
+                link.claim(channel)
+                inbox.look(link)
+        return inbox
+
+    def listen(self, listener: Callable[[str, Event], object]) -> Callable[[], None]:
+        """Call `listener(peer, event)` for the news of every link; the result takes that back.
+
+        The news comes before any message that was received after it. `listener` must neither raise nor use this
+        endpoint: it may be in the middle of something.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def backlog(self, peer: str) -> Backlog:
+        """What was posted for this peer and has not been acknowledged."""
+        link = self._links.get(peer)
+        if link is None:
+            return Backlog(0, 0, True)
+        return Backlog(link.queued_messages, link.queued_bytes, link.is_idle and link not in self._dirty)
 
     async def serve(self, *, task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED) -> None:
         """Listen, until cancelled. Starts with the address. On the way out, peers are told that this side ends.
@@ -252,6 +297,8 @@ class LinkEndpoint:
             self._fail_waiters(link, "this endpoint has stopped")
         self._links.clear()
         self.inbox.close()
+        for inbox in self._claimed.values():
+            inbox.close()
 
     # Sending
 
@@ -348,6 +395,8 @@ class LinkEndpoint:
             counters=self._counters,
             now=now,
         )
+        for channel in self._claimed:
+            link.claim(channel)
         ids.link = self._links[peer] = link
         return link
 
@@ -445,8 +494,9 @@ class LinkEndpoint:
             self._counters["dropped_no_session"] += 1
             return
         link.receive(datagram, now, source)
-        if link.has_ready:
-            self.inbox.add(link)
+        self.inbox.look(link)
+        for inbox in self._claimed.values():
+            inbox.look(link)
         self._dirty[link] = None
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
@@ -550,6 +600,8 @@ class LinkEndpoint:
     def _on_event(
         self, link: Link, event: PeerRestarted | PeerUnreachable | PeerReachable | LinkExpired, now: float
     ) -> None:
+        for listener in tuple(self._listeners):
+            listener(link.peer, event)
         match event:
             case PeerRestarted():
                 log.info("%s: %s has restarted", self.name, link.peer)

@@ -43,7 +43,10 @@ class Incoming:
         self._window_bytes = window_bytes
         self._window_messages = window_messages
         self._ready: deque[ReceivedMessage] = deque()
+        # Channels that somebody takes for itself, so that it need not wait until others have taken theirs.
+        self._claimed: dict[int, deque[ReceivedMessage]] = {}
         self._ready_bytes = 0
+        self._ready_messages = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -52,19 +55,30 @@ class Incoming:
         self._used_messages = 0
         # What an earlier incarnation left untaken is still held: it narrows the window of the next until it is taken.
         self._granted_bytes = max(self._window_bytes - self._ready_bytes, INITIAL_CREDIT_BYTES)
-        self._granted_messages = max(self._window_messages - len(self._ready), INITIAL_CREDIT_MESSAGES)
+        self._granted_messages = max(self._window_messages - self._ready_messages, INITIAL_CREDIT_MESSAGES)
         self._told_bytes = INITIAL_CREDIT_BYTES
         self._told_messages = INITIAL_CREDIT_MESSAGES
 
+    def claim(self, channel: int) -> None:
+        """From now on messages of this channel are taken with `take(channel)` alone."""
+        if channel not in self._claimed:
+            self._claimed[channel] = deque(message for message in self._ready if message.channel == channel)
+            self._ready = deque(message for message in self._ready if message.channel != channel)
+
+    def has_ready(self, claimed: int | None = None) -> bool:
+        """A message can be taken: of the claimed channel, or of any that nobody has claimed."""
+        return bool(self._ready if claimed is None else self._claimed.get(claimed))
+
     @property
-    def has_ready(self) -> bool:
-        """A message can be taken."""
-        return bool(self._ready)
+    def has_any_ready(self) -> bool:
+        """A message can be taken, of whatever channel."""
+        return self._ready_messages > 0
 
     @property
     def is_empty(self) -> bool:
         """Nothing is held, not even a part of a message."""
-        return not self._ready and not any(channel.assemblies or channel.complete for channel in self._channels)
+        is_held = any(channel.assemblies or channel.complete for channel in self._channels)
+        return not self._ready_messages and not is_held
 
     @property
     def credit(self) -> tuple[int, int]:
@@ -83,12 +97,14 @@ class Incoming:
             or 4 * (self._granted_messages - self._told_messages) >= self._window_messages
         )
 
-    def take(self) -> ReceivedMessage | None:
-        """The next message for the application; taking it gives its credit back."""
-        if not self._ready:
+    def take(self, claimed: int | None = None) -> ReceivedMessage | None:
+        """The next message, as `has_ready`; taking it gives its credit back."""
+        ready = self._ready if claimed is None else self._claimed.get(claimed)
+        if not ready:
             return None
-        message = self._ready.popleft()
+        message = ready.popleft()
         self._ready_bytes -= len(message.data)
+        self._ready_messages -= 1
         self._granted_bytes += len(message.data)
         self._granted_messages += 1
         return message
@@ -134,8 +150,9 @@ class Incoming:
         channel.complete[number] = data
         while (following := channel.complete.pop(channel.next_number, None)) is not None:
             channel.next_number += 1
-            self._ready.append(ReceivedMessage(channel_number, following))
+            self._claimed.get(channel_number, self._ready).append(ReceivedMessage(channel_number, following))
             self._ready_bytes += len(following)
+            self._ready_messages += 1
 
     def restart(self) -> None:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""

@@ -173,10 +173,13 @@ class Link:
         """Taking messages has freed so much that the peer should be told: call `datagrams_to_send`."""
         return self._ack_s == -NEVER
 
-    @property
-    def has_ready(self) -> bool:
-        """`take` has a message."""
-        return self._incoming.has_ready
+    def claim(self, channel: int) -> None:
+        """From now on messages of this channel are taken with `take(channel)` alone."""
+        self._incoming.claim(channel)
+
+    def has_ready(self, claimed: int | None = None) -> bool:
+        """`take` has a message: of the claimed channel, or of any that nobody has claimed."""
+        return self._incoming.has_ready(claimed)
 
     @property
     def address(self) -> Address | None:
@@ -193,13 +196,18 @@ class Link:
         """Messages that the peer has not acknowledged."""
         return self._outgoing.held_messages
 
+    @property
+    def queued_bytes(self) -> int:
+        """Their bytes."""
+        return self._outgoing.held_bytes
+
     def next_event(self) -> Event | None:
         """The next piece of news."""
         return self._events.popleft() if self._events else None
 
-    def take(self) -> ReceivedMessage | None:
-        """The next message; taking it gives its credit back to the peer."""
-        message = self._incoming.take()
+    def take(self, claimed: int | None = None) -> ReceivedMessage | None:
+        """The next message, as `has_ready`; taking it gives its credit back to the peer."""
+        message = self._incoming.take(claimed)
         if message is not None and self._incoming.should_tell and self._arrived:
             self._ack_s = -NEVER
         return message
@@ -468,7 +476,7 @@ class Link:
 
     def _judge_silence(self, now: float) -> None:
         if now >= self._last_activity_s + self._settings.idle_expiry_s:
-            if self._outgoing.is_empty and not self.has_ready:
+            if self._outgoing.is_empty and not self._incoming.has_any_ready:
                 self._expire()
             self._last_activity_s = now
         # The same sum as the timer's: a difference may round to the other side, and the timer would fire for ever.

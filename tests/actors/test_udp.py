@@ -430,3 +430,53 @@ async def test_a_closed_inbox_takes_no_more() -> None:
         assert (await receive(beta)).message == b"one"
         with pytest.raises(trio.EndOfChannel):
             await beta.inbox.receive()
+
+
+async def test_a_claimed_channel_has_an_inbox_of_its_own() -> None:
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"early", channel=5)
+        await until(lambda: bool(beta.inbox._ready))
+        five = beta.claim(5)
+        assert beta.claim(5) is five
+        await alpha.send("beta.s1", beta.address, b"for everybody")
+        await alpha.send("beta.s1", beta.address, b"for five", channel=5)
+        with trio.fail_after(30):
+            # Nobody has taken what came for everybody, and five does not wait for that.
+            assert [(await five.receive()).message for _ in range(2)] == [b"early", b"for five"]
+        assert await receive(beta) == Received("alpha.s1", b"for everybody", 0, alpha.address)
+        with pytest.raises(trio.WouldBlock):
+            five.receive_nowait()
+        with pytest.raises(ValueError, match="channel 16"):
+            beta.claim(16)
+
+
+async def test_a_claimed_inbox_gives_credit_back_and_ends_with_the_endpoint() -> None:
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA, inbox_capacity=32) as beta:
+        five = beta.claim(5)
+        for number in range(100):
+            await alpha.send("beta.s1", beta.address, bytes([number]), channel=5)
+            with trio.fail_after(30):
+                assert (await five.receive()).message == bytes([number])
+    with pytest.raises(trio.EndOfChannel):
+        five.receive_nowait()
+
+
+async def test_whoever_listens_hears_what_becomes_of_links() -> None:
+    heard: list[tuple[str, str]] = []
+    async with serving("alpha.s1", ALPHA, unreachable_after_s=0.3) as alpha:
+        stop_listening = alpha.listen(lambda peer, event: heard.append((peer, type(event).__name__)))
+        async with serving("beta.s1", BETA) as beta:
+            address = beta.address
+            assert alpha.backlog("beta.s1") == (0, 0, True)
+            await alpha.send("beta.s1", address, b"first")
+            await receive(beta)
+            beta._links.clear()  # nobody is told, as after a kill
+        alpha.post("beta.s1", address, b"second")
+        assert alpha.backlog("beta.s1") == (1, 6, False)
+        await until(lambda: ("beta.s1", "PeerUnreachable") in heard)
+        async with serving("beta.s1", BETA, port=address[1]) as beta:
+            assert (await receive(beta)).message == b"second"
+        assert ("beta.s1", "PeerRestarted") in heard
+        stop_listening()
+        stop_listening_again = alpha.listen(lambda peer, event: heard.append((peer, "again")))
+        stop_listening_again()
