@@ -33,6 +33,7 @@ _LAYERS: Final = (
     ("scenarios/bench/", "the benchmark's clients"),
 )
 _OTHER: Final = "other"
+_NO_FRAME: Final = "no Python function"
 WAITING: Final = "waiting for others"
 WAITING_FOR_DISK: Final = "waiting for the disk (fdatasync)"
 # The functions in which a thread waits, and takes no processor time. py-spy takes some of that for activity.
@@ -87,10 +88,13 @@ def from_collapsed(text: str, seconds_per_sample: float) -> Profile:
     by_layer: Counter[str] = Counter()
     for line in filter(None, text.splitlines()):
         stack, _, count = line.rpartition(" ")
-        frames = [_FRAME.match(frame) for frame in stack.split(";")]
-        if not count.isdigit() or frames[-1] is None:
+        innermost = _FRAME.match(stack.rpartition(";")[2])
+        if not count.isdigit() or (stack and innermost is None):
             raise ValueError(f"not a collapsed stack: {line[:200]!r}")
-        innermost = frames[-1]
+        if innermost is None:  # a thread that was outside of Python, as at its very beginning or end
+            by_function[_NO_FRAME] += int(count)
+            by_layer[_OTHER] += int(count)
+            continue
         by_function[f"{innermost['function']} ({_short(innermost['file'])})"] += int(count)
         by_layer[_WAITING.get(innermost["function"]) or layer_of(innermost["file"])] += int(count)
     return Profile(_scaled(by_function, seconds_per_sample), _scaled(by_layer, seconds_per_sample))

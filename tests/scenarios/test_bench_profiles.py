@@ -45,7 +45,14 @@ def test_no_sample_is_lost(counts: dict[str, int]) -> None:
     assert profile.active_s == sum(counts.values()) == sum(seconds for _, seconds in profile.top(10))
 
 
-@pytest.mark.parametrize("text", ["no count at all", "frame 5", "f (x.py) five"])
+def test_a_sample_without_a_python_frame_counts_for_no_layer_of_ours() -> None:
+    """py-spy writes such lines when it looks at a thread that just begins."""
+    profile = from_collapsed(" 1\nput (tree/store.py) 3\n", 1.0)
+    assert profile.by_layer == {"other": 1.0, "applying: commands and store": 3.0}
+    assert profile.active_s == 4.0
+
+
+@pytest.mark.parametrize("text", ["no count at all", "frame 5", "f (x.py) five", " x", ";f 1"])
 def test_what_is_no_collapsed_stack_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a collapsed stack"):
         from_collapsed(text, 0.01)
