@@ -18,6 +18,8 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `children`                 specifications: `ActorSpec`, `ServiceSpec`
 `system`                   `System.open`: everything above, for the length of a block
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
+`sys`                      looking into an actor that runs: state, suspend, trace, log, statistics
+`debug`                    how that costs nobody else anything
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each
@@ -33,6 +35,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).
 """
 
+from actors import sys
 from actors.children import (
     ActorSpec,
     ChildCounts,
@@ -138,5 +141,6 @@ __all__ = [
     "Unregistered",
     "Via",
     "every",
+    "sys",
     "via",
 ]

@@ -24,6 +24,7 @@ from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERF
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors.debug import SystemRequest
     from actors.system import System
     from actors.timers import Interval, Timer
 
@@ -152,6 +153,12 @@ class Process:
     def deliver_tick(self, interval: Interval) -> None:
         """Queue a tick; which one, is decided when it is handled."""
 
+    def submit_system(self, request: SystemRequest) -> None:
+        """Queue a request to the runtime part of a server, or raise `NoProc` or `Exit` at once."""
+        if self.status is Status.DEAD:
+            raise NoProc(str(self.ref))
+        raise Exit("not_a_server", str(self.ref))
+
     def forget_caller(self, from_: From) -> None:
         """The caller has gone away."""
 
@@ -240,6 +247,7 @@ class Process:
 
     def _let_go(self, reason: Reason) -> None:
         """Release what the actor holds: timers, names, monitors. Servers also fail their callers here."""
+        self.system.debug.forget(self, reason)
         timers, self.timers = self.timers, None
         for timer in list(timers or ()):
             timer.cancel()

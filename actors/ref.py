@@ -229,3 +229,4 @@ CAST: Final = 1
 INFO: Final = 2
 STOP: Final = 3
 TICK: Final = 4
+SYSTEM: Final = 5

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
+from actors.debug import SUSPENDED, SystemRequest
 from actors.exits import (
     KILLED,
     SHUTDOWN,
@@ -27,7 +28,7 @@ from actors.exits import (
 )
 from actors.messages import TIMEOUT, ExitSignal
 from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
-from actors.ref import CALL, CAST, INFO, STOP, TICK, From, Ref, current_process
+from actors.ref import CALL, CAST, INFO, STOP, SYSTEM, TICK, From, Ref, current_process
 from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
 
 if TYPE_CHECKING:
@@ -50,7 +51,15 @@ class Starting:
 
 
 _NOBODY: Server[Any] = Server()
-_CALLBACKS = {CALL: "handle_call", CAST: "handle_cast", INFO: "handle_info", STOP: "terminate", TICK: "handle_info"}
+_CALLBACKS = {
+    CALL: "handle_call",
+    CAST: "handle_cast",
+    INFO: "handle_info",
+    STOP: "terminate",
+    TICK: "handle_info",
+    SYSTEM: "a system request",
+}
+_CONTROLS = (STOP, SYSTEM)
 
 
 @final
@@ -115,6 +124,8 @@ class ServerProcess(Process):
             raise StartError(label, error) from error
         process = cls(system, server, label, parent)
         process._handling = True
+        if system.debug.watches_everybody:
+            system.debug.watch_for_telemetry(process, on=True)
         try:
             if name is not None:
                 system.registry.claim(name, process.ref)
@@ -156,6 +167,7 @@ class ServerProcess(Process):
     async def _run_init(self, coroutine: Coroutine[Any, Any, Any], starting: Starting) -> None:
         """Run an `async def init` in its own task."""
         current_process.set(self)
+        self.system.debug.began(self, "init", coroutine)
         try:
             result = await self._await_init(coroutine)
             self.settle_init(result)
@@ -166,6 +178,7 @@ class ServerProcess(Process):
             raise
         finally:
             self.scope = None
+            self.system.debug.running.pop(self, None)
             starting.over.set()
 
     async def _await_init(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -314,7 +327,7 @@ class ServerProcess(Process):
         while mailbox and handled < budget:
             kind, payload, from_ = mailbox.popleft()
             handled += 1
-            if self._idle_timer is not None:
+            if self._idle_timer is not None and kind != SYSTEM:
                 self._idle_timer.cancel()
                 self._idle_timer = None
             try:
@@ -345,7 +358,9 @@ class ServerProcess(Process):
         if kind == INFO:
             return self._server.handle_info(payload, self._state)
         if kind == STOP:
-            return Stop(payload.reason if type(payload) is ExitSignal else payload)
+            return Stop(_stop_reason(payload))
+        if kind == SYSTEM:
+            return payload.serve(self)
         tick = payload.take()
         return None if tick is None else self._server.handle_info(tick, self._state)
 
@@ -404,6 +419,8 @@ class ServerProcess(Process):
                 self._farewell = (from_, result.reply)
                 from_ = None
             self._terminate(result.reason, from_)
+        elif result is SUSPENDED:
+            self._rest()
         else:
             self._crash(BadReturnValue(self.label, callback, result), from_)
 
@@ -421,13 +438,85 @@ class ServerProcess(Process):
 
     def _idle(self) -> None:
         self._idle_timer = None
-        if not self.scheduled:
+        if not self.scheduled or all(entry[0] == SYSTEM for entry in self.mailbox):
             timeout: Timeout = TIMEOUT
             self.deliver_info(timeout)
+
+    # Requests to the runtime; see `actors.sys`
+
+    @property
+    def state(self) -> Any:
+        """The state, as the last callback left it."""
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
+
+    @property
+    def server(self) -> Server[Any]:
+        """Whose callbacks are called."""
+        return self._server
+
+    def replace_server(self, server: Server[Any]) -> None:
+        """Call the callbacks of this one, from the next turn on."""
+        self._server = server
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a callback is on the stack, or waits in its task."""
+        return self._handling
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it handles no messages until it is resumed."""
+        return self in self.system.debug.suspended
+
+    def submit_system(self, request: SystemRequest) -> None:
+        """Queue a request to the runtime; at once if suspended. Raises `NoProc` or `Exit` if it has ended or ends."""
+        if self.status is Status.DEAD:
+            raise NoProc(str(self.ref))
+        if self.status is Status.EXITING or self.pending_exit is not ALIVE_STILL:
+            reason = self.reason if self.pending_exit is ALIVE_STILL else self.pending_exit
+            raise Exit(reason, str(self.ref))
+        self._deliver_control(SYSTEM, request)
+
+    def suspend(self) -> None:
+        """Handle no messages after this. For a `SystemRequest`, which returns `SUSPENDED` then."""
+        self.system.debug.suspended.add(self)
+
+    def resume(self) -> None:
+        """Handle messages again."""
+        if self.suspended:
+            self.system.debug.suspended.discard(self)
+            self._resume()
+
+    def _rest(self) -> None:
+        """Suspended from now on: `scheduled`, so nobody gives it a turn, and it takes none itself.
+
+        Requests and stops overtake the messages that wait, as they do in OTP.
+        """
+        self._handling = False
+        requests_first = sorted(self.mailbox, key=lambda entry: entry[0] not in _CONTROLS)
+        self.mailbox.clear()
+        self.mailbox.extend(requests_first)
+        while self.suspended and self.mailbox and self.mailbox[0][0] in _CONTROLS:
+            kind, payload, _ = self.mailbox.popleft()
+            self._deliver_control(kind, payload)
+
+    def _deliver_control(self, kind: int, payload: Any) -> None:
+        if not self.suspended:
+            self._deliver(kind, payload)
+        elif kind == SYSTEM:
+            payload.serve(self)
+        else:
+            self.system.debug.suspended.discard(self)
+            self._terminate(_stop_reason(payload), None)
 
     async def _run_callback(self, coroutine: Coroutine[Any, Any, Any], from_: From | None, callback: str) -> None:
         """Run one async callback in its own task, then let the server go on."""
         current_process.set(self)
+        self.system.debug.began(self, callback, coroutine)
         result: Any = None
         failure: BaseException | None = None
         try:
@@ -441,6 +530,7 @@ class ServerProcess(Process):
             failure = reason_of(error)
         self.scope = None
         self._current = None
+        self.system.debug.running.pop(self, None)
         if self.pending_exit is not ALIVE_STILL:
             self._die_pending(from_)
         elif failure is not None:
@@ -455,20 +545,20 @@ class ServerProcess(Process):
         if not self._server.trap_exit:
             super().exit(reason, sender)
         elif sender is not None and sender.process is self.parent:
-            self._deliver(STOP, ExitSignal(reason, sender))
+            self._deliver_control(STOP, ExitSignal(reason, sender))
         else:
             self.deliver_info(ExitSignal(reason, sender))
 
     def exit_from_parent(self, reason: Reason) -> None:
         """End because the supervisor says so, or has ended: with `trap_exit` there is time for `terminate`."""
         if self._server.trap_exit and self.status is not Status.STARTING:
-            self._deliver(STOP, reason)
+            self._deliver_control(STOP, reason)
         else:
             self._end(reason)
 
     def request_stop(self, reason: Reason) -> None:
-        """End with `reason`, with `terminate`, after the messages that wait already."""
-        self._deliver(STOP, reason)
+        """End with `reason`, with `terminate`, after the messages that wait already; at once if suspended."""
+        self._deliver_control(STOP, reason)
 
     def _end(self, reason: Reason, *, brutal: bool = False) -> None:
         """End without `terminate`: now, or as soon as the callback that is on the stack or in a task is out of the way.
@@ -513,6 +603,7 @@ class ServerProcess(Process):
     async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason) -> None:
         """Run an `async def terminate` in its own task, then die."""
         current_process.set(self)
+        self.system.debug.began(self, "terminate", coroutine)
         try:
             with trio.CancelScope(shield=True) as self.scope:
                 if self.pending_exit is ALIVE_STILL:
@@ -570,7 +661,14 @@ class ServerProcess(Process):
             from_.fail(Exit(reason, str(self.ref)))
 
     def _fail_queued(self, reason: Reason) -> None:
-        for _, _, from_ in self.mailbox:
+        for _, payload, from_ in self.mailbox:
             if from_ is not None:
                 from_.fail(Exit(reason, str(self.ref)))
+            elif type(payload) is SystemRequest:
+                payload.caller.fail(Exit(reason, str(self.ref)))
         self.mailbox.clear()
+
+
+def _stop_reason(payload: Any) -> Reason:
+    """What a `STOP` in the mailbox says: a reason, or the exit signal of a parent."""
+    return payload.reason if type(payload) is ExitSignal else payload

@@ -6,6 +6,7 @@ nothing stronger, so a service that shields itself from cancellation for long is
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
@@ -115,7 +116,10 @@ class ServiceProcess(Process):
             with trio.CancelScope(shield=True) as self.scope:
                 if self.pending_exit is ALIVE_STILL:
                     self.status = Status.RUNNING
-                    await serve(task_status=self._ready)
+                    serving = serve(task_status=self._ready)
+                    if inspect.iscoroutine(serving):
+                        self.system.debug.began(self, "serve", serving)
+                    await serving
         except Exception as error:
             # A failure while it was being cancelled is still a failure, and the more interesting reason.
             reason, failed = reason_of(error), True

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import trio
 
 from actors.births import Births
+from actors.debug import Debug
 from actors.exits import Exit, cause_of, is_orderly, reason_of
 from actors.links import LinkSignals
 from actors.names import Named, Names
@@ -27,7 +28,7 @@ from actors.server import Stop
 from actors.server_process import ServerProcess
 from actors.shutdown import shut_down
 from actors.supervisor import Supervisor, SupervisorFlags
-from actors.telemetry import Telemetry
+from actors.telemetry import MESSAGE_HANDLED, Telemetry
 from actors.timers import Timers
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class System:
         self.telemetry = Telemetry(clock_s)
         self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
         self.link_signals = LinkSignals()
+        self.debug = Debug(clock_s, self.telemetry)
+        self.telemetry.on_demand(MESSAGE_HANDLED, self._watch_everybody)
         self.dropped = 0
         self.crashes = 0
         self._nursery = nursery
@@ -229,6 +232,12 @@ class System:
     def dismiss(self, process: Process) -> None:
         """Take a process that has ended out of the table."""
         self._processes.pop(process.pid, None)
+
+    def _watch_everybody(self, on: bool) -> None:
+        self.debug.watches_everybody = on
+        for process in self._processes.values():
+            if isinstance(process, ServerProcess):
+                self.debug.watch_for_telemetry(process, on=on)
 
     def spawn(self, process: Process, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run a part of `process` in a trio task of its own. `function` must turn every `Exception` into an exit."""

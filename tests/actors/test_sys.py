@@ -1,0 +1,623 @@
+"""Looking into an actor that runs: its state, holding it still, what it is sent, and all of it while it misbehaves."""
+
+import contextlib
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+from trio.testing import MockClock
+
+from actors import (
+    TIMEOUT,
+    ActorSpec,
+    CallingSelf,
+    CallTimeout,
+    Exit,
+    From,
+    NoProc,
+    NoReply,
+    Ok,
+    Reply,
+    Restart,
+    Server,
+    ServiceSpec,
+    Stop,
+    System,
+    sys,
+)
+from actors.server_process import ServerProcess
+from actors.telemetry import MESSAGE_HANDLED
+from tests.actors.servers import Counter, Recorder, Scripted, Slow, Trapper
+
+# The state
+
+
+async def test_the_state_is_told(system: System) -> None:
+    """Oracle: `:sys.get_state: 7`."""
+    assert await sys.get_state(await system.start(Counter, 7)) == 7
+
+
+async def test_the_state_is_told_after_the_messages_that_were_sent_before(system: System) -> None:
+    counter = await system.start(Counter, 0, name="counter")
+    for _ in range(100):
+        counter.cast(1)
+    assert await sys.get_state(system.named("counter")) == 100
+
+
+async def test_the_state_can_be_replaced(system: System) -> None:
+    """Oracle: `:sys.replace_state: 8`."""
+    counter = await system.start(Counter, 7)
+    assert await sys.replace_state(counter, lambda state: state + 1) == 8
+    assert await counter.call("get") == 8
+
+
+async def test_a_replacement_that_raises_changes_nothing_and_hurts_whoever_asked_for_it(system: System) -> None:
+    counter = await system.start(Counter, 7)
+    with pytest.raises(ZeroDivisionError):
+        await sys.replace_state(counter, lambda state: state / 0)
+    assert await counter.call("get") == 7
+
+
+async def test_whoever_has_ended_has_no_state(system: System) -> None:
+    counter = await system.start(Counter, 7)
+    await counter.stop()
+    for question in (sys.get_state(counter), sys.suspend(counter), sys.get_state(system.named("nobody"))):
+        with pytest.raises(NoProc):
+            await question
+    with pytest.raises(NoProc):
+        sys.get_status(counter)
+    with pytest.raises(NoProc):
+        sys.trace(counter)
+
+
+async def test_whoever_ends_before_the_request_is_served_tells_the_reason(
+    system: System, autojump_clock: MockClock
+) -> None:
+    slow = await system.start(Slow)
+
+    async def ask() -> None:
+        with pytest.raises(Exit) as caught:
+            await sys.get_state(slow)
+        assert caught.value.reason == "boom"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ignore_exit, slow.call(1.0))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        slow.exit("boom")
+
+
+async def test_an_actor_cannot_ask_for_its_own_state(system: System) -> None:
+    async def own_state(server: Server[Any], _from: From) -> Reply[Any]:
+        with pytest.raises(CallingSelf):
+            await sys.get_state(server.ref)
+        return Reply("not hung")
+
+    scripted = await system.start(Scripted, lambda _server: None)
+    assert await scripted.call(own_state) == "not hung"
+
+
+async def test_a_service_has_no_state_but_a_status(system: System) -> None:
+    async def serve(*, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+    service = await system.start_child(ServiceSpec("forever", serve, name="forever", restart=Restart.TEMPORARY))
+    assert service is not None
+    with pytest.raises(Exit, match="not_a_server"):
+        await sys.get_state(service)
+    with pytest.raises(Exit, match="not_a_server"):
+        sys.start_statistics(service)
+    status = sys.get_status(service)
+    assert (status.kind, status.names, status.parent, status.condition) == (
+        "service",
+        ("forever",),
+        system.root,
+        "running",
+    )
+    assert (status.callback, status.state_known) == ("serve", False)
+    assert "serve" in status.stack[0]
+    await sys.terminate(service)
+    assert not service.alive
+
+
+# The status
+
+
+async def test_the_status_of_an_idle_actor(system: System) -> None:
+    counter = await system.start(Counter, 7, name="counter")
+    status = sys.get_status(counter)
+    assert (status.ref, status.kind, status.module) == (counter, "server", "tests.actors.servers.Counter")
+    assert (status.names, status.parent, status.children) == (("counter",), None, 0)
+    assert (status.condition, status.waiting, status.mailbox_limit) == ("running", 0, 65_536)
+    assert (status.callback, status.stack, status.state_known, status.state) == (None, (), True, 7)
+    assert status.statistics is None
+    assert 0 <= status.age_s < 60
+    root = sys.get_status(system.root)
+    assert (root.kind, root.names) == ("supervisor", ("root",))
+
+
+async def test_an_actor_that_is_stuck_in_a_callback_tells_in_which_and_where(
+    system: System, autojump_clock: MockClock
+) -> None:
+    slow = await system.start(Slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow.call, 100.0, None)
+        await trio.testing.wait_all_tasks_blocked()
+        slow.cast("waits")
+        with pytest.raises(CallTimeout):
+            await sys.get_state(slow, 0.5)
+        status = sys.get_status(slow)
+        assert (status.callback, status.condition, status.state_known, status.state) == (
+            "handle_call",
+            "running",
+            False,
+            None,
+        )
+        assert status.waiting == 2, "the cast, and the request nobody waits for any more"
+        assert "servers.py" in status.stack[0]
+        assert status.stack[0].endswith("Slow.handle_call")
+        assert any("sleep" in line for line in status.stack)
+    assert sys.get_status(slow).callback is None
+
+
+async def test_a_request_whose_caller_has_gone_is_not_carried_out(system: System, autojump_clock: MockClock) -> None:
+    slow = await system.start(Slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow.call, 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        for request in (sys.suspend(slow, 0.1), sys.replace_state(slow, lambda _state: "too late", 0.1)):
+            with pytest.raises(CallTimeout):
+                await request
+    assert await slow.call(0.0) == 0.0
+    assert await sys.get_state(slow) is None
+
+
+async def test_an_init_that_waits_is_seen_and_requests_wait_for_it(system: System, autojump_clock: MockClock) -> None:
+    async def wait(_server: Server[Any]) -> str:
+        await trio.sleep(1.0)
+        return "the state"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: system.start(Scripted, wait, name="starting"))
+        await trio.testing.wait_all_tasks_blocked()
+        starting = system.named("starting")
+        status = sys.get_status(starting)
+        assert (status.condition, status.callback, status.state_known) == ("starting", "init", False)
+        assert await sys.get_state(starting) == "the state"
+
+
+async def test_a_terminate_that_waits_is_seen(system: System, autojump_clock: MockClock) -> None:
+    class Leaving(Counter):
+        async def terminate(self, reason: object, state: int) -> None:
+            await trio.sleep(1.0)
+
+    leaving = await system.start(Leaving, 0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leaving.stop)
+        await trio.testing.wait_all_tasks_blocked()
+        status = sys.get_status(leaving)
+        assert (status.condition, status.callback) == ("exiting", "terminate")
+        with pytest.raises(Exit, match="normal"):
+            await sys.get_state(leaving)
+
+
+# Suspended
+
+
+async def test_calls_to_a_suspended_actor_time_out_and_after_resume_it_answers(
+    system: System, autojump_clock: MockClock
+) -> None:
+    """Oracle: `call while suspended: {:exit, {:timeout, :call}}`, `after resume: {:ret, 7}`."""
+    counter = await system.start(Counter, 7)
+    await sys.suspend(counter)
+    with pytest.raises(CallTimeout):
+        await counter.call("get", 0.03)
+    assert sys.get_status(counter).condition == "suspended"
+    await sys.resume(counter)
+    assert sys.get_status(counter).condition == "running"
+    assert await counter.call("get") == 7
+
+
+async def test_what_comes_while_it_is_suspended_is_kept_in_order(system: System) -> None:
+    recorder = await system.start(Recorder)
+    await sys.suspend(recorder)
+    for number in range(5):
+        recorder.cast(number)
+        recorder.send(number)
+    assert await sys.get_state(recorder) == []
+    assert sys.get_status(recorder).waiting == 10
+    await sys.resume(recorder)
+    expected: list[Any] = [entry for number in range(5) for entry in (("cast", number), number)]
+    assert await recorder.call("all") == expected
+
+
+async def test_what_came_before_the_suspension_is_handled_and_what_came_after_is_not(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    async with trio.open_nursery() as nursery:
+        counter.cast(1)
+        nursery.start_soon(sys.suspend, counter)
+        nursery.start_soon(_cast_when_idle, counter, 10)
+    assert await sys.get_state(counter) == 1
+    await sys.resume(counter)
+    assert await counter.call("get") == 11
+
+
+async def test_suspending_twice_is_suspending_once_and_resuming_needs_no_suspension(
+    system: System, autojump_clock: MockClock
+) -> None:
+    counter = await system.start(Counter, 7)
+    await sys.resume(counter)
+    await sys.suspend(counter)
+    await sys.suspend(counter)
+    await sys.resume(counter)
+    assert await counter.call("get", 0.03) == 7
+    await sys.resume(counter)
+    assert await counter.call("get", 0.03) == 7
+
+
+async def test_the_state_of_a_suspended_actor_can_be_seen_and_replaced(system: System) -> None:
+    counter = await system.start(Counter, 7)
+    await sys.suspend(counter)
+    counter.cast(100)
+    assert await sys.replace_state(counter, lambda state: state + 1) == 8
+    assert sys.get_status(counter).state == 8
+    await sys.resume(counter)
+    assert await counter.call("get") == 108
+
+
+@pytest.mark.parametrize("trapping", [False, True])
+async def test_a_suspended_actor_can_be_ended_in_every_way(system: System, *, trapping: bool) -> None:
+    server = Trapper if trapping else Counter
+    for end in ("stop", "kill", "exit", "terminate", "parent"):
+        parent = await system.start(Scripted, lambda _server: None)
+        process = system.start_process_nowait(server, [], None, parent.process)
+        ref = process.ref
+        await sys.suspend(ref)
+        ref.send("kept")
+        match end:
+            case "stop":
+                await ref.stop()
+            case "terminate":
+                await sys.terminate(ref)
+            case "kill":
+                ref.kill()
+            case "parent":
+                await parent.stop()
+            case _:
+                ref.exit("boom")
+        if trapping and end == "exit":
+            assert ref.alive, "a message like others, which waits like others"
+            await sys.resume(ref)
+            assert await sys.get_state(ref) == [("info", "kept"), ("info", "boom")]
+            await ref.stop()
+        await ref.exited()
+        assert not system.debug.suspended
+
+
+async def test_a_system_with_suspended_actors_ends() -> None:
+    with trio.fail_after(30):
+        async with System.open("ending") as system:
+            await sys.suspend(await system.start(Counter, 0))
+            await sys.suspend(await system.start(Trapper, []))
+            await sys.suspend(system.root)
+
+
+async def test_requests_that_wait_behind_a_suspension_are_served(system: System, autojump_clock: MockClock) -> None:
+    slow = await system.start(Slow)
+    answers: list[Any] = []
+
+    async def ask(request: Any) -> None:
+        answers.append(await request)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow.call, 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        for request in (sys.suspend(slow), sys.get_state(slow), sys.resume(slow), sys.get_state(slow)):
+            nursery.start_soon(ask, request)
+            await trio.testing.wait_all_tasks_blocked()
+            slow.cast("a message in between")
+    assert answers == [None, None, None, None]
+    assert await slow.call(0.0) == 0.0
+
+
+async def test_a_stop_that_waits_behind_a_suspension_ends_it_and_fails_the_rest(
+    system: System, autojump_clock: MockClock
+) -> None:
+    slow = await system.start(Slow)
+    reasons: list[object] = []
+
+    async def ask() -> None:
+        try:
+            await sys.get_state(slow)
+        except Exit as error:
+            reasons.append(error.reason)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slow.call, 1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        for step in (lambda: sys.suspend(slow), lambda: slow.stop("enough"), ask):
+            nursery.start_soon(step)
+            await trio.testing.wait_all_tasks_blocked()
+    assert reasons == ["enough"]
+    assert not slow.alive
+
+
+# Timeouts of an actor that is looked into
+
+
+class Patient(Server[list[Any]]):
+    """Wants to be told when nothing has come for a second."""
+
+    def init(self, arg: None) -> Ok[list[Any]]:
+        return Ok([], timeout_s=1.0)
+
+    async def handle_cast(self, message: Any, state: list[Any]) -> NoReply[list[Any]]:
+        await trio.sleep(0.1)
+        return NoReply([*state, message], timeout_s=1.0)
+
+    def handle_info(self, message: Any, state: list[Any]) -> NoReply[list[Any]]:
+        return NoReply([*state, message])
+
+
+async def test_looking_at_an_actor_does_not_take_its_timeout_away(system: System, autojump_clock: MockClock) -> None:
+    patient = await system.start(Patient)
+    for _ in range(9):
+        await trio.sleep(0.1)
+        assert await sys.get_state(patient) == []
+    await trio.sleep(0.2)
+    assert await sys.get_state(patient) == [TIMEOUT]
+
+
+async def test_a_request_that_waits_for_a_callback_does_not_take_the_timeout_away_that_it_asks_for(
+    system: System, autojump_clock: MockClock
+) -> None:
+    patient = await system.start(Patient)
+    patient.cast("message")
+    assert await sys.get_state(patient) == ["message"]
+    await trio.sleep(2.0)
+    assert await sys.get_state(patient) == ["message", TIMEOUT]
+
+
+async def test_a_timeout_that_comes_due_while_suspended_comes_after_resume_unless_a_message_came_first(
+    system: System, autojump_clock: MockClock
+) -> None:
+    patient, interrupted = await system.start(Patient), await system.start(Patient)
+    await sys.suspend(patient)
+    await sys.suspend(interrupted)
+    interrupted.send("first")
+    await trio.sleep(2.0)
+    await sys.resume(patient)
+    await sys.resume(interrupted)
+    assert await sys.get_state(patient) == [TIMEOUT]
+    assert await sys.get_state(interrupted) == ["first"]
+
+
+# Watching
+
+
+async def test_a_trace_shows_what_an_actor_is_sent_and_what_it_answers(system: System) -> None:
+    counter = await system.start(Counter, 7)
+    with sys.trace(counter) as trace:
+        counter.cast(1)
+        await counter.call("get")
+        counter.cast("done")
+        await counter.exited()
+        seen = [(event.kind, event.callback, event.content) async for event in trace]
+    assert seen == [
+        ("in", "handle_cast", 1),
+        ("in", "handle_call", "get"),
+        ("out", "handle_call", 8),
+        ("in", "handle_cast", "done"),
+        ("stop", "handle_cast", "done"),
+        ("end", "", "done"),
+    ]
+
+
+async def test_a_trace_shows_crashes_sync_and_async(system: System, autojump_clock: MockClock) -> None:
+    async def fail_later(_server: Server[Any], _from: From) -> Any:
+        await trio.sleep(0.1)
+        raise ValueError("later")
+
+    def fail_now(_server: Server[Any], _from: From) -> Any:
+        raise ValueError("now")
+
+    for fail, sentence in ((fail_now, "now"), (fail_later, "later")):
+        scripted = await system.start(Scripted, lambda _server: None)
+        with sys.trace(scripted) as trace:
+            with pytest.raises(Exit):
+                await scripted.call(fail)
+            seen = [(event.kind, str(event.content)) async for event in trace]
+        assert seen[1:] == [("crash", sentence), ("end", sentence)]
+
+
+async def test_a_trace_that_is_not_read_forgets_the_oldest_and_counts_them(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    trace = sys.trace(counter, limit=3)
+    for number in range(10):
+        counter.cast(number)
+    await sys.get_state(counter)
+    trace.stop()
+    assert trace.dropped == 7
+    assert [event.content async for event in trace] == [7, 8, 9]
+
+
+async def test_a_reader_waits_for_the_next_event_and_can_be_cancelled(
+    system: System, autojump_clock: MockClock
+) -> None:
+    counter = await system.start(Counter, 0)
+    seen: list[Any] = []
+    with sys.trace(counter) as trace, trio.move_on_after(1.0):
+        await trio.lowlevel.checkpoint()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cast_when_idle, counter, 5)
+            async for event in trace:
+                seen.append(event.content)
+    assert seen == [5]
+
+
+async def test_several_traces_are_independent_and_afterwards_the_actor_is_as_it_was(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    process = counter.process
+    assert isinstance(process, ServerProcess)
+    own = process.server
+    first, second = sys.trace(counter), sys.trace(counter)
+    counter.cast(1)
+    await sys.get_state(counter)
+    first.stop()
+    first.stop()
+    counter.cast(2)
+    await sys.get_state(counter)
+    second.stop()
+    assert [event.content async for event in first] == [1]
+    assert [event.content async for event in second] == [1, 2]
+    assert process.server is own
+    assert await counter.call("get") == 3
+
+
+async def test_the_last_events_are_logged(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    assert sys.get_log(counter) == []
+    sys.start_log(counter, last=2)
+    for number in range(3):
+        counter.cast(number)
+    await sys.get_state(counter)
+    assert [event.content for event in sys.get_log(counter)] == [1, 2]
+    sys.stop_log(counter)
+    sys.stop_log(counter)
+    assert sys.get_log(counter) == []
+
+
+async def test_statistics_count_messages_and_the_time_that_callbacks_run(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    counter.cast(1)
+    await counter.call("get")
+    assert sys.get_statistics(counter) is None
+    sys.start_statistics(counter)
+    counter.cast(1)
+    counter.cast(1)
+    await counter.call("get")
+    counted = sys.get_statistics(counter)
+    assert counted is not None
+    assert (counted.messages_in, counted.messages_out, counted.waiting) == (3, 1, 0)
+    assert counted.callback_s > 0
+    assert sys.get_status(counter).statistics is not None
+    sys.stop_statistics(counter)
+    assert sys.get_statistics(counter) is None
+
+
+async def test_what_an_async_callback_waits_is_not_time_that_it_runs() -> None:
+    class Clock:
+        now_s = 0.0
+
+        def __call__(self) -> float:
+            return self.now_s
+
+    clock = Clock()
+
+    async def work(_server: Server[Any], _from: From) -> Reply[Any]:
+        clock.now_s += 1.0
+        await trio.lowlevel.checkpoint()
+        clock.now_s += 2.0
+        return Reply("done")
+
+    async with System.open("clocked", clock_s=clock) as system:
+        scripted = await system.start(Scripted, lambda _server: None)
+        sys.start_statistics(scripted)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scripted.call, work)
+            await trio.testing.wait_all_tasks_blocked()
+        counted = sys.get_statistics(scripted)
+    assert counted is not None
+    assert counted.callback_s == pytest.approx(3.0)
+    assert (counted.messages_in, counted.messages_out) == (1, 1)
+
+
+async def test_no_debug_ends_everything(system: System) -> None:
+    counter = await system.start(Counter, 0)
+    process = counter.process
+    assert isinstance(process, ServerProcess)
+    own = process.server
+    sys.start_log(counter)
+    sys.start_statistics(counter)
+    trace = sys.trace(counter)
+    sys.no_debug(counter)
+    assert [event async for event in trace] == []
+    assert process.server is own
+    sys.no_debug(counter)
+
+
+async def test_an_actor_that_is_killed_in_a_watched_callback_leaves_nothing_behind(
+    system: System, autojump_clock: MockClock
+) -> None:
+    slow = await system.start(Slow)
+    with sys.trace(slow) as trace:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_ignore_exit, slow.call(100.0))
+            await trio.testing.wait_all_tasks_blocked()
+            slow.kill()
+        await slow.exited()
+        assert [event.kind async for event in trace] == ["in", "end"]
+    # Killed between being called and its task's first step: the coroutine is closed quietly (warnings are errors here).
+    unlucky = await system.start(Slow)
+    sys.start_statistics(unlucky)
+
+    def call_and_kill(server: Server[Any], _from: From) -> Stop[Any]:
+        unlucky.cast("x")
+        return Stop()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ignore_exit, unlucky.call(1.0))
+        nursery.start_soon(_kill_soon, unlucky)
+    await unlucky.exited()
+    assert not system.debug.running
+
+
+async def test_telemetry_of_every_message_watches_everybody_as_long_as_somebody_listens(system: System) -> None:
+    before = await system.start(Counter, 0)
+    process = before.process
+    assert isinstance(process, ServerProcess)
+    own = process.server
+    told: list[Any] = []
+    system.telemetry.attach("test", MESSAGE_HANDLED, lambda *args: told.append((args[1], args[2])))
+    after = await system.start(Counter, 0)
+    await before.call("get")
+    after.cast(1)
+    await sys.get_state(after)
+    system.telemetry.detach("test")
+    await before.call("get")
+    assert [metadata for _, metadata in told] == [
+        {"ref": before, "callback": "handle_call"},
+        {"ref": after, "callback": "handle_cast"},
+    ]
+    assert all(measurements["duration_s"] >= 0 for measurements, _ in told)
+    assert process.server is own
+
+
+async def test_a_watched_supervisor_goes_on_supervising(system: System) -> None:
+    sys.start_statistics(system.root)
+    counter = await system.start_child(ActorSpec("counter", Counter, 7, name="counter"))
+    assert counter is not None
+    counter.kill()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await system.named("counter").call("get") == 7
+    counted = sys.get_statistics(system.root)
+    assert counted is not None
+    assert (counted.messages_in, counted.messages_out) == (2, 1)
+
+
+async def _ignore_exit(call: Any) -> None:
+    with contextlib.suppress(Exit):
+        await call
+
+
+async def _kill_soon(ref: Any) -> None:
+    ref.kill()
+
+
+async def _cast_when_idle(ref: Any, message: Any) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    ref.cast(message)
