@@ -19,7 +19,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `system`                   `System.open`: everything above, for the length of a block
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
 `sys`                      looking into an actor that runs: state, suspend, trace, log, statistics
-`debug`                    how that costs nobody else anything
+`debug`, `controlled`      how that costs nobody else anything
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
+from actors.controlled import ControlledProcess, stop_reason
 from actors.debug import SUSPENDED, SystemRequest
 from actors.exits import (
     KILLED,
@@ -59,11 +60,10 @@ _CALLBACKS = {
     TICK: "handle_info",
     SYSTEM: "a system request",
 }
-_CONTROLS = (STOP, SYSTEM)
 
 
 @final
-class ServerProcess(Process):
+class ServerProcess(ControlledProcess):
     """One life of one server; see the head of the module."""
 
     __slots__ = (
@@ -358,7 +358,7 @@ class ServerProcess(Process):
         if kind == INFO:
             return self._server.handle_info(payload, self._state)
         if kind == STOP:
-            return Stop(_stop_reason(payload))
+            return Stop(stop_reason(payload))
         if kind == SYSTEM:
             return payload.serve(self)
         tick = payload.take()
@@ -420,6 +420,7 @@ class ServerProcess(Process):
                 from_ = None
             self._terminate(result.reason, from_)
         elif result is SUSPENDED:
+            self._handling = False
             self._rest()
         else:
             self._crash(BadReturnValue(self.label, callback, result), from_)
@@ -466,52 +467,6 @@ class ServerProcess(Process):
     def at_work(self) -> bool:
         """Whether a callback is on the stack, or waits in its task."""
         return self._handling
-
-    @property
-    def suspended(self) -> bool:
-        """Whether it handles no messages until it is resumed."""
-        return self in self.system.debug.suspended
-
-    def submit_system(self, request: SystemRequest) -> None:
-        """Queue a request to the runtime; at once if suspended. Raises `NoProc` or `Exit` if it has ended or ends."""
-        if self.status is Status.DEAD:
-            raise NoProc(str(self.ref))
-        if self.status is Status.EXITING or self.pending_exit is not ALIVE_STILL:
-            reason = self.reason if self.pending_exit is ALIVE_STILL else self.pending_exit
-            raise Exit(reason, str(self.ref))
-        self._deliver_control(SYSTEM, request)
-
-    def suspend(self) -> None:
-        """Handle no messages after this. For a `SystemRequest`, which returns `SUSPENDED` then."""
-        self.system.debug.suspended.add(self)
-
-    def resume(self) -> None:
-        """Handle messages again."""
-        if self.suspended:
-            self.system.debug.suspended.discard(self)
-            self._resume()
-
-    def _rest(self) -> None:
-        """Suspended from now on: `scheduled`, so nobody gives it a turn, and it takes none itself.
-
-        Requests and stops overtake the messages that wait, as they do in OTP.
-        """
-        self._handling = False
-        requests_first = sorted(self.mailbox, key=lambda entry: entry[0] not in _CONTROLS)
-        self.mailbox.clear()
-        self.mailbox.extend(requests_first)
-        while self.suspended and self.mailbox and self.mailbox[0][0] in _CONTROLS:
-            kind, payload, _ = self.mailbox.popleft()
-            self._deliver_control(kind, payload)
-
-    def _deliver_control(self, kind: int, payload: Any) -> None:
-        if not self.suspended:
-            self._deliver(kind, payload)
-        elif kind == SYSTEM:
-            payload.serve(self)
-        else:
-            self.system.debug.suspended.discard(self)
-            self._terminate(_stop_reason(payload), None)
 
     async def _run_callback(self, coroutine: Coroutine[Any, Any, Any], from_: From | None, callback: str) -> None:
         """Run one async callback in its own task, then let the server go on."""
@@ -667,8 +622,3 @@ class ServerProcess(Process):
             elif type(payload) is SystemRequest:
                 payload.caller.fail(Exit(reason, str(self.ref)))
         self.mailbox.clear()
-
-
-def _stop_reason(payload: Any) -> Reason:
-    """What a `STOP` in the mailbox says: a reason, or the exit signal of a parent."""
-    return payload.reason if type(payload) is ExitSignal else payload

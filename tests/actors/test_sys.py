@@ -274,7 +274,7 @@ async def test_a_suspended_actor_can_be_ended_in_every_way(system: System, *, tr
     server = Trapper if trapping else Counter
     for end in ("stop", "kill", "exit", "terminate", "parent"):
         parent = await system.start(Scripted, lambda _server: None)
-        process = system.start_process_nowait(server, [], None, parent.process)
+        process = ServerProcess.start_nowait(system, server, [], None, parent.process)
         ref = process.ref
         await sys.suspend(ref)
         ref.send("kept")
