@@ -23,6 +23,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each
+`stages`                   producers and consumers: nobody is sent more than it asked for (GenStage)
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
 `link_service`             the link as a service that can be restarted

@@ -84,7 +84,6 @@ class Continue:
     value: Any
 
 
-@final
 @dataclass(slots=True)
 class Ok(Generic[StateT]):
     """From `init`: started, with this state. Returning the bare state means `Ok(state)`."""
@@ -108,7 +107,6 @@ class Reply(Generic[StateT]):
     timeout_s: float | None = None
 
 
-@final
 @dataclass(slots=True)
 class NoReply(Generic[StateT]):
     """Go on with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called by anybody."""
@@ -118,7 +116,6 @@ class NoReply(Generic[StateT]):
     timeout_s: float | None = None
 
 
-@final
 @dataclass(slots=True)
 class Stop(Generic[StateT]):
     """End with `reason` (after `terminate`), answering the present caller with `reply` if one is given."""
@@ -158,6 +155,10 @@ class Server(Generic[StateT]):
         super().__init_subclass__(**kwargs)
         if cls.mailbox_limit < 1:
             raise ValueError(f"{cls.__name__}.mailbox_limit must be 1 or more, not {cls.mailbox_limit}")
+
+    def behaviour(self) -> Server[Any]:
+        """What the runtime calls in place of this object: itself. For behaviours that are built on this one."""
+        return self
 
     # Callbacks
 

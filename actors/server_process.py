@@ -119,7 +119,7 @@ class ServerProcess(ControlledProcess):
         if starter is not None and not starter.alive:
             raise StartError(label, NoProc(str(starter.ref)))
         try:
-            server = factory()
+            server = factory().behaviour()
         except Exception as error:
             raise StartError(label, error) from error
         process = cls(system, server, label, parent)

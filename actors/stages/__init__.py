@@ -1,0 +1,92 @@
+"""Demand-driven stages: pipelines in which nobody is sent more than it asked for. The contract is Elixir's GenStage's.
+
+Start reading with `behaviours` (what you write) and `docs/actors.md` (an example). The rest:
+
+=================  ================================================================================================
+`results`          what the callbacks of a stage may return beyond what those of a `Server` may (pure)
+`protocol`         subscriptions, their options, and the messages between stages (pure)
+`demand`           how much a consumer asks for, and when again (pure)
+`dispatchers`      which of several consumers gets an event: Demand, Broadcast, Partition (pure)
+`buffer`           what waits for demand, its bound, and what is dropped (pure)
+`outlet`           the producing half of a stage: the three above, put together (pure)
+`intake`           the consuming half (pure)
+`stage_server`     the actor around both halves
+`client`           subscribe, ask, cancel, ...
+`sources`          producers made from iterables
+`streaming`        consumers that are `async for` loops
+=================  ================================================================================================
+
+Not here: stages on several nodes. A subscription joins actors of one system.
+"""
+
+from actors.stages.behaviours import Consumer, Producer, ProducerConsumer
+from actors.stages.buffer import Keep
+from actors.stages.client import (
+    ask,
+    async_subscribe,
+    cancel,
+    demand,
+    estimate_buffered_count,
+    stage_info,
+    sync_subscribe,
+)
+from actors.stages.demand import ExcessEvents
+from actors.stages.dispatchers import (
+    BroadcastDispatcher,
+    DemandDispatcher,
+    Dispatcher,
+    PartitionDispatcher,
+    SubscriptionRefused,
+    UnknownPartition,
+)
+from actors.stages.protocol import (
+    Cancellation,
+    CancelPolicy,
+    DemandMode,
+    NotAConsumer,
+    NotAProducer,
+    Role,
+    StageInfo,
+    SubscribeTo,
+    Subscription,
+)
+from actors.stages.results import Emit, Finish, Manual, StageOk
+from actors.stages.sources import from_async_iterable, from_iterable
+from actors.stages.streaming import stream
+
+__all__ = [
+    "BroadcastDispatcher",
+    "CancelPolicy",
+    "Cancellation",
+    "Consumer",
+    "DemandDispatcher",
+    "DemandMode",
+    "Dispatcher",
+    "Emit",
+    "ExcessEvents",
+    "Finish",
+    "Keep",
+    "Manual",
+    "NotAConsumer",
+    "NotAProducer",
+    "PartitionDispatcher",
+    "Producer",
+    "ProducerConsumer",
+    "Role",
+    "StageInfo",
+    "StageOk",
+    "SubscribeTo",
+    "Subscription",
+    "SubscriptionRefused",
+    "UnknownPartition",
+    "ask",
+    "async_subscribe",
+    "cancel",
+    "demand",
+    "estimate_buffered_count",
+    "from_async_iterable",
+    "from_iterable",
+    "stage_info",
+    "stream",
+    "sync_subscribe",
+]

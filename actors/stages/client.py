@@ -1,0 +1,89 @@
+"""What others ask of a stage. Source: the functions of Elixir's `GenStage` of the same names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from actors.exits import NORMAL
+from actors.ref import DEFAULT_TIMEOUT_S
+from actors.stages.protocol import (
+    Ask,
+    Cancel,
+    DemandMode,
+    SetDemandMode,
+    StageInfo,
+    StageInfoRequest,
+    SubscribeRequest,
+    SubscribeTo,
+    Subscription,
+)
+from actors.stages.stage_server import post
+
+if TYPE_CHECKING:
+    from actors.exits import Reason
+    from actors.names import Named
+    from actors.ref import Ref
+
+__all__ = ["ask", "async_subscribe", "cancel", "demand", "estimate_buffered_count", "stage_info", "sync_subscribe"]
+
+_MAX_ASK: Final = 2**53
+"""Nobody wants more; a number that large is an error."""
+
+
+async def sync_subscribe(
+    consumer: Ref | Named, options: SubscribeTo, timeout_s: float | None = DEFAULT_TIMEOUT_S
+) -> Subscription:
+    """Have `consumer` subscribe, and wait until it has sent the subscription; the handle for `cancel` and `ask`.
+
+    Subscribe from the last consumer to the first producer, so that nothing flows before the pipeline is complete; or
+    let stages subscribe themselves, with `StageOk(subscribe_to=...)`, and so again after a restart.
+
+    Raises what a call raises; `NotAConsumer`; `ValueError` for a stage that would consume from itself; `NoProc` if the
+    producer is not there and the subscription is temporary. If it is not there and the subscription is permanent or
+    transient, the consumer ends with reason `"noproc"`, and the call raises `Exit`.
+    """
+    answer = await consumer.call(SubscribeRequest(options), timeout_s)
+    if isinstance(answer, Exception):
+        raise answer
+    made: Subscription = answer
+    return made
+
+
+def async_subscribe(consumer: Ref | Named, options: SubscribeTo) -> None:
+    """The same without waiting; what would be raised is logged."""
+    consumer.cast(SubscribeRequest(options))
+
+
+def ask(subscription: Subscription, count: int) -> None:
+    """Ask for `count` events more. For subscriptions whose consumer has returned `Manual` from `handle_subscribe`.
+
+    How much may be on its way is then the caller's business alone. 0 asks for nothing. Raises `ValueError` below 0.
+    """
+    if not 0 <= count <= _MAX_ASK:
+        raise ValueError(f"cannot ask for {count} events")
+    if count:
+        post(subscription.producer, Ask(subscription, count))
+
+
+def cancel(subscription: Subscription, reason: Reason = NORMAL) -> None:
+    """End a subscription: what was sent before is handled, then the consumer's `CancelPolicy` decides about it.
+
+    Does not wait, and does nothing if the subscription is over.
+    """
+    post(subscription.producer, Cancel(subscription, reason))
+
+
+def demand(producer: Ref | Named, mode: DemandMode) -> None:
+    """Have a producer accumulate demand, or forward it to `handle_demand`, from now on."""
+    producer.cast(SetDemandMode(mode))
+
+
+async def stage_info(stage: Ref | Named, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> StageInfo:
+    """How a stage is: its buffers and subscriptions. Raises what a call raises."""
+    info: StageInfo = await stage.call(StageInfoRequest(), timeout_s)
+    return info
+
+
+async def estimate_buffered_count(stage: Ref | Named, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> int:
+    """How many events a producer has emitted that nobody has asked for yet. Raises what a call raises."""
+    return (await stage_info(stage, timeout_s)).buffered
