@@ -160,6 +160,11 @@ class Server(Generic[StateT]):
         """What the runtime calls in place of this object: itself. For behaviours that are built on this one."""
         return self
 
+    @property
+    def callback_class(self) -> type:
+        """The class that somebody wrote callbacks in, for people: see `behaviour`."""
+        return type(self)
+
     # Callbacks
 
     def init(self, arg: Any) -> InitResult[StateT] | Awaitable[InitResult[StateT]]:

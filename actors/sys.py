@@ -309,7 +309,7 @@ def _supervises(server: object) -> bool:
 def _module_of(server: Any) -> str:
     if server is None:
         return ""
-    kind = type(getattr(server, "server", server))
+    kind = getattr(server, "server", server).callback_class
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

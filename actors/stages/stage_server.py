@@ -86,6 +86,11 @@ class StageServer(Server[Any]):
         """What the stage says."""
         return self._stage.trap_exit
 
+    @property
+    def callback_class(self) -> type:
+        """The class of the stage."""
+        return type(self._stage)
+
     # Starting
 
     def init(self, arg: Any) -> Any:

@@ -27,6 +27,7 @@ from actors import (
     Strategy,
     SupervisorSpec,
     System,
+    sys,
 )
 from actors.stages import (
     BroadcastDispatcher,
@@ -752,3 +753,19 @@ async def test_handle_subscribe_may_not_wait(system: System) -> None:
     tap = await system.start(Tap)
     with pytest.raises(StartError, match="handle_subscribe returned 'later'"):
         await system.start(lambda: Waiting(Seen()), (to(tap),))
+
+
+async def test_a_stage_can_be_looked_into_like_any_actor(system: System) -> None:
+    tap = await system.start(Tap)
+    assert sys.get_status(tap).module.endswith("stages.Tap")
+    assert await sys.get_state(tap) == 0
+    await sys.replace_state(tap, lambda state: state + 5)
+    assert await tap.call("demand") == 5
+    await sys.suspend(tap)
+    seen = Seen()
+    await system.start(lambda: Sink(seen), (to(tap),))
+    await quiet()
+    await sys.resume(tap)
+    assert await tap.call([1]) == "emitted"
+    await quiet()
+    assert seen.events == [1]
