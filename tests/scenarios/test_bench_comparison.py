@@ -11,6 +11,7 @@ from rich.console import Console
 
 from scenarios.bench.actors.rows import ROWS, SUBJECT_WORK
 from scenarios.bench.actors.run import PEERS, Plan, run_bench
+from scenarios.bench.actors.workers import on_batonpass
 from scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
 from scenarios.bench.comparison_table import render_comparison
 from scenarios.bench.judgement import Verdict
@@ -78,6 +79,12 @@ def test_every_subject_of_a_row_is_somebody_who_can_be_measured() -> None:
     assert {subject for row in ROWS for subject in row.subjects} <= known
     assert {limit.than for row in ROWS for limit in row.limits if limit.than} <= known
     assert {row for _, row in SUBJECT_WORK} <= {row.name for row in ROWS}
+
+
+async def test_what_is_counted_of_many_actors_is_counted_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_batonpass, "MANY", 100)
+    for work in ("spawn", "idle", "teardown"):
+        assert await on_batonpass.measure_many(work) >= 0
 
 
 async def test_ours_and_bare_trio_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
