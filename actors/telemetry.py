@@ -21,6 +21,7 @@ event                measurements                                      metadata
 `SUPERVISOR_RESTART` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `SUPERVISOR_GAVE_UP` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `MAILBOX_OVERFLOW`   `waiting`: messages in the mailbox                `ref`, `kind` ("call", or "message": dropped)
+`STAGE_OVERFLOW`     `dropped`: events just now; `buffered`            `ref`
 `CALLBACK_SLOW`      `duration_s`                                      `actor` (its label), `callback`
 `NODE_BLOCKED`       `duration_s`, in all                              `culprit`, `stack`; see `actors.watchdog`
 `HANDLER_FAILED`     `monotonic_time_s`                                `event`, `handler_id`, `config`, `error`
@@ -52,6 +53,7 @@ ACTOR_CRASH: Final = ("actors", "actor", "crash")
 SUPERVISOR_RESTART: Final = ("actors", "supervisor", "restart")
 SUPERVISOR_GAVE_UP: Final = ("actors", "supervisor", "gave_up")
 MAILBOX_OVERFLOW: Final = ("actors", "mailbox", "overflow")
+STAGE_OVERFLOW: Final = ("actors", "stage", "overflow")
 CALLBACK_SLOW: Final = ("actors", "callback", "slow")
 NODE_BLOCKED: Final = ("actors", "node", "blocked")
 MESSAGE_HANDLED: Final = ("actors", "message", "handled")

@@ -40,6 +40,7 @@ from actors.stages.protocol import (
     Subscription,
 )
 from actors.stages.results import Emit, Finish, Manual, StageOk
+from actors.telemetry import STAGE_OVERFLOW
 
 if TYPE_CHECKING:
     from actors.ref import From, Ref
@@ -385,6 +386,10 @@ class StageServer(Server[Any]):
         # What becomes of events is bounded by them; what a stage emits of its own accord must be bounded by the buffer.
         self._send(outlet.emit(events, bounded=callback != "handle_events"))
         dropped = outlet.buffer.dropped
+        if dropped == before:
+            return
+        measurements = {"dropped": dropped - before, "buffered": outlet.waiting}
+        self.system.telemetry.execute(STAGE_OVERFLOW, measurements, {"ref": self.ref})
         if dropped.bit_length() != before.bit_length():
             logger.warning(
                 "%s emits more than is asked for: %d events dropped so far; emit less, or raise buffer_size (%d)",

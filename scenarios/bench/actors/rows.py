@@ -45,6 +45,18 @@ ROWS: Final = (
     Row("spawn", "starts, supervised", Unit.PER_SECOND, limits=(Limit(50_000),)),
     Row("idle", "100,000 idle supervised actors", Unit.MEGABYTES, limits=(Limit(200),)),
     Row("teardown", "ending 100,000 supervised actors", Unit.SECONDS, limits=(Limit(5),)),
+    Row(
+        "stages",
+        "events through three stages",
+        Unit.PER_SECOND,
+        note="up to 1000 on their way between two",
+    ),
+    Row(
+        "stages-one",
+        "the same, one by one",
+        Unit.PER_SECOND,
+        note="the price of each message",
+    ),
 )
 
 SUBJECT_WORK: Final[dict[tuple[str, str], str]] = {

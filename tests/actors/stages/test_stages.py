@@ -56,6 +56,7 @@ from actors.stages import (
     stage_info,
     sync_subscribe,
 )
+from actors.telemetry import STAGE_OVERFLOW
 from tests.actors.stages.stages import ManualSink, Numbers, Seen, Sink, Tap, Times
 
 
@@ -212,10 +213,13 @@ async def test_a_full_buffer_keeps_the_last_or_the_first_and_says_so(
     system: System, caplog: pytest.LogCaptureFixture, keep: Keep, kept: list[int]
 ) -> None:
     seen = Seen()
+    told = list[Any]()
+    system.telemetry.attach("test", STAGE_OVERFLOW, lambda event, numbers, facts, config: told.append((numbers, facts)))
     tap = await system.start(Tap, StageOk(0, buffer_size=3, buffer_keep=keep))
     with caplog.at_level(logging.WARNING, "actors"):
         await tap.call([1, 2, 3, 4, 5])
     assert "2 events dropped so far" in caplog.text
+    assert told == [({"dropped": 2, "buffered": 3}, {"ref": tap})]
     assert (await stage_info(tap)).dropped == 2
     await system.start(lambda: Sink(seen), (to(tap),))
     await quiet()

@@ -1,4 +1,4 @@
-"""batonpass: `call`, `call-queued`, `cast`, `cast-state`, and `spawn`, `idle`, `teardown` of supervised actors."""
+"""batonpass: `call`, `call-queued`, `cast`, `cast-state`; `spawn`, `idle`, `teardown`, supervised; `pipelines`."""
 
 import gc
 import os
@@ -20,6 +20,7 @@ from actors import (
     System,
 )
 from scenarios.bench.actors.workers.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
+from scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from scenarios.bench.process_facts import resident_bytes
 
 MANY = 100_000
@@ -120,5 +121,7 @@ if __name__ == "__main__":
     todo, duration_s = arguments("batonpass")
     if todo in {"spawn", "idle", "teardown"}:
         tell(trio.run(measure_many, todo))
+    elif todo in DEMANDS:
+        tell(trio.run(measure_events, todo, duration_s))
     else:
         tell(trio.run(measure_messages, todo, duration_s))
