@@ -5,6 +5,8 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 =========================  ================================================================================
 `server`                   the `Server` behaviour: callbacks, and the results they return (pure)
 `messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TIMEOUT` (pure)
+`status_report`            what of an actor may be seen in logs and by operators: `format_status` (pure)
+`hibernation`              `hibernate_after_s`: who was left alone gives back what it can
 `exits`                    exit reasons, and the errors a caller sees (pure)
 `restart`                  a supervisor's decisions: table, plan, restart window (pure)
 `links`                    two actors that share their fate: the rules, and how their signals travel (pure)
@@ -74,14 +76,16 @@ from actors.registry import (
     via,
 )
 from actors.restart import AutoShutdown, Restart, Strategy
-from actors.server import IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
+from actors.server import HIBERNATE, IGNORE, Continue, NoReply, Ok, Reply, Server, Stop
 from actors.service import AsyncService
+from actors.status_report import ServerStatus
 from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
 from actors.system import Stats, System
 from actors.telemetry import AlreadyAttached, Telemetry
 from actors.timers import Interval, Tick, Timer, every
 
 __all__ = [
+    "HIBERNATE",
     "IGNORE",
     "TIMEOUT",
     "ActorSpec",
@@ -126,6 +130,7 @@ __all__ = [
     "RestartLimitReached",
     "Row",
     "Server",
+    "ServerStatus",
     "ServiceSpec",
     "StartError",
     "Stats",

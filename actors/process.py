@@ -175,14 +175,14 @@ class Process:
         """A message (`kind` is "call" or "message") was refused because the mailbox is full."""
         self.system.telemetry.execute(MAILBOX_OVERFLOW, {"waiting": len(self.mailbox)}, {"ref": self.ref, "kind": kind})
 
-    def _tell_ended(self, reason: Reason, *, crashed: bool) -> None:
+    def _tell_ended(self, reason: Reason, *, crashed: bool, report: str) -> None:
         system = self.system
         if system.telemetry.has_handlers(ACTOR_EXIT):
             system.telemetry.execute(ACTOR_EXIT, {"actors": system.count}, {"ref": self.ref, "reason": reason})
         if crashed:
             system.crashes += 1
             system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
-            logger.error("%s ended: %r", self.ref, reason, exc_info=cause_of(reason))
+            logger.error("%s ended: %r%s", self.ref, reason, report, exc_info=cause_of(reason))
 
     # The start
 
@@ -223,8 +223,11 @@ class Process:
         """End because of a signal. A `brutal` one overrides any that is being obeyed."""
         raise NotImplementedError
 
-    def _die(self, reason: Reason, *, quiet: bool = False) -> None:
-        """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it."""
+    def _die(self, reason: Reason, *, quiet: bool = False, report: str = "") -> None:
+        """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it.
+
+        `report` is what the log line says about a crash beside the reason.
+        """
         self.status = Status.DEAD
         self.reason = reason
         self.accepts = 0
@@ -240,7 +243,7 @@ class Process:
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
             tell(reason)
-        self._tell_ended(reason, crashed=not quiet and not is_orderly(reason))
+        self._tell_ended(reason, crashed=not quiet and not is_orderly(reason), report=report)
         self.parent = None
         if self.system.link_signals.pending:
             self.system.link_signals.deliver()
@@ -299,6 +302,13 @@ class Process:
                 self.deliver_info(ChildEnded(known_as, child, reason))
 
     # Watching, and owning
+
+    def give_back_room(self) -> None:
+        """Give back the room that the tables have had and do not need now: a dict never shrinks by itself."""
+        self.names = dict(self.names) if self.names else None
+        self.timers = dict(self.timers) if self.timers else None
+        self._watchers = dict(self._watchers) if self._watchers else None
+        self._monitors = dict(self._monitors) if self._monitors else None
 
     def watch(self, tell: Callable[[Reason], object]) -> int:
         """Call `tell(reason)` when this ends; the token is for `unwatch`. It must be alive."""

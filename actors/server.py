@@ -11,7 +11,9 @@ callback              may return                                              ca
 `handle_cast`         `None` · `NoReply` · `Stop`                             `ref.cast(message)`
 `handle_info`         `None` · `NoReply` · `Stop`                             `ref.send`, `Down`, `Tick`, `TIMEOUT`, ...
 `handle_continue`     `None` · `NoReply` · `Stop`                             `then=Continue(x)`, before any message
+`handle_hibernate`    `None` · `NoReply` · `Stop`                             `then=HIBERNATE`, `hibernate_after_s`
 `terminate`           ignored                                                 the end (see its docstring for when)
+`format_status`       `ServerStatus`                                          a crash, for the log; `sys.get_status`
 ====================  ======================================================  ======================================
 
 **State.** Every callback is given the state, and every result may carry the next one: `Reply(value, state)`. This is
@@ -36,6 +38,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
 from actors.exits import NORMAL, Reason
+from actors.status_report import ServerStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -84,12 +87,29 @@ class Continue:
     value: Any
 
 
+class Hibernate(Enum):
+    """The type of `HIBERNATE`."""
+
+    HIBERNATE = "hibernate"
+
+
+HIBERNATE: Final = Hibernate.HIBERNATE
+"""`then=HIBERNATE`: no message is expected for long, so call `handle_hibernate` and give back what can be given back.
+
+Nothing happens if a message waits already. An actor that hibernates is as alive as any other, and the next message
+finds it as it was. (An idle actor has no task and no mailbox in any case; what hibernation adds is in
+`Server.handle_hibernate`, and the room that its tables of timers, monitors, links and callers had grown to.)"""
+
+Next: TypeAlias = Continue | Hibernate | None
+"""What follows a result, before the next message."""
+
+
 @dataclass(slots=True)
 class Ok(Generic[StateT]):
     """From `init`: started, with this state. Returning the bare state means `Ok(state)`."""
 
     state: StateT
-    then: Continue | None = None
+    then: Next = None
     timeout_s: float | None = None
 
 
@@ -103,7 +123,7 @@ class Reply(Generic[StateT]):
 
     value: Any
     state: StateT = KEEP
-    then: Continue | None = None
+    then: Next = None
     timeout_s: float | None = None
 
 
@@ -112,7 +132,7 @@ class NoReply(Generic[StateT]):
     """Go on with `state`. After a call: the caller goes on waiting, until `from_.reply(value)` is called by anybody."""
 
     state: StateT = KEEP
-    then: Continue | None = None
+    then: Next = None
     timeout_s: float | None = None
 
 
@@ -142,6 +162,10 @@ class Server(Generic[StateT]):
     Say it for the class, or set `self.trap_exit` in `init` or any other callback, at any time: it decides about the
     signals that arrive from then on."""
 
+    hibernate_after_s: ClassVar[float | None] = None
+    """Hibernate by itself when no message has come for this long; it may take up to twice as long to be noticed. None:
+    only on `then=HIBERNATE`. Not while a `timeout_s` is running."""
+
     mailbox_limit: ClassVar[int] = 65_536
     """How many messages may wait. Beyond it a call is refused (`MailboxFull`) and a cast or send is dropped, counted
     in `System.stats` and logged: what was accepted is kept, in order. What the runtime itself sends (`Down`, timers,
@@ -151,10 +175,14 @@ class Server(Generic[StateT]):
     system: System
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Raises ValueError for a `mailbox_limit` below 1: nothing could ever be said to such an actor."""
+        """Raises ValueError for a `mailbox_limit` below 1 (nothing could ever be said to such an actor), and for a
+        `hibernate_after_s` that is not above 0.
+        """
         super().__init_subclass__(**kwargs)
         if cls.mailbox_limit < 1:
             raise ValueError(f"{cls.__name__}.mailbox_limit must be 1 or more, not {cls.mailbox_limit}")
+        if cls.hibernate_after_s is not None and not cls.hibernate_after_s > 0:
+            raise ValueError(f"{cls.__name__}.hibernate_after_s must be more than 0, not {cls.hibernate_after_s}")
 
     def behaviour(self) -> Server[Any]:
         """What the runtime calls in place of this object: itself. For behaviours that are built on this one."""
@@ -193,6 +221,22 @@ class Server(Generic[StateT]):
     def handle_continue(self, value: Any, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
         """Do the rest of what a callback began; nobody's message comes in between. Without an override: a crash."""
         raise NotImplementedError(f"{type(self).__name__} has no handle_continue to go on with {value!r}")
+
+    def handle_hibernate(self, state: StateT) -> Result[StateT] | Awaitable[Result[StateT]]:
+        """Give back what can be had again: drop caches, close files, return a smaller state. The default does nothing.
+
+        OTP collects garbage here. Python has given back what nobody refers to long ago, so what is left is what the
+        state itself refers to, which only you can judge.
+        """
+        return None
+
+    def format_status(self, status: ServerStatus) -> ServerStatus:
+        """Say what of this actor may be shown, in the log line of a crash and to whoever looks at the live system.
+
+        Return `status`, or a copy without secrets: `dataclasses.replace(status, state="...")`. Without an override
+        everything is shown, cut to a few hundred characters in logs. If this raises, nothing is shown.
+        """
+        return status
 
     def terminate(self, reason: Reason, state: StateT) -> object:
         """Clean up; the result is ignored.

@@ -25,17 +25,21 @@ from actors.exits import (
     NoProc,
     Reason,
     StartError,
+    is_orderly,
     reason_of,
 )
+from actors.hibernation import Drowsiness
 from actors.messages import TIMEOUT, ExitSignal
 from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
 from actors.ref import CALL, CAST, INFO, STOP, SYSTEM, TICK, From, Ref, current_process
-from actors.server import IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from actors.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
+from actors.status_report import NO_MESSAGE, ServerStatus, crash_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
 
     from actors.messages import Timeout
+    from actors.server import Continue, Hibernate
     from actors.system import System
     from actors.timers import Interval, Timer
 
@@ -86,7 +90,7 @@ class ServerProcess(ControlledProcess):
         self._current: From | None = None
         self._deferred: dict[From, None] | None = None
         self._farewell: tuple[From, Any] | None = None
-        self._idle_timer: Timer | None = None
+        self._idle_timer: Timer | Drowsiness | None = None
         self._dropped = 0
         self._starting: Starting | None = None  # only while an async init is at work
         self.accepts = server.mailbox_limit
@@ -240,6 +244,8 @@ class ServerProcess(ControlledProcess):
             raise StartError(self.label, error)
         self.status = Status.RUNNING
         self.tell_started()
+        if self._server.hibernate_after_s is not None:
+            Drowsiness(self, self._server.hibernate_after_s)
         if type(result) is not Ok:
             self._state = result
             self._resume()
@@ -338,7 +344,7 @@ class ServerProcess(ControlledProcess):
                 else:
                     result = self._handle_other(kind, payload)
             except Exception as error:
-                self._crash(error, from_)
+                self._crash(error, from_, payload)
                 return handled, clock_s()
             if self.pending_exit is not ALIVE_STILL:
                 self._drop_result(result, from_)
@@ -393,19 +399,38 @@ class ServerProcess(ControlledProcess):
                 return False
             if result.state is not KEEP:
                 self._state = result.state
-            if result.timeout_s is not None:
-                self._arm_idle_timer(result.timeout_s)
-            if result.then is None:
+            if result.timeout_s is not None and not self._arm_idle_timer(result, callback):
+                return False
+            then = result.then
+            if then is None or (then is HIBERNATE and (self.mailbox or callback == "handle_hibernate")):
                 return True
-            from_, callback = None, "handle_continue"
+            from_, callback = None, "handle_hibernate" if then is HIBERNATE else "handle_continue"
             try:
-                result = self._server.handle_continue(result.then.value, self._state)
+                result = self._go_on(then)
             except Exception as error:
                 self._crash(error, None)
                 return False
             if self.pending_exit is not ALIVE_STILL:
                 self._drop_result(result, None)
                 return False
+
+    def _go_on(self, then: Continue | Hibernate) -> Any:
+        if then is not HIBERNATE:
+            return self._server.handle_continue(then.value, self._state)
+        self.give_back_room()
+        self._deferred = dict(self._deferred) if self._deferred else None
+        return self._server.handle_hibernate(self._state)
+
+    def left_alone(self, drowsiness: Drowsiness) -> bool:
+        """Whether no message has come since the last time this was asked."""
+        if self._idle_timer is None and not self.scheduled:
+            self._idle_timer = drowsiness
+            return False
+        return self._idle_timer is drowsiness
+
+    def request_hibernation(self, drowsiness: Drowsiness) -> None:
+        """Have `drowsiness` served, unless the actor ends."""
+        self._deliver(SYSTEM, drowsiness)
 
     def _settle_rare(self, result: Any, from_: From | None, callback: str) -> None:
         """The results after which the server does not simply go on."""
@@ -432,10 +457,15 @@ class ServerProcess(ControlledProcess):
         self._deferred[from_] = None
         from_.deferred = True
 
-    def _arm_idle_timer(self, timeout_s: float) -> None:
+    def _arm_idle_timer(self, result: Any, callback: str) -> bool:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        self._idle_timer = self.system.timers.at(trio.current_time() + timeout_s, self._idle, self)
+        try:
+            self._idle_timer = self.system.timers.at(trio.current_time() + result.timeout_s, self._idle, self)
+        except (TypeError, ValueError):
+            self._crash(BadReturnValue(self.label, callback, result), None)
+            return False
+        return True
 
     def _idle(self) -> None:
         self._idle_timer = None
@@ -531,13 +561,13 @@ class ServerProcess(ControlledProcess):
         elif self.scope is not None:
             self.scope.cancel()
 
-    def _crash(self, error: BaseException, from_: From | None) -> None:
+    def _crash(self, error: BaseException, from_: From | None, message: Any = NO_MESSAGE) -> None:
         if self.pending_exit is ALIVE_STILL:
-            self._terminate(error, from_)
+            self._terminate(error, from_, message)
         else:
             self._die_pending(from_)
 
-    def _terminate(self, reason: Reason, from_: From | None) -> None:
+    def _terminate(self, reason: Reason, from_: From | None, message: Any = NO_MESSAGE) -> None:
         """Take no more messages, call `terminate`, then die."""
         self.status = Status.EXITING
         self.reason = reason
@@ -551,11 +581,11 @@ class ServerProcess(ControlledProcess):
         except Exception as error:
             reason, result = error, None
         if inspect.iscoroutine(result):
-            self.system.spawn(self, self._run_terminate, result, reason)
+            self.system.spawn(self, self._run_terminate, result, reason, message)
         else:
-            self._die_after_terminate(reason)
+            self._die_after_terminate(reason, message)
 
-    async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason) -> None:
+    async def _run_terminate(self, coroutine: Coroutine[Any, Any, Any], reason: Reason, message: Any) -> None:
         """Run an `async def terminate` in its own task, then die."""
         current_process.set(self)
         self.system.debug.began(self, "terminate", coroutine)
@@ -567,13 +597,15 @@ class ServerProcess(ControlledProcess):
                     coroutine.close()
         except Exception as error:
             reason = reason_of(error)
-        self._die_after_terminate(reason)
+        self._die_after_terminate(reason, message)
 
-    def _die_after_terminate(self, reason: Reason) -> None:
-        if self.pending_exit is ALIVE_STILL:
+    def _die_after_terminate(self, reason: Reason, message: Any) -> None:
+        if self.pending_exit is not ALIVE_STILL:
+            self._die_pending(None)
+        elif is_orderly(reason):
             self._die(reason)
         else:
-            self._die_pending(None)
+            self._die(reason, report=crash_report(self._server, ServerStatus(self._state, message, reason)))
 
     def _drop_result(self, result: Any, from_: From | None) -> None:
         """The callback ended its own actor: what it returned does not count any more, as `exit(self(), ...)` in OTP."""

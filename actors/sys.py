@@ -35,6 +35,7 @@ from actors.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
 from actors.process import Process, Status
 from actors.ref import DEFAULT_TIMEOUT_S, From, Ref, current_process
 from actors.server_process import ServerProcess
+from actors.status_report import ServerStatus, formatted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -314,7 +315,7 @@ def _module_of(server: Any) -> str:
 
 
 def _formatted_state(process: ServerProcess) -> Any:
-    return process.state
+    return formatted(process.server, ServerStatus(process.state)).state
 
 
 def _statistics_of(process: Process) -> Statistics | None:

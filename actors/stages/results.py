@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from actors.exits import NORMAL
-from actors.server import KEEP, NO_REPLY, Continue, NoReply, Ok, Stop
+from actors.server import KEEP, NO_REPLY, Next, NoReply, Ok, Stop
 from actors.stages.buffer import DEFAULT_BUFFER_SIZE, Keep
 from actors.stages.protocol import DemandMode, SubscribeTo
 
@@ -39,7 +39,7 @@ class StageOk(Ok[StateT]):
         buffer_size: int = DEFAULT_BUFFER_SIZE,
         buffer_keep: Keep = Keep.LAST,
         demand: DemandMode = DemandMode.FORWARD,
-        then: Continue | None = None,
+        then: Next = None,
         timeout_s: float | None = None,
     ) -> None:
         super().__init__(state, then, timeout_s)
@@ -66,7 +66,7 @@ class Emit(NoReply[StateT]):
         state: StateT = KEEP,
         *,
         reply: Any = NO_REPLY,
-        then: Continue | None = None,
+        then: Next = None,
         timeout_s: float | None = None,
     ) -> None:
         super().__init__(state, then, timeout_s)

@@ -44,6 +44,7 @@ from actors.telemetry import STAGE_OVERFLOW
 
 if TYPE_CHECKING:
     from actors.ref import From, Ref
+    from actors.status_report import ServerStatus
 
 __all__ = ["StageServer", "post"]
 
@@ -72,8 +73,9 @@ class StageServer(Server[Any]):
 
     def __init__(self, stage: Stage[Any]) -> None:
         self._stage = stage
-        # The runtime reads this off a server; what the class of the stage says counts.
+        # The runtime reads these off a server; what the class of the stage says counts.
         self.__dict__["mailbox_limit"] = stage.mailbox_limit
+        self.__dict__["hibernate_after_s"] = stage.hibernate_after_s
         # A stage that does not produce has an outlet without consumers; one that does not consume, an empty intake.
         self._outlet = Outlet(DemandDispatcher(), Buffer())
         self._intake = Intake()
@@ -152,6 +154,14 @@ class StageServer(Server[Any]):
     def handle_continue(self, value: Any, state: Any) -> Any:
         """The stage's own business."""
         return self._settle(self._stage.handle_continue(value, state), "handle_continue")
+
+    def handle_hibernate(self, state: Any) -> Any:
+        """The stage's own business."""
+        return self._settle(self._stage.handle_hibernate(state), "handle_hibernate")
+
+    def format_status(self, status: ServerStatus) -> ServerStatus:
+        """The stage's own business."""
+        return self._stage.format_status(status)
 
     def terminate(self, reason: Reason, state: Any) -> object:
         """The stage's own business; the other stages are told by their monitors."""

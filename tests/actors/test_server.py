@@ -351,6 +351,19 @@ async def test_bad_return_value(system: System, nonsense: object) -> None:
     assert caught.value.reason.value is nonsense
 
 
+@pytest.mark.parametrize("timeout_s", ["soon", float("nan")])
+async def test_a_timeout_that_is_no_time_is_a_bad_return_value(system: System, timeout_s: Any) -> None:
+    ref = await system.start(Scripted, lambda server: None)
+    ref.cast(lambda server: NoReply(timeout_s=timeout_s))
+    assert isinstance(await ref.exited(), BadReturnValue)
+
+
+async def test_what_follows_must_be_something_known(system: System) -> None:
+    ref = await system.start(Scripted, lambda server: None)
+    ref.cast(lambda server: NoReply(then="go on"))  # type: ignore[arg-type]  # the mistake under test
+    assert isinstance(await ref.exited(), AttributeError)
+
+
 async def test_a_reply_to_a_cast_is_a_bad_return_value(system: System) -> None:
     ref = await system.start(Scripted, lambda server: None)
     ref.cast(lambda server: Reply("to whom?"))

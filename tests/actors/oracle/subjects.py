@@ -26,9 +26,13 @@ class Subject(Server[Any]):
         return None if arg is None else arg(self)
 
     def handle_call(self, request: Work, from_: From, state: Any) -> Any:
-        self.caller = from_
+        self.caller, self.latest = from_, state
         result = request(self)
         return result if isinstance(result, Reply | NoReply | Stop) else Reply(result)
+
+    def state(self) -> Any:
+        """The state, in a call."""
+        return self.latest
 
     def handle_cast(self, message: Work, state: Any) -> Any:
         result = message(self)
@@ -67,11 +71,6 @@ def going_on(server: Subject) -> Any:
     """An `init` that goes on with `"continued"` while a message waits already."""
     server.ref.cast(lambda server: server.heard.append("message"))
     return Ok(None, then=Continue("continued"))
-
-
-def state_of(server: Subject) -> Any:
-    """A request: the state."""
-    return Reply(server.ref.process._state)  # type: ignore[attr-defined]  # the state has no other way out
 
 
 async def settled() -> None:
