@@ -30,6 +30,7 @@ from actors.shutdown import shut_down
 from actors.supervisor import Supervisor, SupervisorFlags
 from actors.telemetry import MESSAGE_HANDLED, Telemetry
 from actors.timers import Timers
+from actors.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
@@ -53,13 +54,23 @@ class Stats:
     messages_dropped: int
     crashes: int
     slow_callbacks: int
+    """Callbacks that took longer than `slow_callback_s`, found out afterwards."""
+    blocked: int
+    """Blockages of the whole node that the watchdog saw while they lasted."""
 
 
 @final
 class System:
     """One running system; made by `System.open`."""
 
-    def __init__(self, name: str, nursery: trio.Nursery, slow_callback_s: float, clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        nursery: trio.Nursery,
+        slow_callback_s: float,
+        clock_s: Callable[[], float],
+        watchdog: Watchdog | None,
+    ) -> None:
         self.name = name
         self.registry = Names()
         self.timers = Timers()
@@ -70,6 +81,7 @@ class System:
         self.telemetry.on_demand(MESSAGE_HANDLED, self._watch_everybody)
         self.dropped = 0
         self.crashes = 0
+        self._watchdog = watchdog
         self._nursery = nursery
         self._processes: dict[int, Process] = {}
         self._last_pid = 0
@@ -90,19 +102,22 @@ class System:
         max_restarts: int = 3,
         window_s: float = 5.0,
         slow_callback_s: float = 0.1,
+        watchdog_s: float | None = 0.25,
         clock_s: Callable[[], float] = time.perf_counter,
     ) -> AsyncIterator[System]:
         """Run a system for the length of an `async with` block.
 
         `children` and the next three arguments describe the root supervisor. A sync callback that takes longer than
-        `slow_callback_s` on `clock_s` is counted and logged.
+        `slow_callback_s` on `clock_s` is counted and logged. Whatever holds the whole node up for longer than about
+        `watchdog_s` real seconds is reported while it does, with its stack (None: no watchdog); see `actors.watchdog`.
 
         Raises `StartError` if a child does not start, and `RestartLimitReached` if the root supervisor gives up.
         """
         failure: BaseException | None = None
+        watchdog = None if watchdog_s is None else Watchdog(watchdog_s)
         try:
             async with trio.open_nursery() as nursery:
-                system = cls(name, nursery, slow_callback_s, clock_s)
+                system = cls(name, nursery, slow_callback_s, clock_s, watchdog)
                 system._start_engine()
                 # Caught here and raised below, past the nursery, which would wrap it in a group.
                 try:
@@ -117,6 +132,9 @@ class System:
                 await system._close()
         except BaseExceptionGroup as group:
             raise reason_of(group) from None
+        finally:
+            if watchdog is not None:
+                watchdog.stop()
         root_failure = system._root_failure()
         if root_failure is not None:
             if isinstance(failure, Exception):
@@ -213,6 +231,7 @@ class System:
             messages_dropped=self.dropped,
             crashes=self.crashes,
             slow_callbacks=self.scheduler.slow_callbacks,
+            blocked=0 if self._watchdog is None else self._watchdog.blocked,
         )
 
     # For processes
@@ -260,6 +279,8 @@ class System:
             scope = trio.CancelScope(shield=True)
             self._engine.append(scope)
             self._nursery.start_soon(self._run_engine, scope, run)
+        if self._watchdog is not None:
+            self._watchdog.start(self.telemetry)
 
     async def _run_engine(self, scope: trio.CancelScope, run: Callable[[], Awaitable[None]]) -> None:
         with scope:
