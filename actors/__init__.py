@@ -17,6 +17,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `timers`                   `send_after`, `send_interval`, and `every` for async functions
 `supervisor`               one_for_one, one_for_all, rest_for_one over an ordered list of children
 `dynamic_supervisor`       children that come and go
+`partition_supervisor`     many copies of one child, found by key; `stable_hash` says which (pure)
 `children`                 specifications: `ActorSpec`, `ServiceSpec`
 `system`                   `System.open`: everything above, for the length of a block
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
@@ -63,6 +64,7 @@ from actors.exits import (
 )
 from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
 from actors.names import AlreadyRegistered, Named, Names, Via
+from actors.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from actors.ref import From, Ref
 from actors.registry import (
     Entry,
@@ -120,6 +122,9 @@ __all__ = [
     "NoReply",
     "NotRegistered",
     "Ok",
+    "Partition",
+    "PartitionSupervisor",
+    "PartitionSupervisorSpec",
     "Reason",
     "Ref",
     "Registered",

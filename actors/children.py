@@ -7,7 +7,7 @@ makes a tree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
@@ -134,11 +134,14 @@ class ChildCounts:
     workers: int
 
     @classmethod
-    def of(cls, children: list[ChildInfo]) -> ChildCounts:
-        """Count."""
-        supervisors = sum(child.type == "supervisor" for child in children)
-        active = sum(child.ref is not None and child.ref.alive for child in children)
-        return cls(len(children), active, supervisors, len(children) - supervisors)
+    def of(cls, children: Iterable[tuple[ChildSpec, Process | None]]) -> ChildCounts:
+        """Count children, each given with its present life, if it has one, or its last."""
+        specs = active = supervisors = 0
+        for spec, process in children:
+            specs += 1
+            active += process is not None and process.alive
+            supervisors += spec.type == "supervisor"
+        return cls(specs, active, supervisors, specs - supervisors)
 
 
 def begin_life(spec: ChildSpec, system: System, parent: Process) -> Steps[Process | None]:

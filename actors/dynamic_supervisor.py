@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import trio
 
@@ -34,7 +34,7 @@ from actors.restart import RestartWindow, should_restart
 from actors.server import Reply, Result, Server, Stop
 from actors.server_process import ServerProcess
 from actors.shutdown import ending
-from actors.steps import Steps, at_once
+from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
     from actors.ref import From
@@ -94,6 +94,11 @@ class _WhichChildren:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class _CountChildren:
+    pass
+
+
 class _Restarting:
     """In place of the specification of a child that waits for its restart, under the process of its last life."""
 
@@ -102,6 +107,9 @@ class _Restarting:
     def __init__(self, spec: ChildSpec, failure: Reason) -> None:
         self.spec = spec
         self.failure = failure
+
+
+_Entry: TypeAlias = tuple[Process, ChildSpec | _Restarting]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,8 @@ class DynamicSupervisor(Server[None]):
     @staticmethod
     async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
         """How many children there are, those that wait for their restart included, and how many of them run."""
-        return ChildCounts.of(await DynamicSupervisor.which_children(supervisor))
+        counts: ChildCounts = await supervisor.call(_CountChildren(), None)
+        return counts
 
     # Callbacks
 
@@ -157,7 +166,6 @@ class DynamicSupervisor(Server[None]):
         if process.children is None:
             process.children = {}
         # The one table there is: each child, or its last life, and its specification or `_Restarting`.
-        # None: a start that was given up, and does not notice.
         self._children: dict[Process, ChildSpec | _Restarting | None] = process.children
 
     def handle_call(self, request: Any, from_: From, state: None) -> Reply[None] | Awaitable[Reply[None]]:
@@ -202,9 +210,15 @@ class DynamicSupervisor(Server[None]):
                 yield from self._stop([ref.process])
                 return Reply(None)
             case _WhichChildren():
-                return Reply([_info(process, known) for process, known in self._children.items() if known is not None])
+                return Reply((yield from in_slices(self._entries(), _info)))
+            case _CountChildren():
+                return Reply(ChildCounts.of(_counted(entry) for entry in self._entries()))
             case _:
                 return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
+
+    def _entries(self) -> list[_Entry]:
+        # None is what is left of a start that was given up, and does not notice.
+        return [(process, known) for process, known in self._children.items() if known is not None]
 
     def _add(self, spec: ChildSpec) -> Steps[Process | None]:
         count = len(self._children)
@@ -244,7 +258,13 @@ class DynamicSupervisor(Server[None]):
         return None
 
 
-def _info(process: Process, known: ChildSpec | _Restarting) -> ChildInfo:
+def _info(entry: _Entry) -> ChildInfo:
+    process, known = entry
     if isinstance(known, _Restarting):
         return ChildInfo(known.spec.id, None, "restarting", known.spec.type, known.spec)
     return ChildInfo(known.id, process.ref, "running", known.type, known)
+
+
+def _counted(entry: _Entry) -> tuple[ChildSpec, Process]:
+    process, known = entry
+    return (known.spec if isinstance(known, _Restarting) else known), process

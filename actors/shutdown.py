@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 
@@ -29,14 +29,14 @@ def ending(group: Iterable[tuple[Process, float | None]]) -> Steps[None]:
     They get the exit signal `"shutdown"` from their parent, and are killed when their time is over: at once for 0,
     never for None. A task that is shielded from its cancellation cannot be ended; it is reported and left behind.
     """
-    left: list[tuple[float, Process]] = []
+    left: list[_Ending] = []
     for number, (process, shutdown_s) in enumerate(group, 1):
         if shutdown_s == 0:
             process.kill()
         else:
             process.exit_from_parent(SHUTDOWN)
         if process.alive:
-            left.append((math.inf if shutdown_s is None else trio.current_time() + shutdown_s, process))
+            left.append(_Ending(process, shutdown_s, trio.current_time()))
         if number % BREATHER == 0:
             yield trio.lowlevel.checkpoint
     if left:
@@ -48,19 +48,33 @@ async def shut_down(group: Iterable[tuple[Process, float | None]]) -> None:
     await in_task(ending(group))
 
 
-async def _see_to_the_end(group: list[tuple[float, Process]]) -> None:
+@final
+class _Ending:
+    """One process that was told to end and has not yet."""
+
+    __slots__ = ("deadline_s", "process", "shutdown_s")
+
+    def __init__(self, process: Process, shutdown_s: float | None, now_s: float) -> None:
+        self.process = process
+        self.shutdown_s = shutdown_s
+        self.deadline_s = math.inf if shutdown_s is None else now_s + shutdown_s
+
+
+async def _see_to_the_end(group: list[_Ending]) -> None:
     """Wait for each until its deadline, and kill it then."""
-    group.sort(key=lambda entry: entry[0])
+    group.sort(key=lambda ending: ending.deadline_s)
     killed: list[Process] = []
-    for deadline_s, process in group:
-        if deadline_s == math.inf and killed:
+    for each in group:
+        if each.shutdown_s is None and killed:
             await _see_them_dead(killed)
             killed = []
-        with trio.move_on_at(deadline_s):
-            await process.wait_dead()
-        if process.alive:
-            process.kill()
-            killed.append(process)
+        with trio.move_on_at(each.deadline_s):
+            await each.process.wait_dead()
+        if each.process.alive:
+            if each.shutdown_s:
+                logger.warning("%s is killed: it did not end within its %s s", each.process.ref, each.shutdown_s)
+            each.process.kill()
+            killed.append(each.process)
     await _see_them_dead(killed)
 
 

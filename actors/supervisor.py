@@ -41,7 +41,7 @@ from actors.restart import AutoShutdown, Restart, RestartWindow, Strategy, plan,
 from actors.server import Reply, Result, Server, Stop
 from actors.server_process import ServerProcess
 from actors.shutdown import BREATHER, ending
-from actors.steps import Steps, at_once
+from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
     from actors.ref import From
@@ -141,6 +141,11 @@ class _WhichChildren:
 
 
 @dataclass(frozen=True, slots=True)
+class _CountChildren:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class _TryAgain:
     """A restart failed; the supervisor tells itself to go on, so that other messages get a turn in between."""
 
@@ -201,7 +206,8 @@ class Supervisor(Server[None]):
     @staticmethod
     async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
         """How many children there are, how many of them run, and of which type they are."""
-        return ChildCounts.of(await Supervisor.which_children(supervisor))
+        counts: ChildCounts = await supervisor.call(_CountChildren(), None)
+        return counts
 
     # Callbacks
 
@@ -246,30 +252,32 @@ class Supervisor(Server[None]):
     # Inside: the client functions
 
     def _serve(self, request: Any) -> Steps[Reply[None]]:
+        answer: Any = None
         try:
             match request:
                 case _StartChild(spec):
-                    return Reply((yield from self._add(spec)))
+                    answer = yield from self._add(spec)
                 case _ChildCommand("terminate", child_id):
                     child = self._find(child_id)
                     yield from self._stop([child])
                     self._forget_if_temporary(child)
-                    return Reply(None)
                 case _ChildCommand("restart", child_id):
                     child = self._find_stopped(child_id)
                     yield from self._start(child)
-                    return Reply(child.ref)
+                    answer = child.ref
                 case _ChildCommand("delete", child_id):
-                    del self._children[self._find_stopped(child_id).spec.id]
-                    return Reply(None)
+                    self._delete(child_id)
                 case _ChildCommand("get_childspec", child_id):
-                    return Reply(self._find(child_id).spec)
+                    answer = self._find(child_id).spec
                 case _WhichChildren():
-                    return Reply([child.info for child in self._children.values()])
+                    answer = yield from in_slices(self._children.values(), lambda child: child.info)
+                case _CountChildren():
+                    answer = ChildCounts.of((child.spec, child.process) for child in self._children.values())
                 case _:
-                    return Reply(SupervisorError(f"{self.ref} does not know the request {request!r}"))
+                    answer = SupervisorError(f"{self.ref} does not know the request {request!r}")
         except (StartError, SupervisorError) as error:
-            return Reply(error)
+            answer = error
+        return Reply(answer)
 
     def _find(self, child_id: Hashable) -> Child:
         child = self._children.get(child_id)
@@ -308,6 +316,9 @@ class Supervisor(Server[None]):
             del self._children[spec.id]
             raise
         return child.ref
+
+    def _delete(self, child_id: Hashable) -> None:
+        del self._children[self._find_stopped(child_id).spec.id]
 
     # Inside: starting and stopping
 

@@ -22,7 +22,7 @@ from actors.exits import Exit, cause_of, is_orderly, reason_of
 from actors.links import LinkSignals
 from actors.names import Named, Names
 from actors.process import Process
-from actors.restart import Strategy
+from actors.restart import AutoShutdown, Strategy
 from actors.scheduler import Scheduler
 from actors.server import Stop
 from actors.server_process import ServerProcess
@@ -101,13 +101,14 @@ class System:
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         max_restarts: int = 3,
         window_s: float = 5.0,
+        auto_shutdown: AutoShutdown = AutoShutdown.NEVER,
         slow_callback_s: float = 0.1,
         watchdog_s: float | None = 0.25,
         clock_s: Callable[[], float] = time.perf_counter,
     ) -> AsyncIterator[System]:
         """Run a system for the length of an `async with` block.
 
-        `children` and the next three arguments describe the root supervisor. A sync callback that takes longer than
+        `children` and the next four arguments describe the root supervisor. A sync callback that takes longer than
         `slow_callback_s` on `clock_s` is counted and logged. Whatever holds the whole node up for longer than about
         `watchdog_s` real seconds is reported while it does, with its stack (None: no watchdog); see `actors.watchdog`.
 
@@ -122,7 +123,7 @@ class System:
                 # Caught here and raised below, past the nursery, which would wrap it in a group.
                 try:
                     with trio.CancelScope() as block:
-                        flags = SupervisorFlags(tuple(children), strategy, max_restarts, window_s)
+                        flags = SupervisorFlags(tuple(children), strategy, max_restarts, window_s, auto_shutdown)
                         root = await system.start(Supervisor, flags, name=ROOT)
                         system._root = root
                         root.process.watch(lambda _reason: block.cancel())
