@@ -13,6 +13,7 @@ from actors import (
     Ref,
     Restart,
     RestartLimitReached,
+    ServiceSpec,
     StartError,
     Stop,
     SupervisorError,
@@ -149,3 +150,98 @@ async def test_nonsense_does_not_bring_it_down(system: System, caplog: pytest.Lo
     dyn.send("nonsense")
     assert (await DynamicSupervisor.count_children(dyn)).specs == 0
     assert "nonsense" in caplog.text
+
+
+async def test_children_are_counted_by_what_they_are(system: System) -> None:
+    dyn = await start(system)
+    await DynamicSupervisor.start_child(dyn, ActorSpec("a", Counter, 0))
+    await DynamicSupervisor.start_child(dyn, DynamicSupervisorSpec("inner"))
+    counts = await DynamicSupervisor.count_children(dyn)
+    assert (counts.specs, counts.active, counts.supervisors, counts.workers) == (2, 2, 1, 1)
+
+
+async def test_extra_arguments_come_before_the_childs_own(system: System) -> None:
+    dyn = await start(system, extra_arguments=("world", 7))
+    asked: list[Any] = []
+
+    class Asking(Counter):
+        def init(self, arg: Any) -> int:
+            asked.append(arg)
+            return 0
+
+    async def serve(*args: Any, task_status: trio.TaskStatus[None]) -> None:
+        asked.append(args)
+        task_status.started()
+        await trio.sleep_forever()
+
+    ref = await DynamicSupervisor.start_child(dyn, ActorSpec("a", Asking, "mine"))
+    await DynamicSupervisor.start_child(dyn, ServiceSpec("s", serve))
+    assert asked == [("world", 7, "mine"), ("world", 7)]
+    assert ref is not None
+    ref.cast("boom")
+    await trio.testing.wait_all_tasks_blocked()
+    assert asked[2:] == [("world", 7, "mine")], "at every restart too, and only once"
+    with pytest.raises(SupervisorError, match="extra_arguments"):
+        await DynamicSupervisor.start_child(dyn, DynamicSupervisorSpec("inner"))
+
+
+async def test_a_significant_child_is_refused(system: System) -> None:
+    dyn = await start(system)
+    with pytest.raises(SupervisorError, match="auto_shutdown"):
+        await DynamicSupervisor.start_child(
+            dyn, ActorSpec("a", Counter, 0, restart=Restart.TRANSIENT, significant=True)
+        )
+
+
+async def test_a_child_that_waits_for_its_restart_is_shown_and_ended_by_its_last_ref(
+    system: System, autojump_clock: trio.testing.MockClock
+) -> None:
+    starts: list[float] = []
+
+    class Failing(Counter):
+        async def init(self, arg: None) -> int:
+            starts.append(trio.current_time())
+            if len(starts) > 1:
+                await trio.sleep(1)
+                raise OSError("not yet")
+            return 0
+
+    dyn = await start(system, max_restarts=100, window_s=1.0)
+    ref = await DynamicSupervisor.start_child(dyn, ActorSpec("a", Failing))
+    assert ref is not None
+    ref.cast("boom")
+    await trio.sleep(5.5)
+    (shown,) = await DynamicSupervisor.which_children(dyn)
+    assert (shown.ref, shown.status) == (None, "restarting")
+    counts = await DynamicSupervisor.count_children(dyn)
+    assert (counts.specs, counts.active) == (1, 0)
+    await DynamicSupervisor.terminate_child(dyn, ref)
+    tried = len(starts)
+    await trio.sleep(60)
+    assert len(starts) == tried
+    assert (await DynamicSupervisor.count_children(dyn)).specs == 0
+
+
+async def test_each_child_has_its_own_time_to_end(system: System, autojump_clock: trio.testing.MockClock) -> None:
+    ended: dict[float, float] = {}
+
+    class Patient(Counter):
+        trap_exit = True
+
+        async def terminate(self, reason: object, state: int) -> None:
+            await trio.sleep(60)
+
+    dyn = await start(system)
+    began_s = trio.current_time()
+
+    async def note(ref: Ref, allowed_s: float) -> None:
+        await ref.exited()
+        ended[allowed_s] = trio.current_time() - began_s
+
+    async with trio.open_nursery() as nursery:
+        for shutdown_s in (None, 7.0, 2.0, 0.0):
+            ref = await DynamicSupervisor.start_child(dyn, ActorSpec("a", Patient, 0, shutdown_s=shutdown_s))
+            assert ref is not None
+            nursery.start_soon(note, ref, 60.0 if shutdown_s is None else shutdown_s)
+        await dyn.stop()
+    assert ended == {0.0: 0.0, 2.0: 2.0, 7.0: 7.0, 60.0: 60.0}

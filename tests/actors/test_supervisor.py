@@ -9,6 +9,7 @@ import trio.testing
 
 from actors import (
     ActorSpec,
+    AutoShutdown,
     ChildSpec,
     ChildStartFailed,
     Exit,
@@ -414,3 +415,163 @@ async def test_nonsense_does_not_bring_a_supervisor_down(system: System, caplog:
     sup.send("nonsense")
     assert await Supervisor.which_children(sup) == []
     assert "nonsense" in caplog.text
+
+
+# what there is to ask
+
+
+async def test_children_are_counted_by_what_they_are_and_whether_they_run(system: System) -> None:
+    children = (*abc([]), ActorSpec("shy", Scripted, ignore), SupervisorSpec("inner", ()))
+    sup = await start(system, children)
+    await Supervisor.terminate_child(sup, "a")
+    counts = await Supervisor.count_children(sup)
+    assert (counts.specs, counts.active, counts.supervisors, counts.workers) == (5, 3, 1, 4)
+    assert [child.type for child in await Supervisor.which_children(sup)] == ["worker"] * 4 + ["supervisor"]
+
+
+async def test_the_specification_of_a_child_can_be_asked_for(system: System) -> None:
+    spec = ActorSpec("a", Counter, 0, restart=Restart.TRANSIENT, shutdown_s=1.5)
+    sup = await start(system, (spec,))
+    assert await Supervisor.get_childspec(sup, "a") is spec
+    with pytest.raises(SupervisorError, match=r"no child 'b'; it has 'a'$"):
+        await Supervisor.get_childspec(sup, "b")
+
+
+async def test_an_error_sentence_does_not_name_a_thousand_children(system: System) -> None:
+    sup = await start(system, tuple(ActorSpec(number, Counter, 0) for number in range(1000)))
+    with pytest.raises(SupervisorError, match=r"and 990 more$"):
+        await Supervisor.terminate_child(sup, "z")
+
+
+# significant children
+
+
+@pytest.mark.parametrize(
+    ("auto_shutdown", "restart", "complaint"),
+    [
+        (AutoShutdown.NEVER, Restart.TRANSIENT, "NEVER"),
+        (AutoShutdown.ANY_SIGNIFICANT, Restart.PERMANENT, "permanent"),
+    ],
+)
+async def test_significant_has_to_make_sense(
+    system: System, auto_shutdown: AutoShutdown, restart: Restart, complaint: str
+) -> None:
+    spec = ActorSpec("a", Counter, 0, restart=restart, significant=True)
+    with pytest.raises(StartError, match=complaint):
+        await start(system, (spec,), auto_shutdown=auto_shutdown)
+    sup = await start(system, (), auto_shutdown=auto_shutdown)
+    with pytest.raises(SupervisorError, match=complaint):
+        await Supervisor.start_child(sup, spec)
+    assert await Supervisor.which_children(sup) == []
+
+
+async def test_the_end_of_a_significant_child_ends_the_system_in_order() -> None:
+    """What a program is for may be a child like any other: when it is done, everything ends."""
+    journal: Journal = []
+    children = (
+        *abc(journal),
+        ActorSpec("main", Child, ("main", journal), restart=Restart.TRANSIENT, significant=True, name="main"),
+    )
+    async with System.open("node", children, auto_shutdown=AutoShutdown.ANY_SIGNIFICANT) as system:
+        system.named("main").cast("normal")
+        await trio.sleep(60)
+    assert journal == ["+a", "+b", "+c", "+main", "-c", "-b", "-a"]
+
+
+# the time to end
+
+
+class Tardy(Server[None]):
+    """Takes `arg` seconds to clean up."""
+
+    trap_exit = True
+
+    def init(self, arg: float) -> None:
+        self.takes_s = arg
+
+    async def terminate(self, reason: object, state: None) -> None:
+        await trio.sleep(self.takes_s)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "shutdown_s", "ended_after_s", "reason"),
+    [
+        (3.0, 5.0, 3.0, "shutdown"),
+        (8.0, 5.0, 5.0, "killed"),
+        (8.0, 0, 0.0, "killed"),
+        (1000.0, None, 1000.0, "shutdown"),
+    ],
+)
+async def test_a_child_is_given_its_time_and_no_more(
+    system: System,
+    autojump_clock: trio.testing.MockClock,
+    takes_s: float,
+    shutdown_s: float | None,
+    ended_after_s: float,
+    reason: str,
+) -> None:
+    sup = await start(system, (ActorSpec("tardy", Tardy, takes_s, shutdown_s=shutdown_s),))
+    (tardy,) = await Supervisor.which_children(sup)
+    assert tardy.ref is not None
+    began_s = trio.current_time()
+    await Supervisor.terminate_child(sup, "tardy")
+    assert trio.current_time() - began_s == ended_after_s
+    assert await tardy.ref.exited() == reason
+
+
+# starts that wait
+
+
+class Slow(Counter):
+    async def init(self, arg: float) -> int:
+        await trio.sleep(arg)
+        return 0
+
+
+async def test_a_start_that_takes_too_long_fails(system: System, autojump_clock: trio.testing.MockClock) -> None:
+    sup = await start(system, ())
+    with pytest.raises(StartError, match="timeout"):
+        await Supervisor.start_child(sup, ActorSpec("slow", Slow, 9.0, start_timeout_s=2.0))
+    assert await Supervisor.which_children(sup) == []
+    assert await Supervisor.start_child(sup, ActorSpec("slow", Slow, 1.0, start_timeout_s=2.0)) is not None
+
+
+async def test_a_supervisor_that_is_killed_while_a_child_starts_takes_it_along(
+    system: System, autojump_clock: trio.testing.MockClock
+) -> None:
+    sup = await start(system, ())
+    refused: list[object] = []
+
+    async def ask() -> None:
+        try:
+            await Supervisor.start_child(sup, ActorSpec("slow", Slow, 1000.0, name="slow"))
+        except Exit as error:
+            refused.append(error.reason)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+        assert system.whereis("slow") is not None
+        sup.kill()
+        await sup.exited()
+    assert refused == ["killed"]
+    assert system.whereis("slow") is None
+    assert len(system.actors()) == 1
+
+
+async def test_trees_whose_actors_need_not_wait_take_no_tasks(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaf = ActorSpec("leaf", Counter, 0)
+    tree = SupervisorSpec("top", (SupervisorSpec("mid", (SupervisorSpec("low", (leaf,)),)),))
+    spawned: list[Any] = []
+    spawn = system.spawn
+
+    def spy(process: Any, *rest: Any) -> None:
+        spawned.append(process)
+        spawn(process, *rest)
+
+    monkeypatch.setattr(system, "spawn", spy)
+    assert await system.start_child(tree) is not None
+    assert spawned == [], "nobody had to wait for a start"
+    await Supervisor.terminate_child(system.root, "top")
+    assert [process.ref for process in spawned].count(system.root) == 1
+    assert len(spawned) == 3, "each supervisor but the lowest waits for the one below it to end"
