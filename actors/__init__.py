@@ -4,7 +4,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 
 =========================  ================================================================================
 `server`                   the `Server` behaviour: callbacks, and the results they return (pure)
-`messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TIMEOUT` (pure)
+`messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TaskResult`, ... (pure)
 `status_report`            what of an actor may be seen in logs and by operators: `format_status` (pure)
 `hibernation`              `hibernate_after_s`: who was left alone gives back what it can
 `exits`                    exit reasons, and the errors a caller sees (pure)
@@ -18,6 +18,11 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `supervisor`               one_for_one, one_for_all, rest_for_one over an ordered list of children
 `dynamic_supervisor`       children that come and go
 `partition_supervisor`     many copies of one child, found by key; `stable_hash` says which (pure)
+`task`                     async functions beside their owner, who asks for the value: `Task`, `await_many`, ...
+`task_owner`               who may own tasks: actors, and trio tasks with `open_tasks`
+`task_stream`              `async_stream`: many inputs, a bounded number of tasks at a time
+`task_supervisor`          tasks whose crash is not their owner's, and how many there may be
+`task_process`             the life of a task; `TaskSpec`, a task as anybody's child
 `children`                 specifications: `ActorSpec`, `ServiceSpec`
 `system`                   `System.open`: everything above, for the length of a block
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
@@ -62,7 +67,7 @@ from actors.exits import (
     Reason,
     StartError,
 )
-from actors.messages import TIMEOUT, Down, ExitSignal, Monitor
+from actors.messages import TIMEOUT, Down, ExitSignal, Monitor, TaskResult
 from actors.names import AlreadyRegistered, Named, Names, Via
 from actors.partition_supervisor import Partition, PartitionSupervisor, PartitionSupervisorSpec
 from actors.ref import From, Ref
@@ -83,6 +88,11 @@ from actors.service import AsyncService
 from actors.status_report import ServerStatus
 from actors.supervisor import ChildStartFailed, Supervisor, SupervisorSpec
 from actors.system import Stats, System
+from actors.task import Task, TaskTimeout, await_many, yield_many
+from actors.task_owner import TaskError, TaskScope, open_tasks
+from actors.task_process import Exited, Outcome, Returned, TaskSpec
+from actors.task_stream import TaskStream, async_stream
+from actors.task_supervisor import TaskSupervisor, TaskSupervisorSpec
 from actors.telemetry import AlreadyAttached, Telemetry
 from actors.timers import Interval, Tick, Timer, every
 
@@ -110,6 +120,7 @@ __all__ = [
     "Entry",
     "Exit",
     "ExitSignal",
+    "Exited",
     "From",
     "Ignored",
     "Interval",
@@ -122,6 +133,7 @@ __all__ = [
     "NoReply",
     "NotRegistered",
     "Ok",
+    "Outcome",
     "Partition",
     "PartitionSupervisor",
     "PartitionSupervisorSpec",
@@ -133,6 +145,7 @@ __all__ = [
     "Reply",
     "Restart",
     "RestartLimitReached",
+    "Returned",
     "Row",
     "Server",
     "ServerStatus",
@@ -145,13 +158,26 @@ __all__ = [
     "SupervisorError",
     "SupervisorSpec",
     "System",
+    "Task",
+    "TaskError",
+    "TaskResult",
+    "TaskScope",
+    "TaskSpec",
+    "TaskStream",
+    "TaskSupervisor",
+    "TaskSupervisorSpec",
+    "TaskTimeout",
     "Telemetry",
     "Tick",
     "Timer",
     "TooManyChildren",
     "Unregistered",
     "Via",
+    "async_stream",
+    "await_many",
     "every",
+    "open_tasks",
     "sys",
     "via",
+    "yield_many",
 ]

@@ -1,18 +1,19 @@
 """The messages the runtime itself puts into an actor's mailbox; they arrive in `handle_info`.
 
-`Tick` is the fourth: it lives with the arithmetic of ticks, in `actors.timers`.
+`Tick` is another: it lives with the arithmetic of ticks, in `actors.timers`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 if TYPE_CHECKING:
     from actors.exits import Reason
     from actors.process import Process
     from actors.ref import Ref
+    from actors.task import Task
 
 
 class Timeout(Enum):
@@ -72,3 +73,19 @@ class ExitSignal:
 
     reason: Reason
     sender: Ref | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task of this actor has finished, with this value. There is no `Down` after it: one task, one message."""
+
+    task: Task[Any]
+    value: Any
+
+
+class Late(Protocol):
+    """What lies in a mailbox in place of a message that is made only when the actor gets to it."""
+
+    def take(self) -> Any:
+        """The message to handle now; None if there is none any more."""

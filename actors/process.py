@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
-from actors.messages import ChildEnded, Down, ExitSignal, Monitor
+from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from actors.ref import From, Ref
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from actors.debug import SystemRequest
     from actors.system import System
-    from actors.timers import Interval, Timer
+    from actors.timers import Timer
 
 logger = logging.getLogger("actors")
 
@@ -150,8 +150,12 @@ class Process:
     def deliver_info(self, message: Any) -> None:
         """Queue a message of the runtime, beyond the bound of the mailbox if need be."""
 
-    def deliver_tick(self, interval: Interval) -> None:
-        """Queue a tick; which one, is decided when it is handled."""
+    def deliver_late(self, late: Late) -> None:
+        """Queue something that makes its message when it is handled: a tick, the outcome of a task."""
+
+    def withdraw_late(self, late: Late) -> None:
+        """Take it out of the mailbox again, if it is there."""
+        self._take_out(lambda message: message is late)
 
     def submit_system(self, request: SystemRequest) -> None:
         """Queue a request to the runtime part of a server, or raise `NoProc` or `Exit` at once."""

@@ -228,5 +228,6 @@ CALL: Final = 0
 CAST: Final = 1
 INFO: Final = 2
 STOP: Final = 3
-TICK: Final = 4
+LATE: Final = 4
+"""Something that makes its message when it is handled (`actors.messages.Late`)."""
 SYSTEM: Final = 5

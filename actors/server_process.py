@@ -31,17 +31,17 @@ from actors.exits import (
 from actors.hibernation import Drowsiness
 from actors.messages import TIMEOUT, ExitSignal
 from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
-from actors.ref import CALL, CAST, INFO, STOP, SYSTEM, TICK, From, Ref, current_process
+from actors.ref import CALL, CAST, INFO, LATE, STOP, SYSTEM, From, Ref, current_process
 from actors.server import HIBERNATE, IGNORE, KEEP, NO_REPLY, NoReply, Ok, Reply, Server, Stop
 from actors.status_report import NO_MESSAGE, ServerStatus, crash_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable
 
-    from actors.messages import Timeout
+    from actors.messages import Late, Timeout
     from actors.server import Continue, Hibernate
     from actors.system import System
-    from actors.timers import Interval, Timer
+    from actors.timers import Timer
 
 
 @final
@@ -61,7 +61,7 @@ _CALLBACKS = {
     CAST: "handle_cast",
     INFO: "handle_info",
     STOP: "terminate",
-    TICK: "handle_info",
+    LATE: "handle_info",
     SYSTEM: "a system request",
 }
 
@@ -303,9 +303,9 @@ class ServerProcess(ControlledProcess):
         """Queue a message of the runtime, beyond the bound of the mailbox if need be."""
         self._deliver(INFO, message)
 
-    def deliver_tick(self, interval: Interval) -> None:
-        """Queue a tick; which one, is decided when it is handled."""
-        self._deliver(TICK, interval)
+    def deliver_late(self, late: Late) -> None:
+        """Queue something that makes its message when it is handled: a tick, the outcome of a task."""
+        self._deliver(LATE, late)
 
     def _deliver(self, kind: int, message: Any) -> None:
         if self.status < Status.EXITING:
@@ -367,8 +367,8 @@ class ServerProcess(ControlledProcess):
             return Stop(stop_reason(payload))
         if kind == SYSTEM:
             return payload.serve(self)
-        tick = payload.take()
-        return None if tick is None else self._server.handle_info(tick, self._state)
+        message = payload.take()
+        return None if message is None else self._server.handle_info(message, self._state)
 
     def _resume(self) -> None:
         """Back to the run queue if there is more to do, else idle."""

@@ -171,7 +171,7 @@ class Interval:
     def _beat(self) -> None:
         if not self._waiting:
             self._waiting = True
-            self._process.deliver_tick(self)
+            self._process.deliver_late(self)
         cadence = self._cadence
         self._arm(cadence.due_s(cadence.latest(trio.current_time()) + 1))
 

@@ -4,17 +4,23 @@ import pytest
 import trio.testing
 
 from actors import System
-from tests.actors.oracle import exit_cases, hibernation_cases, link_cases, server_cases, supervisor_cases, sys_cases
+from tests.actors.oracle import (
+    exit_cases,
+    hibernation_cases,
+    link_cases,
+    server_cases,
+    supervisor_cases,
+    sys_cases,
+    task_cases,
+)
 from tests.actors.oracle.lines import CASES, inspect, recorded_lines
 
-AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases)
+AREAS = (server_cases, exit_cases, link_cases, supervisor_cases, hibernation_cases, sys_cases, task_cases)
 """Imported for their cases."""
 
 
 @pytest.mark.parametrize("line", recorded_lines(), ids=recorded_lines())
 async def test_line(line: str, system: System, autojump_clock: trio.testing.MockClock) -> None:
-    if line.startswith("Task."):
-        pytest.skip("not built yet")
     (case,) = CASES.get(line) or pytest.fail(f"no case in {AREAS} is about this line")
     outcome = inspect(await case(system))
     assert line.endswith(f": {outcome}"), f"here it is {outcome}"

@@ -1,0 +1,547 @@
+"""Tasks: who owns them, how their outcome is told, and that they never outlive their owner."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+from trio.testing import MockClock
+
+from actors import (
+    CallTimeout,
+    Down,
+    Exit,
+    Exited,
+    ExitSignal,
+    From,
+    NoReply,
+    Ref,
+    Restart,
+    Returned,
+    Server,
+    StartError,
+    Stop,
+    System,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskSpec,
+    TaskTimeout,
+    await_many,
+    open_tasks,
+    yield_many,
+)
+from tests.actors.task_helpers import Cleaning, Owner, after
+
+
+class TrappingOwner(Owner):
+    trap_exit = True
+
+
+async def start_in(owner: Ref, function: Callable[..., Any], *args: Any) -> Task[Any]:
+    """A task of an actor, started in a plain callback."""
+    started: list[Task[Any]] = []
+    owner.cast(lambda server: started.append(Task.async_(server, function, *args)))
+    await trio.testing.wait_all_tasks_blocked()
+    return started[0]
+
+
+# A trio task as owner
+
+
+async def test_the_owner_gets_the_value(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 1.0, 42)
+        assert (task.done, await task.await_(), task.done) == (False, 42, True)
+        assert not task.ref.alive
+
+
+async def test_two_tasks_run_at_the_same_time(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        both = [Task.async_(tasks, after, 3.0, name) for name in ("here", "there")]
+        assert await await_many(both) == ["here", "there"]
+        assert trio.current_time() == 3.0
+
+
+async def test_a_crash_is_raised_where_it_is_awaited(system: System, autojump_clock: MockClock) -> None:
+    error = ValueError("boom")
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, error)
+        with pytest.raises(Exit) as caught:
+            await task.await_()
+    assert caught.value.reason is error
+    assert caught.value.__cause__ is error
+
+
+async def test_a_crash_that_nobody_asked_for_is_raised_at_the_end(system: System, autojump_clock: MockClock) -> None:
+    async def forget() -> None:
+        async with open_tasks(system) as tasks:
+            Task.async_(tasks, after, 1.0, ValueError("boom"))
+            await trio.sleep(2.0)
+
+    with pytest.raises(Exit, match="boom"):
+        await forget()
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is_in_no_group(system: System, autojump_clock: MockClock) -> None:
+    async def fail() -> None:
+        async with open_tasks(system) as tasks:
+            Task.async_(tasks, after, 0.0, ValueError("boom"))
+            await trio.sleep(1.0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+
+
+@pytest.mark.parametrize("how", ["to the end", "by an exception", "by cancellation"])
+async def test_no_task_outlives_its_block(system: System, autojump_clock: MockClock, how: str) -> None:
+    work = Cleaning(takes_s=2.0)
+    ref: Ref | None = None
+    with trio.move_on_after(1.0 if how == "by cancellation" else 100):
+        try:
+            async with open_tasks(system) as tasks:
+                ref = Task.async_(tasks, work).ref
+                await trio.testing.wait_all_tasks_blocked()
+                if how == "by cancellation":
+                    await trio.sleep_forever()
+                if how == "by an exception":
+                    raise ZeroDivisionError
+        except ZeroDivisionError:
+            pass
+    assert work.ended
+    assert ref is not None
+    assert not ref.alive
+    assert await ref.exited() == "shutdown"
+
+
+async def test_a_cancelled_wait_loses_nothing(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 2.0, 42)
+        with trio.move_on_after(1.0):
+            await task.await_()
+        assert await task.await_() == 42
+
+
+async def test_await_gives_up_a_task_that_takes_too_long(system: System, autojump_clock: MockClock) -> None:
+    work = Cleaning()
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, work)
+        with pytest.raises(TaskTimeout, match=r"within 5\.0 s"):
+            await task.await_()
+        assert trio.current_time() == 5.0
+        await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert work.ended
+
+
+async def test_yield_gives_nothing_up(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 2.0, 42)
+        assert await task.yield_(1.0) is None
+        assert await task.yield_(0) is None
+        assert await task.yield_() == Returned(42)
+        crash = Task.async_(tasks, after, 2.0, error := ValueError("boom"))
+        assert await crash.yield_() == Exited(error)
+
+
+async def test_an_outcome_is_told_once(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, 42)
+        await task.await_()
+        for again in (task.await_, task.yield_, task.shutdown):
+            with pytest.raises(TaskError, match="told already"):
+                await again()
+        with pytest.raises(TaskError, match="told already"):
+            task.ignore()
+
+
+async def test_only_the_owner_may_ask(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks, trio.open_nursery() as nursery:
+        task = Task.async_(tasks, after, 1.0, 42)
+
+        async def somebody_else() -> None:
+            for ask in (task.await_, task.yield_, task.shutdown):
+                with pytest.raises(TaskError, match="only the trio task that opened the block"):
+                    await ask()
+
+        nursery.start_soon(somebody_else)
+        asked_by_a_task = Task.async_(tasks, somebody_else)
+        await asked_by_a_task.await_()
+        assert await task.await_() == 42
+
+
+async def test_a_block_that_has_ended_owns_nothing_more(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, 42)
+    with pytest.raises(TaskError, match="has ended"):
+        await task.await_()
+    with pytest.raises(TaskError, match="has ended"):
+        Task.async_(tasks, after, 0.0)
+
+
+# Shutdown, ignore, completed
+
+
+async def test_shutdown_of_a_running_task_answers_nothing(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        for timeout_s, reason in ((5.0, "shutdown"), (0, "killed"), (None, "shutdown")):
+            task = Task.async_(tasks, trio.sleep_forever)
+            assert await task.shutdown(timeout_s) is None
+            assert await task.ref.exited() == reason
+
+
+async def test_shutdown_of_a_task_that_has_ended_answers_its_outcome(system: System, autojump_clock: MockClock) -> None:
+    error = ValueError("boom")
+    async with open_tasks(system) as tasks:
+        done, crashed = Task.async_(tasks, after, 0.0, 42), Task.async_(tasks, after, 0.0, error)
+        await trio.sleep(1.0)
+        assert await done.shutdown() == Returned(42)
+        assert await crashed.shutdown() == Exited(error)
+
+
+async def test_shutdown_answers_what_came_while_it_cleaned_up(system: System, autojump_clock: MockClock) -> None:
+    async def finish_anyway() -> str:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(2.0)
+        return "done"
+
+    async def fail_to_clean_up() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("boom")
+
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, finish_anyway)
+        await trio.sleep(1.0)
+        assert await task.shutdown() == Returned("done")
+        failing = Task.async_(tasks, fail_to_clean_up)
+        await trio.sleep(1.0)
+        outcome = await failing.shutdown()
+        assert isinstance(outcome, Exited)
+        assert str(outcome.reason) == "boom"
+
+
+async def test_shutdown_kills_a_stubborn_task_and_leaves_an_immortal_one_behind(
+    system: System, autojump_clock: MockClock
+) -> None:
+    async with open_tasks(system) as tasks:
+        stubborn = Task.async_(tasks, Cleaning(takes_s=5.5))
+        await trio.testing.wait_all_tasks_blocked()
+        assert await stubborn.shutdown(5.0) == Exited("killed")
+        assert trio.current_time() == 5.5
+        immortal = Task.async_(tasks, Cleaning(takes_s=60.0))
+        await trio.testing.wait_all_tasks_blocked()
+        assert await immortal.shutdown(5.0) == Exited("killed")
+        assert trio.current_time() == 5.5 + 5.0 + 1.0
+        assert immortal.ref.alive
+
+
+async def test_an_ignored_task_goes_on_unheard(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 1.0, ValueError("boom"))
+        assert task.ignore() is None
+        await trio.sleep(2.0)
+        assert not task.ref.alive
+
+
+async def test_an_ignored_task_still_ends_with_its_owner(system: System, autojump_clock: MockClock) -> None:
+    work = Cleaning()
+    async with open_tasks(system) as tasks:
+        Task.async_(tasks, work).ignore()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not work.ended
+    assert work.ended
+
+
+async def test_ignore_answers_the_outcome_of_a_task_that_has_ended(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, error := ValueError("boom"))
+        await trio.sleep(1.0)
+        assert task.ignore() == Exited(error)
+
+
+async def test_a_completed_task_has_its_value_from_the_start(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.completed(tasks, 3)
+        assert await await_many([task, Task.async_(tasks, after, 1.0, 4)]) == [3, 4]
+        with pytest.raises(TaskError, match="no actor"):
+            _ = task.ref
+
+
+# Many
+
+
+async def test_await_many_fails_with_the_first_and_ends_the_others(system: System, autojump_clock: MockClock) -> None:
+    work = Cleaning()
+    async with open_tasks(system) as tasks:
+        many = [Task.async_(tasks, after, 0.5, 1), Task.async_(tasks, work), Task.async_(tasks, after, 1.0, OSError())]
+        with pytest.raises(Exit) as caught:
+            await await_many(many)
+        assert isinstance(caught.value.reason, OSError)
+        assert trio.current_time() == 1.0
+        await trio.testing.wait_all_tasks_blocked()
+        assert work.ended
+
+
+async def test_await_many_shares_one_timeout(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        many = [Task.async_(tasks, after, delay_s, delay_s) for delay_s in (1.0, 3.0, 9.0)]
+        with pytest.raises(TaskTimeout):
+            await await_many(many, 4.0)
+        assert trio.current_time() == 4.0
+
+
+async def test_yield_many_has_an_outcome_or_none_for_each(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        error = ValueError("boom")
+        many = [Task.async_(tasks, after, *args) for args in ((1.0, 1), (2.0, error), (9.0, 3))]
+        outcomes = await yield_many(many, 5.0)
+        assert outcomes == list(zip(many, [Returned(1), Exited(error), None], strict=True))
+        assert trio.current_time() == 5.0
+        assert await many[2].await_() == 3, "it went on"
+
+
+async def test_yield_many_waits_for_no_more_than_its_limit(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        many = [Task.async_(tasks, after, float(delay_s), delay_s) for delay_s in (4, 2, 1, 3)]
+        outcomes = await yield_many(many, limit=2)
+        assert [outcome for _, outcome in outcomes] == [None, Returned(2), Returned(1), None]
+        assert trio.current_time() == 2.0
+        assert await yield_many(many[:1], limit=5) == [(many[0], Returned(4))]
+        assert await yield_many([], 5.0) == []
+
+
+async def test_yield_many_may_ignore_or_kill_what_takes_too_long(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        ignored, killed = Cleaning(), Cleaning()
+        task = Task.async_(tasks, ignored)
+        assert await yield_many([task], 1.0, on_timeout="ignore") == [(task, None)]
+        assert task.ref.alive
+        task = Task.async_(tasks, killed)
+        assert await yield_many([task], 1.0, on_timeout="kill_task") == [(task, None)]
+        assert await task.ref.exited() == "killed"
+        assert killed.ended
+        assert not ignored.ended
+
+
+async def test_a_task_twice_in_a_list_is_refused(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, 1)
+        with pytest.raises(TaskError, match="twice"):
+            await await_many([task, task])
+        assert await task.await_() == 1
+
+
+# An actor as owner
+
+
+async def test_an_actor_that_does_not_wait_gets_one_message(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+    task = await start_in(owner, after, 1.0, 42)
+    await trio.sleep(1.5)
+    assert await owner.call("what came?") == [TaskResult(task, 42)]
+
+
+async def test_an_async_callback_may_await(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+    assert await owner.call(lambda server: Task.async_(server, after, 1.0, 42).await_()) == 42
+    await trio.sleep(1.0)
+    assert await owner.call("what came?") == [], "and then no message comes"
+
+
+async def test_awaiting_takes_the_message_out_of_the_mailbox(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+
+    async def await_late(server: Server[Any]) -> Any:
+        task = Task.async_(server, after, 0.0, 42)
+        done = Task.completed(server, 43)
+        await trio.sleep(1.0)
+        server.ref.send("another message")
+        return await task.await_(), await done.await_()
+
+    assert await owner.call(await_late) == (42, 43)
+    assert await owner.call("what came?") == ["another message"]
+
+
+async def test_a_cancelled_wait_in_a_callback_ends_in_a_message(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+
+    async def give_up(server: Server[Any]) -> Task[Any]:
+        task = Task.async_(server, after, 2.0, 42)
+        with trio.move_on_after(1.0):
+            await task.await_()
+        return task
+
+    task = await owner.call(give_up)
+    await trio.sleep(2.0)
+    assert await owner.call("what came?") == [TaskResult(task, 42)]
+
+
+async def test_the_crash_of_a_task_is_the_crash_of_its_owner(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+    await start_in(owner, after, 1.0, error := ValueError("boom"))
+    assert await owner.exited() is error
+
+
+async def test_an_owner_that_traps_exits_is_told_instead(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(TrappingOwner)
+    task = await start_in(owner, after, 1.0, error := ValueError("boom"))
+    await trio.sleep(1.5)
+    assert await owner.call("what came?") == [Down(task.monitor, task.ref, error), ExitSignal(error, task.ref)]
+    outcome = await owner.call(lambda server: Task.async_(server, after, 0.0, error).await_())
+    assert isinstance(outcome, Exit)
+    assert outcome.reason is error
+
+
+async def test_shutdown_and_ignore_leave_nothing_in_the_mailbox(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(TrappingOwner)
+
+    async def end(server: Server[Any]) -> Any:
+        Task.async_(server, after, 1.0, ValueError("boom")).ignore()
+        return await Task.async_(server, trio.sleep_forever).shutdown()
+
+    assert await owner.call(end) is None
+    await trio.sleep(2.0)
+    assert await owner.call("what came?") == []
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "crash"])
+async def test_no_task_outlives_its_actor(system: System, autojump_clock: MockClock, end: str) -> None:
+    owner = await system.start(Owner)
+    work, ignored = Cleaning(), Cleaning()
+    task = await start_in(owner, work)
+    (await start_in(owner, ignored)).ignore()
+    match end:
+        case "stop":
+            await owner.stop()
+        case "kill":
+            owner.kill()
+        case _:
+            owner.cast(lambda server: Stop("boom"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert work.ended
+    assert ignored.ended
+    assert not task.ref.alive
+
+
+async def test_only_the_async_callbacks_of_the_owner_may_ask(system: System, autojump_clock: MockClock) -> None:
+    owner, other = await system.start(Owner), await system.start(Owner)
+    task = await start_in(owner, after, 1.0, 42)
+    with pytest.raises(TaskError, match="async def"):
+        await task.await_()
+    answer = await other.call(lambda server: task.await_())
+    assert isinstance(answer, TaskError)
+    assert await owner.call(lambda server: task.await_()) == 42
+
+
+async def test_a_server_answers_later_with_the_value_of_a_task(system: System, autojump_clock: MockClock) -> None:
+    class Fetcher(Server[dict[Task[Any], From]]):
+        """Serves many slow requests at the same time, with plain callbacks."""
+
+        def init(self, arg: None) -> dict[Task[Any], From]:
+            return {}
+
+        def handle_call(
+            self, request: float, from_: From, state: dict[Task[Any], From]
+        ) -> NoReply[dict[Task[Any], From]]:
+            state[Task.async_(self, after, request, request)] = from_
+            return NoReply()
+
+        def handle_info(self, message: Any, state: dict[Task[Any], From]) -> None:
+            match message:
+                case TaskResult(task, value):
+                    state.pop(task).reply(value)
+                case _:
+                    pytest.fail(str(message))
+
+    fetcher = await system.start(Fetcher)
+    async with open_tasks(system) as tasks:
+        calls = [Task.async_(tasks, fetcher.call, delay_s) for delay_s in (3.0, 1.0, 2.0)]
+        assert await await_many(calls) == [3.0, 1.0, 2.0]
+    assert trio.current_time() == 3.0
+
+
+async def test_a_task_that_asks_its_waiting_owner_times_out(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(TrappingOwner)
+
+    async def ask_and_wait(server: Server[Any]) -> Any:
+        return await Task.async_(server, server.ref.call, "what came?", 1.0).await_()
+
+    answer = await owner.call(ask_and_wait)
+    assert isinstance(answer, Exit)
+    assert isinstance(answer.reason, CallTimeout)
+
+
+# Anybody's child, and the end of the system
+
+
+async def test_a_task_as_a_child_runs_once_and_is_forgotten(system: System, autojump_clock: MockClock) -> None:
+    done: list[str] = []
+
+    async def work(what: str) -> None:
+        done.append(what)
+
+    await system.start_child(TaskSpec("work", work, ("swept",)))
+    await trio.testing.wait_all_tasks_blocked()
+    assert done == ["swept"]
+    await system.start_child(TaskSpec("work", work, ("again",)).with_extra_arguments(()))
+
+
+async def test_a_transient_task_is_tried_again_until_it_succeeds(system: System, autojump_clock: MockClock) -> None:
+    attempts: list[float] = []
+
+    async def work() -> None:
+        attempts.append(trio.current_time())
+        if len(attempts) < 3:
+            raise OSError("not yet")
+
+    await system.start_child(TaskSpec("work", work, restart=Restart.TRANSIENT, name="work"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(attempts) == 3
+    assert system.whereis("work") is None
+
+
+async def test_the_end_of_the_system_ends_the_tasks_of_a_block(autojump_clock: MockClock) -> None:
+    work = Cleaning()
+
+    async def outlast_the_system() -> None:
+        opening = System.open("inner")
+        system = await opening.__aenter__()
+        async with open_tasks(system) as tasks:
+            task = Task.async_(tasks, work)
+            await trio.testing.wait_all_tasks_blocked()
+            await opening.__aexit__(None, None, None)
+            assert work.ended
+            await task.await_()
+
+    with pytest.raises(Exit, match="shutdown"):
+        await outlast_the_system()
+
+
+async def test_no_task_starts_in_a_closing_system(autojump_clock: MockClock) -> None:
+    refused: list[str] = []
+
+    class Last(Server[None]):
+        trap_exit = True
+
+        def terminate(self, reason: object, state: None) -> None:
+            try:
+                Task.async_(self, after, 0.0)
+            except StartError as error:
+                refused.append(str(error))
+
+    async with System.open("inner") as system:
+        await system.start(Last)
+    assert len(refused) == 1
+
+
+async def test_a_ref_that_is_kept_does_not_keep_the_value(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, after, 0.0, object())
+        await task.await_()
+        process: Any = task.ref.process
+        assert isinstance(process.take_outcome(), Exited)
