@@ -29,8 +29,11 @@ The shell makes it durable and replicated:
     certificates, transport       who is a member, and the connections between them
     raft, raft_ports              the fence around PySyncObj, its only importers
     submissions, status           commands that wait for their answer; what a member is and tells
+    read_index                    a member's part in read-index rounds, leading or not
     steward                       requests to change the members or the leader, on their way to the leader
     watching, triggering          watchers that can be waited for; running what triggers fired
+    local_tree                    what every backend does with its own copy, asking nobody
+    patience, occupancy           waiting until a deadline at little cost; one process to a directory
     replica                       all of this driven by trio
 
 And the same operations elsewhere:

@@ -9,84 +9,60 @@ submitted one knows its answer when it is applied locally, on the leader and on 
 submitted again, under the same id, whenever its way to the leader broke.
 """
 
-import fcntl
 import logging
-import os
 import random
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import trio
 
 from tree.certificates import Credentials
 from tree.collector import TreeGrowth, uncollected
-from tree.commands import Answer, Command, Machine, decode_command_untrusted, encode_command, encode_fields
+from tree.commands import Answer, Machine, encode_fields
 from tree.deadlines import Deadlines
-from tree.disk import REAL_DISK, Disk, disk_failed
+from tree.disk import REAL_DISK, Disk
 from tree.frames import Greeting, decode_message_untrusted, encode_message
 from tree.journal import Journal
+from tree.local_tree import LocalTree
 from tree.membership import Configuration, Member
-from tree.pattern import Pattern
+from tree.occupancy import DirectoryInUse, occupied
+from tree.patience import MAX_TIMEOUT_S, answered_by, bounded_s, taken_by
 from tree.procedures import Procedure
-from tree.projections import Projection, ProjectionStatus
+from tree.projections import Projection
 from tree.raft import COMMAND_KIND, NEEDS_SYNC, RaftCore
-from tree.reads import ReadRounds
+from tree.read_index import ReadIndex
 from tree.roster import REMOVED, Roster
 from tree.rows import Remains
 from tree.state import FrozenState, LoadedState
-from tree.status import Latency, MemberStatus, ReplicaConfig, ReplicaStatus
+from tree.status import MemberStatus, ReplicaConfig, ReplicaStatus
 from tree.steward import Steward
-from tree.store import Store
 from tree.submissions import (
     MAX_ENTRY_BYTES,
-    Aborted,
     CommandId,
     NoQuorum,
     OutcomeUnknown,
     Route,
-    Submission,
     Submissions,
+    value_of,
 )
 from tree.transport import PROTOCOL_VERSION, Peers, Refusal, RefusedByInstance
 from tree.triggering import TriggerProcedure, run_triggers
-from tree.triggers import Fired
-from tree.watch import History
-from tree.watching import Watch
 
-__all__ = [
-    "Aborted",
-    "DirectoryInUse",
-    "Latency",
-    "MemberStatus",
-    "NoQuorum",
-    "OutcomeUnknown",
-    "Replica",
-    "ReplicaConfig",
-    "ReplicaStatus",
-]
+__all__ = ["DirectoryInUse", "Replica", "ReplicaConfig"]
 
 log = logging.getLogger("tree.replica")
 
 MAX_OUTSTANDING: Final = 4096
-MAX_TIMEOUT_S: Final = 30 * 86_400.0
 CONGESTED_BYTES: Final = 1024 * 1024
-LATENCIES_KEPT: Final = 1024
 
 Message = dict[str, Any]
 T = TypeVar("T")
 
 
-class DirectoryInUse(Exception):
-    """Another process runs a member in this directory."""
-
-
-class Replica:
+class Replica(LocalTree):
     """One member of an instance. Make it, `await nursery.start(replica.serve)`, then submit and read."""
 
     def __init__(
@@ -101,36 +77,34 @@ class Replica:
         now_s: Callable[[], float] = trio.current_time,
         disk: Disk = REAL_DISK,
         make_raft: Callable[..., RaftCore] = RaftCore,
+        make_reads: Callable[..., ReadIndex] = ReadIndex,
         max_entry_bytes: int = MAX_ENTRY_BYTES,
     ) -> None:
         """`procedures` and `projections` must be the same on all members.
 
         `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.triggering`).
         `dice` (timeouts, client id), `clock_ns` (latencies), `now_s` (timers), `disk` (under the journal and the
-        snapshots), `make_raft` (with other limits, or weakened) and `max_entry_bytes` are for tests and simulations.
+        snapshots), `make_raft` (with other limits, or weakened), `make_reads` (weakened) and `max_entry_bytes` are for
+        tests and simulations.
         """
-        self._config: Final = config
         # Seeded by the system, not the system itself: it is asked at every message of the leader.
-        self._dice: Final = dice if dice is not None else random.Random(secrets.randbits(128))
+        dice = dice if dice is not None else random.Random(secrets.randbits(128))
+        super().__init__(Machine(procedures, projections or {}), config.name, dice)
+        self._config: Final = config
+        self._dice: Final = dice
         self._clock_ns: Final = clock_ns
         self._disk: Final = disk
         self._make_raft: Final = make_raft
         self._now_s: Final = now_s
-        self._machine: Final = Machine(procedures, projections or {})
         self._triggers: Final = dict(triggers or {})
-        self._history: Final = History()
-        self._history.attach(self._machine.store)
-        # New at every start: what an earlier life submitted is never confused with this one's commands.
-        self._client: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
-        self._next_number = 0
-        self._next_read = 0
-        self._asked_at_s = 0.0
         self._submissions: Final = Submissions(max_entry_bytes)
         self._deadlines: Final = Deadlines()
         self._growth: Final = TreeGrowth()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._connections_made = 0
-        self._reads: Final = ReadRounds()
+        self._reads: Final = make_reads(
+            lambda: _running(self._raft), self._send, self.outbound, config.timing.heartbeat_s, now_s
+        )
         self._steward: Final = Steward(
             config.name,
             lambda: self._raft,
@@ -142,13 +116,10 @@ class Replica:
             Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION), config.members, joining=config.join
         )
         self._known_configuration: Configuration | None = None
-        self._remote_reads: dict[int, Callable[[int], None]] = {}
         self._held: list[tuple[str, bytes]] = []
         self._wake = trio.Event()
         self._applied = trio.Event()
         self._applied_announced = 0
-        self._latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
-        self._answered_count = 0
         self._scope: Final = trio.CancelScope()
         self._failure: Exception | None = None
         self._journal: Journal | None = None
@@ -184,7 +155,7 @@ class Replica:
     @contextmanager
     def _opened(self) -> Iterator[None]:
         config = self._config
-        with _exclusive(config.directory):
+        with occupied(config.directory):
             credentials = Credentials(
                 config.directory, config.secret, kind=config.kind, instance=config.instance, name=config.name
             )
@@ -255,7 +226,7 @@ class Replica:
         self._growth.building(raft.nodes_under_way())
         if raft.configuration is not self._known_configuration:
             self._take_configuration()
-        self._begin_reads()
+        self._reads.begin()
         if raft.raftLastApplied != self._applied_announced:
             self._announce_applied()
         # New entries are on the wire before the sync: the others' disks work while ours does (Raft thesis, 10.2.1).
@@ -305,21 +276,20 @@ class Replica:
         `OutcomeUnknown`; and `BadData` or `MalformedCommand` if the arguments cannot be replicated.
         """
         if not timeout_s <= MAX_TIMEOUT_S:
-            timeout_s = _bounded(timeout_s)
+            timeout_s = bounded_s(timeout_s)
         began_ns = self._clock_ns()
         if command_id is None:
-            command_id = (self._client, self._next_number)
-            self._next_number += 1
+            command_id = self._next_command_id()
         command = encode_fields(procedure, args, *command_id)
         deadline_s = self._now_s() + timeout_s
-        if self._raft is None or not await self._take_slot(deadline_s):
+        if self._raft is None or not await taken_by(self._slots, deadline_s):
             await trio.lowlevel.checkpoint()  # or a caller that tries again and again would let nobody stop it
             reason = "is not running" if self._raft is None else f"has {MAX_OUTSTANDING} commands waiting"
             raise NoQuorum(f"{self._config.name} {reason}; the command was not submitted")
         submission = self._submissions.enter(command_id, command)
         self._push()
         try:
-            await self._wait_for_answer(submission, deadline_s)
+            await answered_by(submission, self._deadlines, deadline_s)
         finally:
             self._submissions.leave(submission)
             self._slots.release()
@@ -329,13 +299,10 @@ class Replica:
             )
         answer = None if submission.answer is None else Answer.from_encoded(submission.answer)
         # What nobody but this call submitted was applied before, if it is too old now: its answer was forgotten.
-        if answer is None or (answer.code == "stale_command" and command_id[0] == self._client):
+        if answer is None or (answer.code == "stale_command" and command_id[0] == self._client_id):
             raise OutcomeUnknown(f"no answer to {procedure} within {timeout_s} s; it may be applied later", command_id)
-        self._latencies_ns.append(self._clock_ns() - began_ns)
-        self._answered_count += 1
-        if answer.code is not None:
-            raise Aborted(answer.code, answer.message, answer.details)
-        return answer.value
+        self._latencies.add(self._clock_ns() - began_ns)
+        return value_of(answer)
 
     def _push(self) -> None:
         """Have the new command handed over: at once if it is alone, else with those that others are about to submit."""
@@ -343,34 +310,6 @@ class Replica:
             self._guarded(self._advance)
         else:
             self._wake.set()
-
-    async def _take_slot(self, deadline_s: float) -> bool:
-        try:
-            self._slots.acquire_nowait()
-        except trio.WouldBlock:
-            with trio.move_on_at(deadline_s):
-                await self._slots.acquire()
-                return True
-            return False
-        return True
-
-    async def _wait_for_answer(self, submission: Submission, deadline_s: float) -> None:
-        """Wait for an answer until the time is over: `Event.wait` in a cancel scope would cost three times as much."""
-        if submission.answer is not None:
-            await trio.lowlevel.checkpoint()
-            return
-        wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-        step = self._deadlines.add(submission, wake, deadline_s)
-
-        def abort(_: Any) -> trio.lowlevel.Abort:
-            submission.waiting.remove(wake)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        submission.waiting.append(wake)
-        try:
-            await trio.lowlevel.wait_task_rescheduled(abort)
-        finally:
-            self._deadlines.remove(submission, wake, step)
 
     def _hand_over(self) -> None:
         """Give Raft, or the leader, the commands that wait for it."""
@@ -435,11 +374,6 @@ class Replica:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    @property
-    def store(self) -> Store:
-        """The local tree. Reads are immediate and may be behind; after `read_barrier` they are not. Do not write."""
-        return self._machine.store
-
     async def read_barrier(self, timeout_s: float = 2.0) -> None:
         """Wait until local reads see everything that was acknowledged anywhere before this call (linearizable).
 
@@ -460,16 +394,6 @@ class Replica:
             raise NoQuorum(f"{self._config.name} is not running")
         raise NoQuorum(f"no majority confirmed to {self._config.name} within {timeout_s} s that it is up to date")
 
-    async def read(self, procedure: str, args: Any = None, *, timeout_s: float = 5.0) -> Any:
-        """Run a procedure that only reads here, after a read barrier; see `tree.backend.Backend.read`."""
-        # As bytes and back: the procedure sees what it would see of a command in the log, or it is refused as there.
-        command = decode_command_untrusted(encode_command(Command(procedure, args, self._client, 0)))
-        await self.read_barrier(timeout_s)
-        answer = Answer.from_encoded(self._machine.read(command.procedure, command.args))
-        if answer.code is not None:
-            raise Aborted(answer.code, answer.message, answer.details)
-        return answer.value
-
     async def _confirmed_index(self, deadline_s: float) -> int | None:
         """Ask the leader (perhaps this member) for an index; None to ask again."""
         answered = trio.Event()
@@ -479,72 +403,16 @@ class Replica:
             indices.append(index)
             answered.set()
 
-        number, asked = self._ask_for_index(deliver)
+        number, asked = self._reads.ask(deliver)
+        _running(self._peers).flush()
         try:
             patience_s = self._config.timing.heartbeat_s * (4 if asked else 1)
             with trio.move_on_at(min(deadline_s, self._now_s() + patience_s)):
                 # Without a leader to ask: the next one's first entry says that there is one.
                 await (answered if asked else self._applied).wait()
         finally:
-            self._remote_reads.pop(number, None)
+            self._reads.forget(number)
         return indices[0] if indices else None
-
-    def _ask_for_index(self, deliver: Callable[[int], None]) -> tuple[int, bool]:
-        """Join the leader's next round; the number under which its answer is awaited, and whether it was asked."""
-        raft = _running(self._raft)
-        number = self._next_read = self._next_read + 1
-        if raft.is_leader():
-            asked = self._reads.ask(deliver)
-            # At once: those who come while a round is under way share the next one anyway.
-            self._begin_reads()
-            _running(self._peers).flush()
-            return number, asked
-        leader = raft.leader_name()
-        self._remote_reads[number] = deliver
-        asked = leader is not None and self._send(leader, {"type": "read_index", "round": number})
-        _running(self._peers).flush()
-        return number, asked
-
-    def _begin_reads(self) -> None:
-        raft = _running(self._raft)
-        if not raft.is_leader():
-            self._reads.forget()
-            return
-        if raft.has_committed_in_term():
-            number = self._reads.begin(raft.raftCommitIndex, raft.other_voters())
-            if number is None and self._now_s() - self._asked_at_s > self._config.timing.heartbeat_s:
-                number = self._reads.under_way()  # what was asked, or answered, went down with a connection
-            if number is not None:
-                self._asked_at_s = self._now_s()
-                self._ask_for_confirmation(number)
-
-    def _ask_for_confirmation(self, number: int) -> None:
-        raft = _running(self._raft)
-        message = {"type": "confirm", "term": raft.raftCurrentTerm, "round": number}
-        for name in raft.other_voters():
-            self._send(name, message)
-
-    def pending_triggers(self) -> tuple[Fired, ...]:
-        """What fired and was not acknowledged yet, as far as it is applied here, in the order in which it is run."""
-        return self._machine.pending_triggers()
-
-    def projection(self, name: str) -> Mapping[Any, Any]:
-        """The table of a projection that is in use, as far as the log is applied here; do not write.
-
-        Raises `KeyError` if it is not in use.
-        """
-        return self._machine.projection(name)
-
-    def projections(self) -> tuple[ProjectionStatus, ...]:
-        """The projections in use, and which of them are broken."""
-        return self._machine.projections()
-
-    def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
-        """Watch what is applied here, after `since_revision` (default: from now on).
-
-        Raises `Compacted` when that is longer ago than the events that are kept, `BadPattern`, `BadPath`.
-        """
-        return Watch(self._history.watch(pattern, since_revision, max_pending_events=max_pending_events))
 
     async def wait_applied(self, index: int) -> int:
         """Wait until everything up to this index of the log is in the local tree; the index applied then.
@@ -557,10 +425,6 @@ class Replica:
                 raise NoQuorum(f"{self._config.name} is not running, so nothing more will be applied here")
             await self._applied.wait()
         return self.applied_index
-
-    async def changed(self, since: int | None = None) -> int:
-        """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
-        return await self.wait_applied((self.applied_index if since is None else since) + 1)
 
     @property
     def applied_index(self) -> int:
@@ -599,7 +463,7 @@ class Replica:
             is_leader=raft is not None and raft.is_leader(),
             ready=leader is not None and raft is not None and raft.has_committed_in_term(),
             rounds=0 if raft is None else raft.entry_rounds(),
-            latency=Latency.of(self._answered_count, self._latencies_ns),
+            latency=self._latencies.summary(),
             configuration_index=-1 if raft is None else raft.configuration.index,
         )
 
@@ -694,7 +558,7 @@ class Replica:
     def _take(self, name: str, messages: list[Message]) -> None:
         only_reads = True
         for message in messages:
-            if self._take_of_reads(name, message):
+            if self._reads.take(name, message):
                 continue
             only_reads = False
             match message["type"]:
@@ -706,73 +570,19 @@ class Replica:
                     _running(self._raft).receive(name, message)
         # At once, not at the driver's next turn: others wait for what this promises and what it commits.
         if only_reads and not self._held:
-            self._begin_reads()
+            self._reads.begin()
             _running(self._peers).flush()
         else:
             self._advance()
 
-    def _take_of_reads(self, name: str, message: Message) -> bool:
-        """Take the message if it is of a read-index round; whether it was."""
-        raft = _running(self._raft)
-        match message["type"]:
-            case "read_index":
-                self._take_read(name, message["round"])
-            case "read_index_answer":
-                deliver = self._remote_reads.get(message["round"])
-                if deliver is not None:
-                    deliver(message["index"])
-            case "confirm":
-                if message["term"] == raft.raftCurrentTerm and raft.leader_name() == name:
-                    self.outbound(name, {"type": "confirmed", "term": message["term"], "round": message["round"]})
-            case "confirmed":
-                if message["term"] == raft.raftCurrentTerm and raft.is_leader():
-                    self._reads.confirm(name, message["round"])
-            case _:
-                return False
-        return True
-
-    def _take_read(self, name: str, number: int) -> None:
-        if _running(self._raft).is_leader():
-            self._reads.ask(lambda index: self._answer_read(name, number, index))
-
-    def _answer_read(self, name: str, number: int, index: int) -> None:
-        # First the commit index itself: the reader must not wait for an announcement that takes its time.
-        _running(self._raft).announce_commit()
-        self._send(name, {"type": "read_index_answer", "round": number, "index": index})
-
     def _send(self, name: str, message: Message) -> bool:
         return _running(self._peers).send(name, encode_message(message))
-
-
-def _bounded(timeout_s: float) -> float:
-    """A time that deadlines can be kept for: a month is for ever."""
-    if timeout_s != timeout_s:  # noqa: PLR0124  # only NaN is not equal to itself
-        raise ValueError("timeout_s is not a number; use seconds, or math.inf to wait for ever")
-    return MAX_TIMEOUT_S
 
 
 def _running(part: T | None) -> T:
     if part is None:
         raise RuntimeError("the replica is not running")
     return part
-
-
-@contextmanager
-def _exclusive(directory: Path) -> Iterator[None]:
-    """Make the directory if needed and hold it: two members writing one journal would destroy it."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise disk_failed(error, directory / "lock", "creating") from error
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DirectoryInUse(f"another process runs a member in {directory}; stop it, or use another one") from None
-        yield
-    finally:
-        os.close(file)
 
 
 def _only_leaf(group: ExceptionGroup[Exception]) -> Exception:

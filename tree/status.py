@@ -1,13 +1,17 @@
 """What a member is configured to be, and what it tells about itself."""
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from tree.raft import Timing
 from tree.transport import Member
 
-__all__ = ["Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus"]
+__all__ = ["Latencies", "Latency", "MemberStatus", "ReplicaConfig", "ReplicaStatus"]
+
+_LATENCIES_KEPT: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,23 @@ class Latency:
             return Latency(count, 0.0, 0.0, 0.0)
         p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
         return Latency(count, p50 / 1e6, p99 / 1e6, ordered[-1] / 1e6)
+
+
+class Latencies:
+    """How long the commands took that were answered lately."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last_ns: Final[deque[int]] = deque(maxlen=_LATENCIES_KEPT)
+
+    def add(self, latency_ns: int) -> None:
+        """One more was answered."""
+        self._count += 1
+        self._last_ns.append(latency_ns)
+
+    def summary(self) -> Latency:
+        """What they come to now."""
+        return Latency.of(self._count, self._last_ns)
 
 
 @dataclass(frozen=True)

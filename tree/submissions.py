@@ -11,7 +11,7 @@ What waits at the same moment travels as one entry of the log: Raft's work, the 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tree.commands import encode_entry
+from tree.commands import Answer, encode_entry
 
 __all__ = [
     "FORWARD_AGAIN_S",
@@ -24,6 +24,7 @@ __all__ = [
     "Route",
     "Submission",
     "Submissions",
+    "value_of",
 ]
 
 CommandId = tuple[str, int]
@@ -45,6 +46,13 @@ class Aborted(Exception):
         self.code: Final = code
         self.message: Final = message
         self.details: Final = details
+
+
+def value_of(answer: Answer) -> Any:
+    """What the procedure returned; raises `Aborted` if it did not."""
+    if answer.code is not None:
+        raise Aborted(answer.code, answer.message, answer.details)
+    return answer.value
 
 
 class NoQuorum(Exception):

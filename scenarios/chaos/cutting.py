@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scenarios.chaos.stage import Stage
+from scenarios.chaos.stage import Stage, upon_follower, upon_leader
 
 __all__ = ["cut_one_way", "cut_pair", "isolate_follower", "isolate_leader", "split"]
 
@@ -16,18 +16,7 @@ async def _isolated(stage: Stage, victim: str) -> AsyncIterator[str]:
     await stage.network.mend()
 
 
-@asynccontextmanager
-async def isolate_leader(stage: Stage) -> AsyncIterator[str]:
-    """The leader is cut off from all others."""
-    async with _isolated(stage, await stage.leader()) as whom:
-        yield whom
-
-
-@asynccontextmanager
-async def isolate_follower(stage: Stage) -> AsyncIterator[str]:
-    """A follower is cut off from all others."""
-    async with _isolated(stage, await stage.follower()) as whom:
-        yield whom
+isolate_leader, isolate_follower = upon_leader(_isolated), upon_follower(_isolated)
 
 
 @asynccontextmanager

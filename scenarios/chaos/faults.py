@@ -5,17 +5,14 @@ calls `Stage.strike` at the moment from which the instance has to do without; th
 counted from there.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from typing import Final
 
 from scenarios.chaos import changing, cutting, killing, spoiling
 from scenarios.chaos.plan import Kind
-from scenarios.chaos.stage import Stage
+from scenarios.chaos.stage import Fault
 
 __all__ = ["FAULTS", "Fault"]
-
-Fault = Callable[[Stage], AbstractAsyncContextManager[str]]
 
 FAULTS: Final[Mapping[Kind, Fault]] = {
     Kind.KILL_LEADER: killing.kill_leader,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from scenarios.chaos.stage import Stage
+from scenarios.chaos.stage import Stage, upon_follower, upon_leader
 
 __all__ = ["kill_all", "kill_follower", "kill_leader", "kill_majority", "stop_follower", "stop_leader"]
 
@@ -16,18 +16,7 @@ async def _killed(stage: Stage, *victims: str) -> AsyncIterator[str]:
     await stage.instance.start(*victims)
 
 
-@asynccontextmanager
-async def kill_leader(stage: Stage) -> AsyncIterator[str]:
-    """The leader is killed."""
-    async with _killed(stage, await stage.leader()) as whom:
-        yield whom
-
-
-@asynccontextmanager
-async def kill_follower(stage: Stage) -> AsyncIterator[str]:
-    """A follower is killed."""
-    async with _killed(stage, await stage.follower()) as whom:
-        yield whom
+kill_leader, kill_follower = upon_leader(_killed), upon_follower(_killed)
 
 
 @asynccontextmanager
@@ -54,15 +43,4 @@ async def _stopped(stage: Stage, victim: str) -> AsyncIterator[str]:
     stage.instance.resume(victim)
 
 
-@asynccontextmanager
-async def stop_leader(stage: Stage) -> AsyncIterator[str]:
-    """The leader stands still."""
-    async with _stopped(stage, await stage.leader()) as whom:
-        yield whom
-
-
-@asynccontextmanager
-async def stop_follower(stage: Stage) -> AsyncIterator[str]:
-    """A follower stands still."""
-    async with _stopped(stage, await stage.follower()) as whom:
-        yield whom
+stop_leader, stop_follower = upon_leader(_stopped), upon_follower(_stopped)

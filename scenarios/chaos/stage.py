@@ -1,6 +1,8 @@
 """Where a fault happens, and what it tells while it does."""
 
 import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -9,7 +11,7 @@ from scenarios.chaos.instance import Instance
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.storage import ImageDisks
 
-__all__ = ["Stage"]
+__all__ = ["Fault", "Stage", "upon_follower", "upon_leader"]
 
 
 @dataclass
@@ -57,3 +59,29 @@ class Stage:
         if not isinstance(self.instance.storage, ImageDisks):
             raise TypeError("the plan has power cuts, but these disks are plain directories")
         return self.instance.storage
+
+
+Fault = Callable[[Stage], AbstractAsyncContextManager[str]]
+"""Entering it strikes and yields a few words that say whom; leaving it heals."""
+
+
+def upon_leader(strike: Callable[[Stage, str], AbstractAsyncContextManager[str]]) -> Fault:
+    """The fault that strikes whoever leads."""
+
+    @asynccontextmanager
+    async def fault(stage: Stage) -> AsyncIterator[str]:
+        async with strike(stage, await stage.leader()) as whom:
+            yield whom
+
+    return fault
+
+
+def upon_follower(strike: Callable[[Stage, str], AbstractAsyncContextManager[str]]) -> Fault:
+    """The fault that strikes one of those who do not lead."""
+
+    @asynccontextmanager
+    async def fault(stage: Stage) -> AsyncIterator[str]:
+        async with strike(stage, await stage.follower()) as whom:
+            yield whom
+
+    return fault

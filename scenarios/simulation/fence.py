@@ -21,6 +21,7 @@ from tree.commands import Answer, Command, Machine, encode_command
 from tree.errors import Abort
 from tree.membership import Admit, ChangeRefused, Configuration, Dismiss, Role
 from tree.raft import RaftCore, use_clock
+from tree.read_index import ReadIndex
 from tree.replica import Replica
 from tree.roster import REMOVED, Roster
 from tree.rows import Remains
@@ -135,6 +136,8 @@ class _SimulatedPeers:
 class SimulatedReplica(Replica):
     """A replica that shows what it applies, and whose connections and log are opened from outside."""
 
+    make_reads: Callable[..., ReadIndex] = ReadIndex
+
     def __init__(
         self, config: ReplicaConfig, cluster: Cluster, disk: SimulatedDisk, make_raft: Callable[..., RaftCore]
     ) -> None:
@@ -144,6 +147,7 @@ class SimulatedReplica(Replica):
         super().__init__(
             config,
             _PROCEDURES,
+            make_reads=self.make_reads,
             dice=cluster.dice,
             clock_ns=lambda: int(cluster.schedule.now_s * 1e9),
             now_s=lambda: cluster.schedule.now_s,
@@ -273,11 +277,13 @@ class SimulatedReplica(Replica):
 
     def ask_for_index(self, deliver: Callable[[int], None]) -> tuple[int, bool]:
         """Begin a read, as `read_barrier` does."""
-        return self._ask_for_index(deliver)
+        number, asked = self._reads.ask(deliver)
+        self.peers.flush()
+        return number, asked
 
     def forget_index(self, number: int) -> None:
         """Wait no more for the answer to this question."""
-        self._remote_reads.pop(number, None)
+        self._reads.forget(number)
 
 
 class _Read:

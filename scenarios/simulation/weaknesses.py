@@ -15,6 +15,7 @@ from scenarios.simulation.disk import SimulatedDisk
 from scenarios.simulation.fence import Fence, SimulatedReplica
 from tree.frames import encode_message
 from tree.raft import RaftCore
+from tree.read_index import ReadIndex
 
 __all__ = ["WEAKNESSES", "Weakness"]
 
@@ -96,21 +97,31 @@ class _SpeaksBeforeSync(SimulatedReplica):
         return is_sent
 
 
+class _WithoutRound(ReadIndex):
+    def begin(self) -> None:
+        super().begin()
+        raft = self._raft()
+        if raft.is_leader():
+            for name in raft.other_voters():
+                self._rounds.confirm(name, self._rounds.under_way() or 0)
+
+
 class _ReadsWithoutRound(SimulatedReplica):
-    def _begin_reads(self) -> None:
-        super()._begin_reads()
-        if self.raft().is_leader():
-            for member in self._config.members:
-                self._reads.confirm(member.name, self._reads.under_way() or 0)
+    make_reads = _WithoutRound
+
+
+class _BeforeCommit(ReadIndex):
+    def begin(self) -> None:
+        raft = self._raft()
+        if raft.is_leader() and not raft.has_committed_in_term():
+            number = self._rounds.begin(raft.raftCommitIndex, raft.other_voters())
+            if number is not None:
+                self._ask_for_confirmation(number)
+        super().begin()
 
 
 class _ReadsBeforeCommit(SimulatedReplica):
-    def _begin_reads(self) -> None:
-        if self.raft().is_leader() and not self.raft().has_committed_in_term():
-            number = self._reads.begin(self.raft().raftCommitIndex, self.raft().other_voters())
-            if number is not None:
-                self._ask_for_confirmation(number)
-        super()._begin_reads()
+    make_reads = _BeforeCommit
 
 
 class _AppliesAgain(SimulatedReplica):

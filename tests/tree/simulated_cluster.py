@@ -121,6 +121,8 @@ class SimulatedMember:
 class SimulatedCluster:
     """A cluster whose every step is a function of the dice."""
 
+    healing_turns = 600  # of 20 ms each
+
     def __init__(
         self,
         directory: Path,
@@ -262,16 +264,16 @@ class SimulatedCluster:
         for one in self.names:
             for other in self.names:
                 self.connect(one, other)
-        for _ in range(600):
+        for _ in range(self.healing_turns):
             self.now_s += 0.02
             for name in self.names:
-                self.members[name].tick()
+                self.tick(name)
                 self.members[name].make_durable()
             while self.deliver_one():
                 pass
             if self.converged():
                 return
-        states = {name: self.raft(name).getStatus() for name in self.names}
+        states = {name: (self.raft(name).getStatus(), self.raft(name).configuration) for name in self.names}
         raise AssertionError(f"no progress after everything was healed: {states}")
 
     def converged(self) -> bool:

@@ -11,7 +11,6 @@ the answers that it wrote are found.
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -28,24 +27,19 @@ from tree.etcd.leading import Leadership
 from tree.etcd.mirror import Limits, Mirror, Plan
 from tree.etcd.queue import CommandQueue, Waiting
 from tree.etcd.wire import Compare
-from tree.pattern import Pattern
+from tree.local_tree import LocalTree
 from tree.procedures import Procedure
-from tree.projections import Projection, ProjectionStatus
-from tree.status import Latency, MemberStatus, ReplicaStatus
-from tree.store import Store
-from tree.submissions import Aborted, CommandId, NoQuorum, OutcomeUnknown
+from tree.projections import Projection
+from tree.status import MemberStatus, ReplicaStatus
+from tree.submissions import CommandId, NoQuorum, OutcomeUnknown, value_of
 from tree.transport import Refusal
 from tree.triggering import TriggerProcedure, run_triggers
-from tree.triggers import Fired
-from tree.watch import History
-from tree.watching import Watch
 
 __all__ = ["EtcdReplica"]
 
 log = logging.getLogger("tree.etcd")
 
 MAX_OUTSTANDING: Final = 4096
-LATENCIES_KEPT: Final = 1024
 _AGAIN_S: Final = 0.05
 # How long the loser of several races in a row stays back at most, so that not everybody tries at the same moment.
 _MAX_BACKOFF_S: Final = 0.05
@@ -59,8 +53,11 @@ class _ReadRound:
         self.guard_revision = 0
 
 
-class EtcdReplica:
-    """A backend whose tree is in etcd. Make it, `await nursery.start(replica.serve)`, then submit and read."""
+class EtcdReplica(LocalTree):
+    """A backend whose tree is in etcd. Make it, `await nursery.start(replica.serve)`, then submit and read.
+
+    The commands of one transaction of etcd's are one revision, as etcd's own are; watches tell what they came to.
+    """
 
     def __init__(
         self,
@@ -77,26 +74,20 @@ class EtcdReplica:
         `triggers` are what nodes can store the names of, to be run when a trigger fires (`tree.triggering`).
         `dice` (client id, backoff) and `clock_ns` are for tests.
         """
-        self._config: Final = config
         self._dice: Final = dice if dice is not None else random.SystemRandom()
-        self._clock_ns: Final = clock_ns
         self._keys: Final = Keys(config.root, config.kind, config.instance)
         limits = Limits(config.max_operations, config.max_request_bytes)
         self._mirror: Final = Mirror(self._keys, procedures, limits, projections or {})
+        super().__init__(self._mirror.machine, config.name, self._dice)
+        self._config: Final = config
+        self._clock_ns: Final = clock_ns
         self._triggers: Final = dict(triggers or {})
         self._leadership: Final = Leadership(self._keys.leader, config.name)
-        self._history: Final = History()
-        self._history.attach(self._mirror.store)
-        # New at every start: what an earlier life submitted is never confused with this one's commands.
-        self._client_id: Final = f"{config.name}/{self._dice.getrandbits(64):016x}"
-        self._next_number = 0
         self._queue: Final = CommandQueue()
         self._slots: Final = trio.Semaphore(MAX_OUTSTANDING)
         self._work = trio.Event()
         self._round = _ReadRound()
         self._readers = trio.Event()
-        self._latencies_ns: deque[int] = deque(maxlen=LATENCIES_KEPT)
-        self._answered_count = 0
         self._transactions = 0
         self._scope: Final = trio.CancelScope()
         self._failure: Exception | None = None
@@ -153,8 +144,7 @@ class EtcdReplica:
         """Run a procedure on the tree, exactly once, and return its value; see `tree.backend.Backend.submit`."""
         began_ns = self._clock_ns()
         if command_id is None:
-            command_id = (self._client_id, self._next_number)
-            self._next_number += 1
+            command_id = self._next_command_id()
         # As bytes and back: a procedure must see what another process would see.
         command = decode_command_untrusted(encode_command(Command(procedure, args, *command_id)))
         if self._mirror.is_read_only(procedure):
@@ -162,11 +152,8 @@ class EtcdReplica:
             answer = Answer.from_encoded(self._mirror.read(command.procedure, command.args))
         else:
             answer = await self._carried_out(command, timeout_s)
-        self._latencies_ns.append(self._clock_ns() - began_ns)
-        self._answered_count += 1
-        if answer.code is not None:
-            raise Aborted(answer.code, answer.message, answer.details)
-        return answer.value
+        self._latencies.add(self._clock_ns() - began_ns)
+        return value_of(answer)
 
     async def _carried_out(self, command: Command, timeout_s: float) -> Answer:
         """The answer to a command that may change something; raises `NoQuorum` and `OutcomeUnknown`."""
@@ -286,11 +273,6 @@ class EtcdReplica:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    @property
-    def store(self) -> Store:
-        """The local tree. Reads are immediate and may be behind; after `read_barrier` they are not. Do not write."""
-        return self._mirror.store
-
     def digest(self) -> bytes:
         """SHA-256 of the tree and of all answers: equal in all processes that know the same revision of etcd's."""
         return self._mirror.digest()
@@ -309,15 +291,6 @@ class EtcdReplica:
                 return
         raise NoQuorum(f"etcd did not confirm to {self._config.name} within {timeout_s} s that it is up to date")
 
-    async def read(self, procedure: str, args: Any = None, *, timeout_s: float = 5.0) -> Any:
-        """Run a procedure that only reads here, after a read barrier; see `tree.backend.Backend.read`."""
-        command = decode_command_untrusted(encode_command(Command(procedure, args, self._client_id, 0)))
-        await self.read_barrier(timeout_s)
-        answer = Answer.from_encoded(self._mirror.read(command.procedure, command.args))
-        if answer.code is not None:
-            raise Aborted(answer.code, answer.message, answer.details)
-        return answer.value
-
     async def _answer_readers(self, client: EtcdClient) -> None:
         """Ask etcd on behalf of all that wait; who comes while it is being asked goes into the next round."""
         while True:
@@ -332,35 +305,11 @@ class EtcdReplica:
         """etcd's revision of the last change that is in the local tree."""
         return self._mirror.guard_revision
 
-    def pending_triggers(self) -> tuple[Fired, ...]:
-        """What fired and was not acknowledged by `tree.trigger_done`, in the order in which it is to be run."""
-        return self._mirror.machine.pending_triggers()
-
-    def projection(self, name: str) -> Mapping[Any, Any]:
-        """The table of a projection in use, as it is now and will be; raises `KeyError`. Do not write."""
-        return self._mirror.machine.projection(name)
-
-    def projections(self) -> tuple[ProjectionStatus, ...]:
-        """The projections in use, and which of them are broken here."""
-        return self._mirror.machine.projections()
-
-    def watch(self, pattern: Pattern, since_revision: int | None = None, *, max_pending_events: int = 4096) -> Watch:
-        """Watch what arrives here, after `since_revision` of the tree (default: from now on).
-
-        The commands of one transaction of etcd's are one revision, as etcd's own are: who watches is told what they
-        came to. Raises `Compacted` when that is longer ago than the events that are kept, `BadPattern`, `BadPath`.
-        """
-        return Watch(self._history.watch(pattern, since_revision, max_pending_events=max_pending_events))
-
     async def wait_applied(self, index: int) -> int:
         """Wait until everything up to this revision of etcd's is in the local tree; the one applied then."""
         while self.applied_index < index:
             await self._follower.advanced()
         return self.applied_index
-
-    async def changed(self, since: int | None = None) -> int:
-        """Wait until the local tree may have changed since that index (default: since now); the index applied then."""
-        return await self.wait_applied((self.applied_index if since is None else since) + 1)
 
     async def _lead(self, client: EtcdClient) -> None:
         """Run what triggers fire whenever this process is the one that does."""
@@ -412,5 +361,5 @@ class EtcdReplica:
             is_leader=self._leadership.is_held,
             ready=self._leader_id != 0 and self._follower.loaded.is_set(),
             rounds=self._transactions,
-            latency=Latency.of(self._answered_count, self._latencies_ns),
+            latency=self._latencies.summary(),
         )
