@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 import trio
 
-from actors.exits import Exit, Reason, is_orderly
+from actors.exits import Exit, Reason, StartError, is_orderly
 from actors.process import Process
 from actors.ref import current_process
 from actors.server import Server
@@ -54,6 +54,9 @@ class Owner(Protocol):
 
     def check(self, task: object) -> None:
         """Raises `TaskError` unless it is the owner who runs now."""
+
+    def require_alive(self) -> None:
+        """Raises `StartError` if it has ended, so that no task can end with it."""
 
     def adopt(self, task: Task[Any], process: TaskProcess) -> None:
         """A task has been started that is to end with this owner."""
@@ -106,12 +109,14 @@ class ActorOwner:
                 " a plain callback returns, and is told by a message"
             )
 
+    def require_alive(self) -> None:
+        """Raises `StartError` if the actor has ended."""
+        if not self.process.alive:
+            raise StartError("a task", f"{self.process.ref}, with which it would end, has ended already")
+
     def adopt(self, task: Task[Any], process: TaskProcess) -> None:
         """The task ends with the actor, also if it is somebody else's child."""
         if process.parent is not self.process:
-            if not self.process.alive:
-                process.exit_from_parent(self.process.reason)
-                return
             self._token = self.process.watch(process.exit_from_parent)
 
     def release(self, task: Task[Any], process: TaskProcess) -> None:
@@ -175,6 +180,9 @@ class TaskScope:
             raise TaskError(f"{task} belongs to {self}: only the trio task that opened the block may wait for it")
         if not self._open:
             raise TaskError(f"{task} belongs to {self}, and its block has ended: use it before")
+
+    def require_alive(self) -> None:
+        """Nothing to do: `check` has seen to it."""
 
     def adopt(self, task: Task[Any], process: TaskProcess) -> None:
         """The task ends with the block."""

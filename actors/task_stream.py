@@ -160,7 +160,9 @@ class TaskStream(Generic[InputT, ResultT]):
 
     def _start_task(self, input_: InputT) -> Task[ResultT]:
         # Not linked as far as `Task` is concerned: what a crash means is said below. It still ends with its owner.
-        return Task(owner_of(self._task_owner), self._start(input_), linked=False, adopted=self._linked)
+        owner = owner_of(self._task_owner)
+        owner.require_alive()
+        return Task(owner, self._start(input_), linked=False, adopted=self._linked)
 
     def _set_timer(
         self, slot: _Slot[InputT, ResultT], delay_s: float, action: Callable[[_Slot[InputT, ResultT]], None]

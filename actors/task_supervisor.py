@@ -88,7 +88,9 @@ class TaskSupervisor(Server[None]):
     ) -> Task[ResultT]:
         """As `Task.async_`: linked to `owner`, and ended with the supervisor as well."""
         server = _server_of(supervisor)
-        return Task(owner_of(owner), server._run(function, args), linked=True, adopted=True)
+        own = owner_of(owner)
+        own.require_alive()
+        return Task(own, server._run(function, args), linked=True, adopted=True)
 
     @staticmethod
     def async_nolink(

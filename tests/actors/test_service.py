@@ -149,7 +149,8 @@ async def test_a_failure_during_the_cleanup_is_the_reason(system: System) -> Non
                 raise OSError("could not flush")
 
     ref = await start(system, ServiceSpec("udp", serve, restart=Restart.TEMPORARY))
-    await ref.stop()
+    with pytest.raises(Exit, match="could not flush"):
+        await ref.stop()
     assert isinstance(await ref.exited(), OSError)
 
 

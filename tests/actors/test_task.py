@@ -10,6 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors import (
+    AlreadyStarted,
     CallTimeout,
     Down,
     Exit,
@@ -240,6 +241,32 @@ async def test_shutdown_kills_a_stubborn_task_and_leaves_an_immortal_one_behind(
         assert immortal.ref.alive
 
 
+async def test_a_cancelled_shutdown_may_be_asked_for_again(system: System, autojump_clock: MockClock) -> None:
+    async with open_tasks(system) as tasks:
+        task = Task.async_(tasks, Cleaning(takes_s=3.0))
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(1.0):
+            await task.shutdown()
+        assert await task.shutdown() is None
+        assert trio.current_time() == 3.0
+
+
+async def test_a_cancelled_shutdown_in_a_callback_ends_in_a_message(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(TrappingOwner)
+    work = Cleaning(takes_s=3.0)
+
+    async def give_up(server: Server[Any]) -> Any:
+        task = Task.async_(server, work)
+        await trio.sleep(1.0)
+        with trio.move_on_after(1.0):
+            await task.shutdown()
+        return task
+
+    task = await owner.call(give_up)
+    await trio.sleep(3.0)
+    assert await owner.call("what came?") == [Down(task.monitor, task.ref, "shutdown")]
+
+
 async def test_an_ignored_task_goes_on_unheard(system: System, autojump_clock: MockClock) -> None:
     async with open_tasks(system) as tasks:
         task = Task.async_(tasks, after, 1.0, ValueError("boom"))
@@ -326,6 +353,28 @@ async def test_yield_many_may_ignore_or_kill_what_takes_too_long(system: System,
         assert await task.ref.exited() == "killed"
         assert killed.ended
         assert not ignored.ended
+
+
+async def test_two_who_wait_for_one_task_are_one_too_many(system: System, autojump_clock: MockClock) -> None:
+    owner = await system.start(Owner)
+
+    async def wait_twice(server: Server[Any]) -> Any:
+        task = Task.async_(server, after, 1.0, 42)
+        refused: list[str] = []
+
+        async def wait_too() -> None:
+            try:
+                await task.await_()
+            except TaskError as error:
+                refused.append(str(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait_too)
+            nursery.start_soon(wait_too)
+        return refused
+
+    (refused,) = await owner.call(wait_twice)
+    assert "waited for already" in refused
 
 
 async def test_a_task_twice_in_a_list_is_refused(system: System, autojump_clock: MockClock) -> None:
@@ -545,3 +594,20 @@ async def test_a_ref_that_is_kept_does_not_keep_the_value(system: System, autoju
         await task.await_()
         process: Any = task.ref.process
         assert isinstance(process.take_outcome(), Exited)
+
+
+async def test_a_task_takes_a_name_or_does_not_start(system: System, autojump_clock: MockClock) -> None:
+    ref = await system.start_child(TaskSpec("sweeper", trio.sleep_forever, name="sweeper"))
+    assert system.whereis("sweeper") is ref
+    with pytest.raises(AlreadyStarted):
+        await system.start_child(TaskSpec("another", trio.sleep_forever, name="sweeper"))
+
+
+async def test_nobody_who_has_ended_starts_a_task(system: System, autojump_clock: MockClock) -> None:
+    servers: list[Server[Any]] = []
+    owner = await system.start(Owner)
+    owner.cast(servers.append)
+    await trio.testing.wait_all_tasks_blocked()
+    owner.kill()
+    with pytest.raises(StartError, match="has ended already"):
+        Task.async_(servers[0], after, 0.0)

@@ -9,6 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors import (
+    ActorSpec,
     Down,
     Exit,
     Exited,
@@ -232,3 +233,43 @@ async def test_nothing_starts_while_it_ends(system: System, supervisor: Named, a
     assert ref is not None
     await ref.stop()
     assert len(refused) == 1
+
+
+async def test_a_linked_task_does_not_start_for_an_owner_that_has_ended(
+    system: System, supervisor: Named, autojump_clock: MockClock
+) -> None:
+    servers: list[Server[Any]] = []
+    owner = await system.start(Owner)
+    owner.cast(servers.append)
+    await trio.testing.wait_all_tasks_blocked()
+    owner.kill()
+    work = Cleaning()
+    with pytest.raises(StartError, match="has ended already"):
+        TaskSupervisor.async_(supervisor, servers[0], work)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not work.log
+    assert TaskSupervisor.children(supervisor) == []
+
+
+async def test_nothing_is_started_again_in_a_closing_system(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Last(Server[Ref]):
+        """Ends a task that always runs, when everything ends."""
+
+        trap_exit = True
+
+        def init(self, arg: Ref) -> Ref:
+            return arg
+
+        async def terminate(self, reason: object, state: Ref) -> None:
+            state.kill()
+            await state.exited()
+
+    work = Cleaning()
+    async with System.open("inner", [TaskSupervisorSpec("tasks", name="tasks")]) as system:
+        ref = TaskSupervisor.start_child(system.named("tasks"), work, restart=Restart.PERMANENT)
+        await trio.testing.wait_all_tasks_blocked()
+        await system.start_child(ActorSpec("last", Last, ref))
+    assert work.ended
+    assert "does not restart" in caplog.text
