@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, final
 
+from actors.stable_hash import stable_hash
 from actors.stages.protocol import Subscription
 
 __all__ = [
@@ -182,18 +183,27 @@ class _Partition:
 class PartitionDispatcher(Dispatcher):
     """Each event to the consumer of its partition, so that events of one partition are handled in order.
 
-    `partition_of(event)` names one of `partitions`, or is None for an event that nobody should get. There is no
-    default, because Python's own `hash` of a string differs from process to process. Every partition takes one
-    consumer, which says which with `SubscribeTo(partition=...)`.
+    `partitions` are their names, or their number: then they are called 0, 1, 2, ... Every one takes one consumer, which
+    says which it is with `SubscribeTo(partition=...)`. `partition_of(event)` names one of them, or is None for an event
+    that nobody should get. Numbered partitions need none: an event goes by its `stable_hash`, which says what an event
+    may be then. (Python's own `hash` of a string differs from process to process.)
 
     A producer does not know in advance which partition its next event belongs to. So all that consumers ask for is
     asked of it, and events for a partition that wants none wait here: at most as many as the other partitions have
     asked for. A partition nobody serves thus stops all of them in the end, and loses nothing.
     """
 
-    def __init__(self, partitions: Iterable[Hashable], partition_of: Callable[[Any], Hashable]) -> None:
-        """Raises `ValueError` without partitions, and for None as the name of one."""
-        self._partitions = {name: _Partition() for name in partitions}
+    def __init__(
+        self, partitions: int | Iterable[Hashable], partition_of: Callable[[Any], Hashable] | None = None
+    ) -> None:
+        """Raises `ValueError` without partitions, for None as the name of one, and for names without `partition_of`."""
+        names = range(partitions) if isinstance(partitions, int) else partitions
+        if partition_of is None:
+            if not isinstance(partitions, int):
+                raise ValueError("partitions with names need partition_of, to say which of them an event belongs to")
+            count = partitions
+            partition_of = lambda event: stable_hash(event) % count  # noqa: E731 - a hash, and no more
+        self._partitions = {name: _Partition() for name in names}
         self._partition_of = partition_of
         self._by_subscription: dict[Subscription, _Partition] = {}
         self._demand = 0

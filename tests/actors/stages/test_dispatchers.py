@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.stable_hash import stable_hash
 from actors.stages import (
     BroadcastDispatcher,
     DemandDispatcher,
@@ -248,3 +249,19 @@ def test_partition_of_must_name_a_partition() -> None:
 def test_a_partition_dispatcher_needs_partitions_with_names(partitions: list[int | None]) -> None:
     with pytest.raises(ValueError, match="at least one partition"):
         PartitionDispatcher(partitions, lambda event: event)
+
+
+def test_partitions_that_are_numbered_go_by_a_hash_that_is_the_same_everywhere() -> None:
+    dispatcher = PartitionDispatcher(3)
+    seats = [subscription(f"consumer {number}", partition=number) for number in range(3)]
+    for who in seats:
+        dispatcher.subscribe(who)
+        dispatcher.ask(who, 5)
+    events = ["alpha", "beta", ("gamma", 1), 7]
+    sent = {event: who for who, mine in dispatcher.dispatch(events) for event in mine}
+    assert sent == {event: seats[stable_hash(event) % 3] for event in events}
+
+
+def test_partitions_with_names_need_somebody_who_knows_them() -> None:
+    with pytest.raises(ValueError, match="need partition_of"):
+        PartitionDispatcher(["odd", "even"])
