@@ -255,6 +255,8 @@ class StageServer(Server[Any]):
             return Stop(NOPROC)
         if producer is self.ref:
             raise ValueError(f"{self.ref} cannot subscribe to itself")
+        if producer.process.system is not self.system or producer.node != self.ref.node:
+            raise ValueError(f"{self.ref} and {producer} run in different systems, and stages subscribe within one")
         subscription = Subscription(producer, self.ref, options)
         self._watch(subscription, producer)
         post(producer, Subscribe(subscription))

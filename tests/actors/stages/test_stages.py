@@ -382,6 +382,14 @@ async def test_nobody_consumes_from_himself(system: System) -> None:
         await sync_subscribe(middle, to(middle))
 
 
+async def test_stages_of_different_systems_do_not_subscribe(system: System) -> None:
+    sink = await system.start(lambda: Sink(Seen()), ())
+    async with System.open("other") as other:
+        with pytest.raises(ValueError, match="different systems"):
+            await sync_subscribe(sink, to(await other.start(Tap)))
+    assert sink.alive
+
+
 @pytest.mark.parametrize("policy", [CancelPolicy.PERMANENT, CancelPolicy.TRANSIENT])
 async def test_who_needs_a_producer_that_is_not_there_ends(system: System, policy: CancelPolicy) -> None:
     sink = await system.start(lambda: Sink(Seen()), ())
