@@ -28,6 +28,9 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
 `sys`                      looking into an actor that runs: state, suspend, trace, log, statistics
 `debug`, `controlled`      how that costs nobody else anything
+`watchdog`                 reports a callback that blocks the node while it does
+`display`                  a bounded picture of any value, without secrets, for outsiders (pure)
+`observation`, `operator`  the HTTP routes for looking into a node's actors, and who may use them
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each

@@ -19,6 +19,7 @@ from actors.ref import Ref
 from actors.restart import Restart, RestartWindow
 from actors.server_process import ServerProcess
 from actors.service import AsyncService, ServiceProcess
+from actors.telemetry import SUPERVISOR_GAVE_UP, SUPERVISOR_RESTART
 
 if TYPE_CHECKING:
     from actors.server import Server
@@ -161,3 +162,20 @@ async def ask(supervisor: SupervisorAddress, request: object) -> Any:
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+def tell_restart(
+    supervisor: Server[Any], window: RestartWindow, child_id: Hashable, reason: Reason, *, gave_up: bool
+) -> None:
+    """Tell telemetry that a child is restarted, or that this was one restart too many."""
+    telemetry = supervisor.system.telemetry
+    telemetry.execute(
+        SUPERVISOR_GAVE_UP if gave_up else SUPERVISOR_RESTART,
+        {"restarts": len(window)},
+        {"supervisor": supervisor.ref, "child_id": child_id, "reason": reason},
+    )
+
+
+def supervisor_status(window: RestartWindow, **more: Any) -> dict[str, Any]:
+    """What supervisors show as their state."""
+    return more | {"restarts": len(window), "max_restarts": window.max_restarts, "window_s": window.window_s}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import coroutine as generator_coroutine
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
@@ -332,13 +333,14 @@ class Running:
     coroutine: Coroutine[Any, Any, Any]
 
     def stack(self) -> tuple[str, ...]:
-        """Where it waits, outermost first, as `file:line in function`."""
+        """Where it waits, outermost first, as `function (file:line)`; no directories, which are nobody's business."""
         lines: list[str] = []
         inner: Any = self.coroutine
         while inner is not None and len(lines) < MAX_STACK_LINES:
             frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
             if frame is not None:
-                lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}")
+                code = frame.f_code
+                lines.append(f"{code.co_qualname} ({PurePath(code.co_filename).name}:{frame.f_lineno})")
             inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
         return tuple(lines)
 

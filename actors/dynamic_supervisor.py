@@ -10,7 +10,7 @@ are started from the same specification cost little more than themselves.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import trio
@@ -25,6 +25,8 @@ from actors.children import (
     SupervisorError,
     ask,
     begin_life,
+    supervisor_status,
+    tell_restart,
 )
 from actors.exits import SHUTDOWN, Reason, StartError
 from actors.messages import ChildEnded
@@ -38,6 +40,7 @@ from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
     from actors.ref import From
+    from actors.status_report import ServerStatus
     from actors.system import System
 
 
@@ -190,6 +193,11 @@ class DynamicSupervisor(Server[None]):
                 logger.warning("%s got a message it does not understand: %r", self.ref, message)
         return None
 
+    def format_status(self, status: ServerStatus) -> ServerStatus:
+        """Show how many children there are instead of the state, of which a supervisor has none."""
+        shown = supervisor_status(self._window, count=len(self._children), max_children=self._max_children)
+        return replace(status, state=shown)
+
     def terminate(self, reason: object, state: None) -> object:
         """End all children at the same time."""
         return at_once(self._stop(list(self._children)))
@@ -246,7 +254,9 @@ class DynamicSupervisor(Server[None]):
         yield from ending(group)
 
     def _restart(self, last_life: Process, spec: ChildSpec, failure: Reason) -> Steps[Result[None]]:
-        if not self._window.allows_restart(trio.current_time()):
+        allowed = self._window.allows_restart(trio.current_time())
+        tell_restart(self, self._window, spec.id, failure, gave_up=not allowed)
+        if not allowed:
             return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, spec.id, failure)))
         logger.warning("%s restarts %r, which ended: %r", self.ref, spec.id, failure)
         try:

@@ -137,6 +137,10 @@ class RestartWindow:
         # One more than allowed is enough to decide, so the memory of a crash storm is bounded.
         self._at_s: deque[float] = deque(maxlen=max_restarts + 1)
 
+    def __len__(self) -> int:
+        """How many restarts there were within the window that ended with the last one."""
+        return len(self._at_s)
+
     def allows_restart(self, now_s: float) -> bool:
         """Count one restart at `now_s`; False when that is one too many. `now_s` must not go backwards."""
         self._at_s.append(now_s)

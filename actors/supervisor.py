@@ -15,7 +15,7 @@ first cause is not lost on the way up.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -32,6 +32,8 @@ from actors.children import (
     SupervisorError,
     ask,
     begin_life,
+    supervisor_status,
+    tell_restart,
 )
 from actors.exits import SHUTDOWN, Reason, StartError
 from actors.messages import ChildEnded
@@ -45,10 +47,14 @@ from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
     from actors.ref import From
+    from actors.status_report import ServerStatus
     from actors.system import System
 
 IDS_SHOWN = 10
 """In an error sentence: enough to see a slip of the pen, and bounded."""
+
+CHILDREN_SHOWN = 100
+"""As the state, to whoever looks into a supervisor."""
 
 
 class ChildStartFailed(Exception):
@@ -245,6 +251,15 @@ class Supervisor(Server[None]):
                 logger.warning("%s got a message it does not understand: %r", self.ref, message)
         return None
 
+    def format_status(self, status: ServerStatus) -> ServerStatus:
+        """Show the first children instead of the state, of which a supervisor has none."""
+        children = [
+            {"id": child.spec.id, "status": child.status, "restart": child.spec.restart}
+            for child in islice(self._children.values(), CHILDREN_SHOWN)
+        ]
+        state = supervisor_status(self._window, strategy=self._strategy, count=len(self._children), children=children)
+        return replace(status, state=state)
+
     def terminate(self, reason: Reason, state: None) -> object:
         """End all children, last one first."""
         return at_once(self._stop(reversed(self._children.values())))
@@ -375,7 +390,9 @@ class Supervisor(Server[None]):
     def _restart(self, victim: Child) -> Steps[Result[None]]:
         """Carry out the plan for a child that has ended, or whose restart failed before."""
         victim.restarting = True
-        if not self._window.allows_restart(trio.current_time()):
+        allowed = self._window.allows_restart(trio.current_time())
+        tell_restart(self, self._window, victim.spec.id, victim.failure, gave_up=not allowed)
+        if not allowed:
             gave_up = RestartLimitReached(str(self.ref), self._window, victim.spec.id, victim.failure)
             return Stop((SHUTDOWN, gave_up))
         logger.warning("%s restarts %r, which ended: %r", self.ref, victim.spec.id, victim.failure)

@@ -12,6 +12,7 @@ import inspect
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
@@ -213,6 +214,16 @@ class System:
     def actors(self) -> list[Ref]:
         """Everything that is alive, in the order in which it was started."""
         return [process.ref for process in self._processes.values()]
+
+    def actors_after(self, pid: int, limit: int) -> list[Ref]:
+        """At most `limit` of those alive with a higher pid, in the order in which they were started."""
+        later = (process.ref for process in self._processes.values() if process.pid > pid)
+        return list(islice(later, limit))
+
+    def with_pid(self, pid: int) -> Ref | None:
+        """The actor with this pid, if it is alive."""
+        process = self._processes.get(pid)
+        return None if process is None else process.ref
 
     @property
     def count(self) -> int:

@@ -4,7 +4,8 @@
 DIR/                    0700
   cluster.json          what the cluster consists of and which ports it uses, for the next start
   cluster.lock          held while the cluster runs
-  secrets/              0600 each: <instance>.raft, .join and .client-token, and federation
+  secrets/              0600 each: <instance>.raft, .join, .client-token, .operator-token and
+                        .simserver-operator-token, and federation
   alpha.h1/             one folder per server
     config.toml         written anew at every start
     server.log
@@ -269,6 +270,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             link=ports.address(name, "link"),
             home_urls=homes[instance],
             join_token_file=_secret_file(directory, f"{instance}.join"),
+            operator_token_file=_simserver_operator_token_file(directory, instance),
             world_options=dict(spec.world_options),
             log_level=spec.log_level,
             **optional,
@@ -318,11 +320,17 @@ def _operator_token_file(directory: Path, instance: str) -> Path:
     return _secret_file(directory, f"{instance}.operator-token")
 
 
+def _simserver_operator_token_file(directory: Path, instance: str) -> Path:
+    # Not the homeservers' token: whoever takes over a simulation server must not be able to change the members.
+    return _secret_file(directory, f"{instance}.simserver-operator-token")
+
+
 def _write_secrets(spec: ClusterSpec, directory: Path) -> None:
     (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     names = ["federation"]
     for instance in spec.instances:
-        names += [f"{instance}.raft", f"{instance}.join", f"{instance}.client-token", f"{instance}.operator-token"]
+        kinds = ("raft", "join", "client-token", "operator-token", "simserver-operator-token")
+        names += [f"{instance}.{kind}" for kind in kinds]
     for name in names:
         path = _secret_file(directory, name)
         if not path.exists():

@@ -79,6 +79,7 @@ def build(
         custody,
         ledger,
         counts,
+        operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
 
 
@@ -97,6 +98,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         trio.open_nursery() as nursery,
     ):
         node = build(config, client, system, nursery, Clock())
+        node.system = system
         await nursery.start(node.ledger.serve)
         for entity, moved_to, fence in node.ledger.moved():
             node.holdings.remember(entity, Tombstone(moved_to, fence))

@@ -24,6 +24,8 @@ class SimserverConfig(Settings):
     link: Address = Address()
     home_urls: tuple[str, ...] = Field(min_length=1)
     join_token_file: Path
+    # Without it, nobody can look into its actors over HTTP.
+    operator_token_file: Path | None = None
     tick_hz: float = Field(default=20.0, gt=0, le=1000)
     world: str = "simserver.balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)

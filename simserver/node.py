@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from actors.clock import Clock
+from actors.system import System
 from actors.udp import LinkEndpoint, Received
 from authority.errors import MessageError
 from authority.messages import (
@@ -65,6 +66,8 @@ class Node:
     custody: CustodyLog
     ledger: Ledger
     counts: Counter[str]
+    operator_token: bytes | None = field(default=None, repr=False)
+    system: System = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 

@@ -1,4 +1,7 @@
-"""A simulation server's local HTTP face: health, what it holds, its custody log. Read only; for people and tools."""
+"""A simulation server's local HTTP face: health, what it holds, its custody log, its actors. For people and tools.
+
+All of it only reads, except that an operator may hold actors still and end them (`actors.observation`).
+"""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -7,6 +10,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, Field
 
 from actors import CallTimeout, Exit
+from actors.observation import actor_routes
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app
 from authority.certificates import Name
 from authority.records import Role
@@ -102,4 +106,5 @@ def make_status_app(node: Node) -> FastAPI:
             "stints": node.custody.to_data(after),
         }
 
+    app.include_router(actor_routes(lambda: getattr(node, "system", None), node.operator_token))
     return app

@@ -2,7 +2,7 @@
 
 Reading is open to whoever reaches the address (loopback by default). Changing things takes the instance's client token
 as a bearer token; what is done in a player's name takes that player's signature too. Changing the members of the
-instance takes the operator token. Servers prove the join token.
+instance, and looking into actors, takes the operator token (`actors.operator`). Servers prove the join token.
 """
 
 import secrets
@@ -17,15 +17,12 @@ from crypto import jose
 from crypto.errors import CryptoError
 from homeserver.directory import Directory
 
-__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "client_access", "operator_access"]
+__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "client_access"]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
 
 _bearer = HTTPBearer(auto_error=False, description="the instance's client token")
-_operator = HTTPBearer(
-    auto_error=False, scheme_name="Operator", description="the operator token, for changing the members"
-)
 
 
 def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
@@ -39,21 +36,6 @@ def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
             raise ApiError(401, "no_token", "this needs the client token: send 'Authorization: Bearer TOKEN'")
         if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
             raise ApiError(403, "wrong_token", "this is not the client token of this instance")
-
-    return check
-
-
-def operator_access(token: bytes | None) -> Callable[..., Awaitable[None]]:
-    """A dependency that lets only holders of the operator token through; nobody, if there is none."""
-
-    async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_operator)]) -> None:
-        if token is None:
-            text = "this homeserver lets nobody change the members: its configuration names no operator_token_file"
-            raise ApiError(403, "no_operator", text)
-        if given is None:
-            raise ApiError(401, "no_token", "this needs the operator token: send 'Authorization: Bearer TOKEN'")
-        if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
-            raise ApiError(403, "wrong_token", "this is not the operator token of this instance")
 
     return check
 

@@ -7,6 +7,7 @@ import trio
 from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi import Path as PathParam
 
+from actors.observation import actor_routes
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, prepare_app
 from authority.certificates import Name, TransferId
 from authority.epoch import Fence
@@ -82,6 +83,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(transaction_routes(node))
     app.include_router(watch_routes(node))
     app.include_router(transport_routes(node))
+    app.include_router(actor_routes(lambda: getattr(node, "system", None), node.secrets.operator_token))
     return app
 
 

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Query
 
+from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.names import instance_of
 from homeserver.node import Node
-from homeserver.rest.access import operator_access
 from homeserver.rest.cluster_models import ClusterView, LeaderBody, LeaderView, MemberBody, MemberView, cluster_view
 from tree.membership import ChangeRefused, Member
 from tree.replica import Replica

@@ -9,7 +9,18 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors import MailboxFull, Reply, Restart, Server, ServiceSpec, System
+from actors import (
+    ActorSpec,
+    DynamicSupervisor,
+    DynamicSupervisorSpec,
+    MailboxFull,
+    Reply,
+    Restart,
+    Server,
+    ServiceSpec,
+    SupervisorSpec,
+    System,
+)
 from actors.telemetry import (
     ACTOR_CRASH,
     ACTOR_EXIT,
@@ -17,6 +28,8 @@ from actors.telemetry import (
     CALLBACK_SLOW,
     HANDLER_FAILED,
     MAILBOX_OVERFLOW,
+    SUPERVISOR_GAVE_UP,
+    SUPERVISOR_RESTART,
     AlreadyAttached,
     Event,
     Telemetry,
@@ -269,6 +282,40 @@ async def test_a_slow_callback_is_told_when_it_is_over(clock: Clock) -> None:
         assert [row[1:3] for row in told] == [
             ({"duration_s": 0.5}, {"actor": scripted.process.label, "callback": "handle_cast"})
         ]
+
+
+async def test_restarts_are_told_and_that_a_supervisor_gave_up(autojump_clock: MockClock) -> None:
+    async with System.open("resilient") as system:
+        told = listen(system, SUPERVISOR_RESTART, SUPERVISOR_GAVE_UP)
+        await system.start_child(
+            SupervisorSpec(
+                "hopeless", (ActorSpec("counter", Counter, 0, name="counter"),), max_restarts=1, name="hopeless",
+                restart=Restart.TEMPORARY,
+            )
+        )  # fmt: skip
+        hopeless = system.whereis("hopeless")
+        for _ in range(2):
+            system.named("counter").cast("boom")
+            await trio.testing.wait_all_tasks_blocked()
+        metadata = {"supervisor": hopeless, "child_id": "counter", "reason": "boom"}
+        assert [row[:3] for row in told] == [
+            (SUPERVISOR_RESTART, {"restarts": 1}, metadata),
+            (SUPERVISOR_GAVE_UP, {"restarts": 2}, metadata),
+        ]
+
+
+async def test_the_restarts_of_dynamic_supervisors_are_told_too(system: System) -> None:
+    told = listen(system, SUPERVISOR_RESTART, SUPERVISOR_GAVE_UP)
+    supervisor = await system.start_child(DynamicSupervisorSpec("dynamic", max_restarts=1, restart=Restart.TEMPORARY))
+    assert supervisor is not None
+    await DynamicSupervisor.start_child(supervisor, ActorSpec("counter", Counter, 0, name="counter"))
+    for _ in range(2):
+        system.named("counter").cast("boom")
+        await trio.testing.wait_all_tasks_blocked()
+    assert [(row[0], row[2]["supervisor"]) for row in told] == [
+        (SUPERVISOR_RESTART, supervisor),
+        (SUPERVISOR_GAVE_UP, supervisor),
+    ]
 
 
 async def test_services_are_told_of_too(system: System) -> None:

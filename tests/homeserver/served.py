@@ -29,7 +29,7 @@ from simserver.node import Node as SimNode
 from tests.homeserver.openapi import Contract
 
 DEADLINE_S = 20.0
-SECRET_NAMES = ("raft", "join", "client", "federation", "operator")
+SECRET_NAMES = ("raft", "join", "client", "federation", "operator", "simserver-operator")
 
 
 class Player:
@@ -192,6 +192,7 @@ def simserver_config(home: Home, name: str, **options: Any) -> SimserverConfig:
         "directory": home.directory / name,
         "home_urls": (home.api.url,),
         "join_token_file": home.directory / "join",
+        "operator_token_file": home.directory / "simserver-operator",
     }
     return SimserverConfig(**fields | options)
 

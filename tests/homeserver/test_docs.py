@@ -17,7 +17,7 @@ from tests.homeserver.served import DEADLINE_S, Home, homeserver_config, new_por
 
 DOCUMENT = (ROOT / "docs" / "rest.md").read_text()
 SOURCES = [*(ROOT / "homeserver").rglob("*.py"), ROOT / "actors" / "web.py", ROOT / "actors" / "http_server.py"]
-SOURCES.append(ROOT / "simserver" / "status.py")
+SOURCES += [ROOT / "simserver" / "status.py", ROOT / "actors" / "observation.py", ROOT / "actors" / "operator.py"]
 
 
 async def test_every_route_has_its_row(alpha: Home) -> None:

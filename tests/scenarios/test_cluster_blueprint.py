@@ -106,8 +106,9 @@ def test_secrets_are_shared_exactly_by_those_who_need_them(blueprint: Blueprint)
         beta.client_token_file,
         alpha.operator_token_file,
         beta.operator_token_file,
+        sim.operator_token_file,
     }
-    assert len({read_secret(path) for path in files if path is not None}) == len(files) == 9
+    assert len({read_secret(path) for path in files if path is not None}) == len(files) == 10
 
 
 def test_nothing_is_readable_by_others(blueprint: Blueprint) -> None:

@@ -108,3 +108,26 @@ async def test_nothing_can_be_changed_and_nothing_strange_is_answered_strangely(
 
 async def test_the_document_is_served(status: Api) -> None:
     assert (await status.http.get("/openapi.json")).json() == status.contract.document
+
+
+async def test_the_actors_of_the_server_are_seen_and_only_its_own_operator_holds_them_still(
+    home: Home, status: Api
+) -> None:
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    view = await status.get("/v1/actors")
+    assert view["node"] == "alpha.s1"
+    pid = next(row["pid"] for row in view["actors"] if row["module"] == "simserver.entity.Entity")
+    path = f"/v1/actors/{pid}/suspend"
+    await status.refused(401, "no_token", "POST", path, token=False)
+    await status.refused(403, "wrong_token", "POST", path)
+    headers = {"authorization": f"Bearer {(home.directory / 'simserver-operator').read_text()}"}
+    assert (await status.do("POST", path, headers=headers))["condition"] == "suspended"
+    node = home.simservers["alpha.s1"]
+    ticks = node.ticks
+    await until(lambda: node.ticks >= ticks + 2)
+    inside = await status.get(f"/v1/actors/{pid}", headers=headers)
+    assert inside["condition"] == "suspended"
+    assert inside["waiting"] >= 2, "ticks are kept like every message"
+    await status.do("POST", f"/v1/actors/{pid}/resume", headers=headers)
+    assert (await status.get(f"/v1/local/entities/{BALL}"))["frozen"] is False
