@@ -124,6 +124,11 @@ class Process:
         return False
 
     @property
+    def node(self) -> str:
+        """The name of the system it runs in."""
+        return self.system.name
+
+    @property
     def label(self) -> str:
         """What it is, its name if it was started with one, and its pid; for people."""
         return f"{self._kind} #{self.pid}"
@@ -144,8 +149,11 @@ class Process:
         """Handle up to `budget` messages; how many it were, and the time then. Never called unless `scheduled`."""
         raise NotImplementedError
 
-    def refuse(self, message: Any) -> None:
-        """Drop a message that came to a full mailbox or to an actor that takes none."""
+    def refuse(self, kind: int, message: Any) -> None:
+        """Drop a message (`CAST` or `INFO`) that came to a full mailbox or to an actor that takes none.
+
+        Whoever has no room on purpose gets all its messages here.
+        """
 
     def deliver_info(self, message: Any) -> None:
         """Queue a message of the runtime, beyond the bound of the mailbox if need be."""
@@ -265,8 +273,13 @@ class Process:
         for monitor in monitors or ():
             monitor.ref.process.unwatch(monitor.token)
 
-    async def wait_dead(self) -> None:
-        """Wait until the actor has ended."""
+    async def stop(self, reason: Reason) -> Reason:
+        """`request_stop`, and wait until it has ended; with which reason."""
+        self.request_stop(reason)
+        return await self.wait_dead()
+
+    async def wait_dead(self) -> Reason:
+        """Wait until the actor has ended; its exit reason."""
         if self.alive:
             ended = trio.Event()
             token = self.watch(lambda _reason: ended.set())
@@ -274,6 +287,7 @@ class Process:
                 await ended.wait()
             finally:
                 self.unwatch(token)
+        return self.reason
 
     # Children: whoever ends, ends them, and a supervisor also follows what becomes of them
 
@@ -377,32 +391,32 @@ class Process:
             raise NoProc(str(self.ref))
         if peer.alive:
             if peer is not self:
-                self._tie(peer)
-                peer._tie(self)
+                self.tie(peer)
+                peer.tie(self)
         elif self.traps_exits:
             self.exit(NOPROC, ref)
         else:
             raise NoProc(str(ref))
 
-    def _tie(self, peer: Process) -> None:
+    def tie(self, peer: Process) -> None:
         """Keep this half of a link: when this ends, `peer` gets an exit signal."""
         if self._watchers is None:
             self._watchers = {}
         self._watchers.setdefault(peer, partial(self._tell_linked, peer))
 
     def _tell_linked(self, peer: Process, reason: Reason) -> None:
-        peer._untie(self)
+        peer.untie(self)
         self.system.link_signals.send(peer, reason, self)
 
-    def _untie(self, peer: Process) -> bool:
+    def untie(self, peer: Process) -> bool:
         """Forget this half of a link; whether there was one."""
         return self._watchers is not None and self._watchers.pop(peer, None) is not None
 
     def unlink(self, ref: Ref) -> None:
         """Take back a `link`, and the exit signal of `ref` if that has ended and its signal is in the mailbox."""
         peer = ref.process
-        if self._untie(peer):
-            peer._untie(self)
+        if self.untie(peer):
+            peer.untie(self)
         elif not peer.alive:
             self._take_out(lambda message: type(message) is ExitSignal and message.sender is ref)
 

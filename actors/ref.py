@@ -44,7 +44,6 @@ class _Failure:
         self.error = error
 
 
-@final
 class From:
     """The caller of one call. Answer it with `reply`: from the callback, from any other actor or task, or never."""
 
@@ -123,11 +122,14 @@ class Ref:
     @property
     def node(self) -> str:
         """The name of the system it runs in."""
-        return self.process.system.name
+        return self.process.node
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended yet. An actor that is cleaning up is alive, but takes no more messages."""
+        """Whether it has not ended yet. An actor that is cleaning up is alive, but takes no more messages.
+
+        One on another node counts as alive until this node has heard that it has ended.
+        """
         return self.process.alive
 
     @property
@@ -160,7 +162,7 @@ class Ref:
         if not process.scheduled:
             process.wake()
         elif len(process.mailbox) >= process.accepts:
-            process.refuse(message)
+            process.refuse(CAST, message)
             return
         process.mailbox.append((CAST, message, None))
 
@@ -168,7 +170,7 @@ class Ref:
         """Send `message` to `handle_info`, on the same terms as a cast."""
         process = self.process
         if process.scheduled and len(process.mailbox) >= process.accepts:
-            process.refuse(message)
+            process.refuse(INFO, message)
         else:
             process.deliver_info(message)
 
@@ -183,9 +185,8 @@ class Ref:
             raise CallingSelf(str(self))
         if not self.alive:
             raise NoProc(str(self))
-        self.process.request_stop(reason)
         with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
-            ended = await self.exited()
+            ended = await self.process.stop(reason)
             if ended is not reason and ended != reason:
                 raise Exit(ended, str(self))
             return
@@ -220,8 +221,7 @@ class Ref:
 
     async def exited(self) -> Reason:
         """Wait until it has ended; the exit reason. For tasks; an actor uses `Server.monitor`, which does not wait."""
-        await self.process.wait_dead()
-        return self.process.reason
+        return await self.process.wait_dead()
 
 
 CALL: Final = 0

@@ -284,7 +284,7 @@ class ServerProcess(ControlledProcess):
         self.open_mailbox()
         self.system.scheduler.enqueue(self)
 
-    def refuse(self, message: Any) -> None:
+    def refuse(self, kind: int, message: Any) -> None:
         """Drop a cast or send: silently when there is nobody, else counted and (at each power of two) logged."""
         if self.status < Status.EXITING and self.pending_exit is ALIVE_STILL:
             self._dropped += 1

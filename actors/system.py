@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from actors.children import ChildSpec
     from actors.ref import Ref
+    from actors.remote.distribution import Distribution, RemoteNode
     from actors.server import Server
 
 ROOT: Final = "root"
@@ -83,6 +84,8 @@ class System:
         self.dropped = 0
         self.crashes = 0
         self._watchdog = watchdog
+        self.distribution: Distribution | None = None
+        """What connects this system to those of other nodes, once there is one (`actors.remote`)."""
         self._nursery = nursery
         self._processes: dict[int, Process] = {}
         self._last_pid = 0
@@ -210,6 +213,19 @@ class System:
     def named(self, name: Hashable) -> Named:
         """A ref by name, which survives restarts; nobody needs to have the name yet."""
         return self.registry.named(name)
+
+    def remote(self, node: str) -> RemoteNode:
+        """Another node: `system.remote("beta.s1").named("counter")` is a ref by name to an actor there.
+
+        Raises RuntimeError without a `Distribution`, ValueError for what is no name of another node.
+        """
+        if self.distribution is None:
+            raise RuntimeError(f"the system {self.name!r} has no connection to other nodes: give it a Distribution")
+        return self.distribution.remote(node)
+
+    def process(self, pid: int) -> Process | None:
+        """The living actor with this pid, if there is one. For the runtime."""
+        return self._processes.get(pid)
 
     def actors(self) -> list[Ref]:
         """Everything that is alive, in the order in which it was started."""
