@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from actors.exits import Ignored, Reason, cause_of
+from actors.exits import Ignored, Reason, cause_of, shown
 from actors.names import Named
 from actors.process import Process, Status
-from actors.ref import Ref
+from actors.ref import Ref, current_process
 from actors.restart import Restart, RestartWindow
 from actors.server_process import ServerProcess
 from actors.service import AsyncService, ServiceProcess
@@ -109,7 +109,7 @@ class RestartLimitReached(Exception):
         self.reason = reason
         super().__init__(
             f"{supervisor} gave up: more than {window.max_restarts} restarts within {window.window_s} s;"
-            f" the last child to fail was {child_id!r}: {reason!r}"
+            f" the last child to fail was {child_id!r}: {shown(reason)}"
         )
         self.__cause__ = cause_of(reason)
 
@@ -157,7 +157,18 @@ def begin_life(spec: ChildSpec, system: System, parent: Process) -> Steps[Proces
 
 
 async def ask(supervisor: SupervisorAddress, request: object) -> Any:
-    """Call a supervisor, which answers an error of the caller with the exception to raise in the caller."""
+    """Call a supervisor, which answers an error of the caller with the exception to raise in the caller.
+
+    There is no time limit, because starting and ending children takes what their specifications allow. So it must not
+    be asked by a child that it waits for: raises `SupervisorError` in an `init` under that supervisor, and in a service
+    that is not ready. (In a `terminate`, the child's `shutdown_s` ends the wait.)
+    """
+    ref = supervisor if isinstance(supervisor, Ref) else supervisor.ref
+    waited_for = current_process.get()
+    while waited_for is not None and waited_for.starting and ref is not None:
+        if waited_for.parent is ref.process:
+            raise SupervisorError(f"{ref} waits for the start of {waited_for.ref}, which cannot ask it anything yet")
+        waited_for = waited_for.parent
     answer = await supervisor.call(request, None)
     if isinstance(answer, Exception):
         raise answer

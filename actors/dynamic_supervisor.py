@@ -28,7 +28,7 @@ from actors.children import (
     supervisor_status,
     tell_restart,
 )
-from actors.exits import SHUTDOWN, Reason, StartError
+from actors.exits import SHUTDOWN, Reason, StartError, shown
 from actors.messages import ChildEnded
 from actors.process import Process, logger
 from actors.ref import Ref
@@ -258,11 +258,11 @@ class DynamicSupervisor(Server[None]):
         tell_restart(self, self._window, spec.id, failure, gave_up=not allowed)
         if not allowed:
             return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, spec.id, failure)))
-        logger.warning("%s restarts %r, which ended: %r", self.ref, spec.id, failure)
+        logger.warning("%s restarts %r, which ended: %s", self.ref, spec.id, shown(failure))
         try:
             yield from self._start(spec)
         except StartError as error:
-            logger.error("%s could not restart %r: %r", self.ref, spec.id, error.reason)
+            logger.error("%s could not restart %r: %s", self.ref, spec.id, shown(error.reason))
             self._children[last_life] = _Restarting(spec, error.reason)
             self.ref.process.deliver_info(_TryAgain(last_life))
         return None

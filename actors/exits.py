@@ -75,6 +75,14 @@ def reason_of(error: BaseException) -> BaseException:
     return error
 
 
+def shown(value: object) -> str:
+    """`repr(value)`, or what can be said without it: an error about a broken object must not break as well."""
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+
+
 class Exit(Exception):
     """The actor you called ended, or was not there, before it answered.
 
@@ -88,7 +96,7 @@ class Exit(Exception):
         self.__cause__ = cause_of(reason)
 
     def _sentence(self) -> str:
-        return f"{self.actor} exited without an answer: {self.reason!r}"
+        return f"{self.actor} exited without an answer: {shown(self.reason)}"
 
 
 class NoProc(Exit):
@@ -138,7 +146,7 @@ class BadReturnValue(Exception):
 
     def __init__(self, actor: str, callback: str, value: object) -> None:
         self.value = value
-        super().__init__(f"{actor}: {callback} returned {value!r}; see the table of results in actors.server")
+        super().__init__(f"{actor}: {callback} returned {shown(value)}; see the table of results in actors.server")
 
 
 class StartError(Exception):
@@ -147,7 +155,7 @@ class StartError(Exception):
     def __init__(self, actor: str, reason: Reason) -> None:
         self.actor = actor
         self.reason = reason
-        super().__init__(f"{actor} did not start: {reason!r}")
+        super().__init__(f"{actor} did not start: {shown(reason)}")
         self.__cause__ = cause_of(reason)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, is_normal, is_orderly
+from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, is_normal, is_orderly, shown
 from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
 from actors.ref import From, Ref
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
@@ -114,6 +114,11 @@ class Process:
         return self.status is not Status.DEAD
 
     @property
+    def starting(self) -> bool:
+        """Whether whoever started it waits for it still."""
+        return self.status is Status.STARTING
+
+    @property
     def owned(self) -> bool:
         """Whether it ends with its parent. What `start_link` started does not: its link decides."""
         return self.parent is not None and self.parent.children is not None and self in self.parent.children
@@ -194,7 +199,7 @@ class Process:
         if crashed:
             system.crashes += 1
             system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
-            logger.error("%s ended: %r%s", self.ref, reason, report, exc_info=cause_of(reason))
+            logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
 
     # The start
 

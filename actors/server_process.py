@@ -346,6 +346,9 @@ class ServerProcess(ControlledProcess):
             except Exception as error:
                 self._crash(error, from_, payload)
                 return handled, clock_s()
+            except BaseException:
+                self._current = from_  # Ctrl-C: the system ends, and `abandon` must find this caller too
+                raise
             if self.pending_exit is not ALIVE_STILL:
                 self._drop_result(result, from_)
                 return handled, clock_s()

@@ -62,6 +62,11 @@ class ServiceProcess(Process):
         super().__init__(system, label, parent)
         self._ready = _Started(self.tell_started)
 
+    @property
+    def starting(self) -> bool:
+        """Whether it has not said that it is ready."""
+        return self.alive and not self._ready.called
+
     @classmethod
     def start_nowait(
         cls,

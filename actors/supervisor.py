@@ -35,7 +35,7 @@ from actors.children import (
     supervisor_status,
     tell_restart,
 )
-from actors.exits import SHUTDOWN, Reason, StartError
+from actors.exits import SHUTDOWN, Reason, StartError, shown
 from actors.messages import ChildEnded
 from actors.process import Process, logger
 from actors.ref import Ref
@@ -63,7 +63,7 @@ class ChildStartFailed(Exception):
     def __init__(self, child_id: Hashable, error: StartError) -> None:
         self.child_id = child_id
         self.reason = error.reason
-        super().__init__(f"the child {child_id!r} did not start: {error.reason!r}")
+        super().__init__(f"the child {child_id!r} did not start: {shown(error.reason)}")
         self.__cause__ = error
 
 
@@ -206,7 +206,7 @@ class Supervisor(Server[None]):
     @staticmethod
     async def which_children(supervisor: SupervisorAddress) -> list[ChildInfo]:
         """All children, in start order."""
-        children: list[ChildInfo] = await supervisor.call(_WhichChildren(), None)
+        children: list[ChildInfo] = await ask(supervisor, _WhichChildren())
         return children
 
     @staticmethod
@@ -395,7 +395,7 @@ class Supervisor(Server[None]):
         if not allowed:
             gave_up = RestartLimitReached(str(self.ref), self._window, victim.spec.id, victim.failure)
             return Stop((SHUTDOWN, gave_up))
-        logger.warning("%s restarts %r, which ended: %r", self.ref, victim.spec.id, victim.failure)
+        logger.warning("%s restarts %r, which ended: %s", self.ref, victim.spec.id, shown(victim.failure))
         family = [victim] if self._strategy is Strategy.ONE_FOR_ONE else self._children.values()
         todo = plan(self._strategy, [(child.spec.id, child.spec.restart) for child in family], victim.spec.id)
         stopped = [self._children[child_id] for child_id in todo.stop]
@@ -407,7 +407,7 @@ class Supervisor(Server[None]):
             try:
                 yield from self._start(child)
             except StartError as error:
-                logger.error("%s could not restart %r: %r", self.ref, child_id, error.reason)
+                logger.error("%s could not restart %r: %s", self.ref, child_id, shown(error.reason))
                 child.restarting = True
                 child.failure = error.reason
                 # Not a loop: between two attempts the supervisor serves others, and can be told to end.

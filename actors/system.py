@@ -328,7 +328,7 @@ class System:
             if self._root is not None:
                 await shut_down([(self._root.process, None)])
             await self._end_loose()
-        if self._broken.cancelled_caught:
+        if self._broken.cancel_called:
             for process in list(self._processes.values()):
                 process.abandon()
         for scope in self._engine:
