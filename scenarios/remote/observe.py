@@ -57,7 +57,8 @@ def observe(
     """
     if (action is None) != (actor is None):
         raise click.UsageError(f"say which actor: baton observe {node} {action} PID_OR_NAME")
-    with Server(_url_of(node, url, timeout_s), token_file, timeout_s) as server:
+    # The overview needs no token, so it is not shown to a server that somebody only looks at.
+    with Server(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
         if action is None or actor is None:
             return _overview(server, wanted)
         return _DO[action](server, _pid_of(server, actor), wanted)
