@@ -19,7 +19,7 @@ __all__ = ["ACTIONS", "Action", "Wanted", "observe"]
 Action = Literal["state", "suspend", "resume", "trace", "statistics", "terminate"]
 ACTIONS: Final[tuple[Action, ...]] = ("state", "suspend", "resume", "trace", "statistics", "terminate")
 
-PAGE: Final = 1000
+PAGE: Final = 250
 MAX_ACTORS: Final = 100_000
 """Fetched from one server; a node with more of them is looked at by other means."""
 MAX_INDENT: Final = 12
