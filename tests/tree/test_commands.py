@@ -151,6 +151,23 @@ def test_a_command_that_is_too_big_is_refused_at_the_sender() -> None:
         encode_command(Command("p", b"x" * commands.MAX_COMMAND_BYTES, "c", 1))
 
 
+def test_a_command_that_is_too_big_is_not_read_either() -> None:
+    with pytest.raises(MalformedCommand, match="too many"):
+        decode_command_untrusted(b"\x00" * (commands.MAX_COMMAND_BYTES + 1))
+
+
+@pytest.mark.parametrize("encoded", [encode(7), encode([]), encode([1, "text", None]), encode(["code", "message"])])
+def test_what_is_no_answer_is_not_taken_for_one(encoded: bytes) -> None:
+    with pytest.raises(BadData, match="not an answer"):
+        Answer.from_encoded(encoded)
+
+
+def test_a_machine_knows_which_procedures_only_read() -> None:
+    target = machine()
+    known = [target.is_read_only(name) for name in ("tree.get", "tree.put", "add", "nobody declared this")]
+    assert known == [True, False, False, False]
+
+
 def test_a_forgotten_number_is_refused_and_not_applied_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_ANSWERS", 3)
     target = machine()
