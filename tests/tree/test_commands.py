@@ -265,6 +265,32 @@ def test_of_one_client_the_lowest_numbers_are_forgotten_first_in_whatever_order_
             assert Session.from_data(session.to_data()).to_data() == session.to_data()
 
 
+def test_the_first_answer_to_a_number_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(sessions, "MAX_ANSWER_BYTES", 12)
+    session = Session()
+    session.remember(1, b"first ")
+    session.remember(1, b"second")
+    session.remember(2, b"second")
+    assert (session.remembered(1), session.remembered(2)) == (b"first ", b"second"), "12 bytes, and 2 answers, fit"
+    session.remember(3, b"third")
+    session.remember(1, b"again")
+    assert (session.remembered(1), session.is_forgotten(1), session.is_forgotten(2)) == (None, True, False)
+    session.remember(4, b"more than 12 bytes")
+    assert session.remembered(4) is not None, "the last one is always there"
+    assert session.is_forgotten(3)
+
+
+def test_a_state_has_no_more_sessions_than_a_machine_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    empty: Any = [-1, []]
+    taken = sessions.Sessions()
+    taken.add_untrusted([["a", empty], ["b", empty]])
+    for row in (["b", empty], ["c", empty]):
+        with pytest.raises(BadData, match="twice"):
+            taken.add_untrusted([row])
+
+
 def test_commands_of_one_entry_are_applied_in_order_and_what_is_none_is_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -17,6 +17,7 @@ from tree.errors import (
     NodeNotFound,
     ReadOnlyTransaction,
 )
+from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
 from tree.pattern import ANY_DEPTH, ANY_NAME, Step
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
@@ -398,6 +399,11 @@ def test_keep_while_has_a_stated_limit() -> None:
     pairs = [(("a",), IfNodeExists(False))] * 65
     with pytest.raises(BadData, match="64"):
         Store().put(("b",), 1, keep_while=pairs)
+    assert not Store().put(("b",), 1, keep_while=pairs[:64]).existed
+    data = keep_while_to_data(pairs)
+    with pytest.raises(BadData, match="64"):
+        keep_while_from_data_untrusted(data)
+    assert len(keep_while_from_data_untrusted(data[:64])) == 64
 
 
 def test_a_node_without_payload_that_was_asked_for_stays() -> None:
