@@ -34,6 +34,8 @@ MAX_TRACES: Final = 8
 """At the same time on one node."""
 TRACE_WAITING: Final = 1000
 """Events that wait for a slow reader; beyond it the oldest are dropped and counted."""
+MAX_ROWS: Final = 250
+"""Of one answer, which anybody may ask for: 2 ms of the node's time."""
 MAX_NAMES: Final = 10
 
 
@@ -119,7 +121,7 @@ def _looking(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
     @routes.get("")
     async def overview(
         after: Annotated[int, Query(ge=0, le=2**53, description="only actors started after this pid")] = 0,
-        limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 1000,
+        limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="at most so many")] = MAX_ROWS,
     ) -> Overview:
         """The node's actors, in the order of their pids, and its counters."""
         return actors.overview(after, limit)

@@ -134,7 +134,7 @@ class Ref:
 
     @property
     def started_value(self) -> Any:
-        """What a service said with `task_status.started(value)`: its bound address, say. None for servers."""
+        """What a service said with `task_status.started(value)`: its bound address, say. None for most servers."""
         return self.process.started_value
 
     async def call(self, request: Any, timeout_s: float | None = DEFAULT_TIMEOUT_S) -> Any:

@@ -46,8 +46,9 @@ MIN_PERIOD_S: Final = 0.01
 """A shorter period would cost more than a hundredth of the node."""
 MAX_PERIOD_S: Final = 60.0
 
-MAX_FRAMES: Final = 20
-"""The innermost frames of the culprit's stack are reported."""
+OUTER_FRAMES: Final = 8
+INNER_FRAMES: Final = 16
+"""Of the culprit's stack are reported: whose work it is, and what it is doing."""
 
 CALLBACKS: Final = frozenset(
     {"init", "handle_call", "handle_cast", "handle_info", "handle_continue", "terminate", "format_status"}
@@ -182,8 +183,20 @@ def find_culprit(frame: FrameType | None) -> Culprit:
     if not actor:
         process = current_process.get()
         actor = process.label if process is not None else _task_name()
-    inner = traceback.StackSummary.extract([(one, one.f_lineno) for one in reversed(frames[:MAX_FRAMES])])
-    return Culprit(actor, callback, tuple(inner.format()))
+    return Culprit(actor, callback, tuple(_stack_lines(frames[::-1])))
+
+
+def _stack_lines(frames: list[FrameType]) -> list[str]:
+    """The frames as Python prints them, outermost first, without the middle of a deep stack."""
+    left_out = len(frames) - OUTER_FRAMES - INNER_FRAMES
+    if left_out <= 0:
+        return _lines_of(frames)
+    middle = f"  ... {left_out} more frames ...\n"
+    return [*_lines_of(frames[:OUTER_FRAMES]), middle, *_lines_of(frames[-INNER_FRAMES:])]
+
+
+def _lines_of(frames: list[FrameType]) -> list[str]:
+    return traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()
 
 
 def _task_name() -> str:

@@ -301,6 +301,9 @@ class WebService:
         self._app: Final = app
         self._host: Final = host
         self._port = port
+        # The document is needed for the first request (see `_refuse_strange_queries`), and takes half a second to make:
+        # now, when nothing else runs that it could hold up.
+        app.openapi()
         self.urls: list[str] = []
         """The base URLs; empty until it has served for the first time."""
 

@@ -32,5 +32,9 @@ class Expired(CryptoError):
     """This was valid once, and its time is over; ask the sender for a new one."""
 
 
+class Replayed(CryptoError):
+    """This has been opened here before; whatever it asks for has been done."""
+
+
 class KeyFileError(CryptoError):
     """The key files of this server cannot be used as they are."""

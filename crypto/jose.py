@@ -20,17 +20,14 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
-from joserfc import jwe, jws
-from joserfc.errors import ExceededSizeError, JoseError
-from joserfc.registry import HeaderParameter
-from joserfc.util import urlsafe_b64decode, urlsafe_b64encode
-
+from crypto import jwe, jws
+from crypto.base64url import encoded_chars
 from crypto.errors import Expired, Malformed, Tampered, UnknownSender, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import is_name, require_name
+from crypto.seen import Seen
 
 MAX_HEADER_CHARS: Final = 1536
 """Bound of the base64url JWS header; ten fields of at most 128 characters need about 1,000."""
@@ -42,11 +39,8 @@ MAX_SEQUENCE: Final = 2**63 - 1
 
 _SEALED_TYPE: Final = "batonpass-sealed"
 _STATEMENT_TYPE: Final = "batonpass-statement"
-_SIGNATURE_CHARS: Final = 86  # 64 bytes in base64url
 _SEALED_FIELDS: Final = frozenset({"alg", "typ", "cty", "kid", "iss", "aud", "tid", "seq", "exp", "trace"})
 _STATEMENT_FIELDS: Final = frozenset({"alg", "typ", "kid", "iss"})
-_JWE_FIELDS: Final = frozenset({"alg", "enc", "epk", "apu", "apv"})
-_JWE_OVERHEAD_CHARS: Final = 1024  # header with the ephemeral key, nonce, tag and dots take about 500
 
 
 @dataclass(frozen=True)
@@ -90,17 +84,7 @@ def seal(payload: bytes, claims: Claims, *, sender: Identity, receiver: PublicId
     The result is about 16/9 of the payload and 900 characters: base64url twice, which is what the standards
     say.
     """
-    encrypted = jwe.encrypt_compact(
-        {
-            "alg": "ECDH-ES",
-            "enc": "A128GCM",
-            "apu": _party(sender.public.signing_kid),
-            "apv": _party(receiver.agreement_kid),
-        },
-        payload,
-        receiver.agreement_jwk,
-        registry=_JWE_WRITER,
-    )
+    encrypted = jwe.encrypt(payload, receiver.agreement, apu=sender.public.signing_kid, apv=receiver.agreement_kid)
     header = {
         "alg": "ES256",
         "typ": _SEALED_TYPE,
@@ -113,7 +97,7 @@ def seal(payload: bytes, claims: Claims, *, sender: Identity, receiver: PublicId
         "exp": claims.expires_at_s,
         "trace": claims.trace_digest,
     }
-    return jws.serialize_compact(header, encrypted, sender.signing_jwk, registry=_JWS_WRITER)
+    return jws.sign(header, encrypted, sender.signing)
 
 
 def peek_sender_untrusted(sealed: str) -> str:
@@ -122,7 +106,7 @@ def peek_sender_untrusted(sealed: str) -> str:
 
     Raises Malformed.
     """
-    header = _split_untrusted(sealed, max_chars=None).header
+    header = jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS)
     sender = header.get("iss")
     if not isinstance(sender, str) or not is_name(sender):
         raise Malformed("the header does not name its sender (`iss`)")
@@ -137,18 +121,24 @@ def open_untrusted(
     sender: PublicIdentity,
     now_s: float,
     max_bytes: int = 1_000_000,
+    seen: Seen | None = None,
 ) -> Opened:
     """Verify, then decrypt, a sealed message for `receiver_id` from `sender`; `now_s` is Unix time in
     seconds.
 
     Raises exactly one class of CryptoError for each way to be wrong: Malformed (not one of ours, or longer
     than a payload of `max_bytes` can be), UnknownSender (made with another key than `sender`'s), Tampered
-    (signature, seal or parties do not fit), WrongReceiver, Expired. The signature is verified before anything
-    but the bounded header is parsed.
+    (signature, seal or parties do not fit), WrongReceiver, Expired, and with `seen` Replayed. The signature is
+    verified before anything but the bounded header is parsed.
+
+    Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
+    again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
     """
-    parts = _split_untrusted(sealed, max_chars=_max_sealed_chars(max_bytes))
-    claims = _claims_untrusted(parts.header)
-    _verify_untrusted(sealed, parts.header, sender, max_bytes)
+    signed = jws.read_untrusted(
+        sealed, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(jwe.OVERHEAD_CHARS + encoded_chars(max_bytes))
+    )
+    claims = _claims_untrusted(signed.header)
+    encrypted = _verify_untrusted(signed, sender)
     if claims.receiver != receiver_id:
         raise WrongReceiver(f"{claims.sender} sealed this for {claims.receiver}, not for {receiver_id}")
     if now_s >= claims.expires_at_s:
@@ -156,7 +146,10 @@ def open_untrusted(
             f"transfer {claims.transfer_id} from {claims.sender}: message {claims.sequence} expired "
             f"{now_s - claims.expires_at_s:.3f} s ago"
         )
-    return Opened(_decrypt_untrusted(parts.payload, claims, receiver, sender, max_bytes), claims)
+    payload = _decrypt_untrusted(encrypted, claims, receiver, sender, max_bytes)
+    if seen is not None:
+        seen.admit(signed.signed, expires_at_s=claims.expires_at_s, now_s=now_s)
+    return Opened(payload, claims)
 
 
 def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str:
@@ -174,7 +167,7 @@ def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str
         "kid": sender.public.signing_kid,
         "iss": require_name("sender_id", sender_id),
     }
-    return jws.serialize_compact(header, text, sender.signing_jwk, registry=_JWS_WRITER)
+    return jws.sign(header, text, sender.signing)
 
 
 def verify_untrusted(token: str, *, sender: PublicIdentity) -> dict[str, Any]:
@@ -183,54 +176,15 @@ def verify_untrusted(token: str, *, sender: PublicIdentity) -> dict[str, Any]:
     Whose name the statement carries is `peek_sender_untrusted(token)`; the caller looked `sender` up under
     it.
     """
-    parts = _split_untrusted(token, max_chars=MAX_HEADER_CHARS + _SIGNATURE_CHARS + 2 + _b64_chars(MAX_STATEMENT_BYTES))
-    header = parts.header
+    signed = jws.read_untrusted(token, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
+    header = signed.header
     if header.keys() != _STATEMENT_FIELDS or header["typ"] != _STATEMENT_TYPE or not is_name(header["iss"]):
         raise Malformed("this is not a batonpass statement")
-    payload = _verify_untrusted(token, header, sender, MAX_STATEMENT_BYTES)
-    statement = _json_object_untrusted(payload)
-    if statement is None:
-        raise Malformed("the signed statement is not a JSON object")
-    return statement
+    return jws.json_object_untrusted(_verify_untrusted(signed, sender))
 
 
-@dataclass(frozen=True)
-class _Parts:
-    header: dict[str, Any]
-    payload: str
-
-
-def _split_untrusted(token: str, *, max_chars: int | None) -> _Parts:
-    """The parsed header and the unparsed payload of a compact JWS. Looks at no more than it must."""
-    if max_chars is not None and len(token) > max_chars:
-        raise Malformed(f"a signed message here is a string of at most {max_chars} characters")
-    end = token.find(".", 0, MAX_HEADER_CHARS + 1)
-    if end <= 0:
-        raise Malformed("a signed message begins with a bounded header and a dot")
-    try:
-        header = _json_object_untrusted(urlsafe_b64decode(token[:end].encode("ascii")))
-    except ValueError as error:  # of base64 and of a character that is not ASCII
-        raise Malformed("the header is not base64url") from error
-    if header is None:
-        raise Malformed("the header is not a JSON object")
-    if max_chars is None:
-        return _Parts(header, "")
-    payload, dot, signature = token[end + 1 :].partition(".")
-    if not dot or len(signature) != _SIGNATURE_CHARS or not payload:
-        raise Malformed("a signed message has three parts, the last an ES256 signature")
-    return _Parts(header, payload)
-
-
-def _json_object_untrusted(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+def _max_chars(payload_bytes: int) -> int:
+    return MAX_HEADER_CHARS + jws.SIGNATURE_CHARS + 2 + encoded_chars(payload_bytes)
 
 
 def _claims_untrusted(header: dict[str, Any]) -> Claims:
@@ -248,8 +202,9 @@ def _claims_untrusted(header: dict[str, Any]) -> Claims:
         raise Malformed(str(error)) from error
 
 
-def _verify_untrusted(token: str, header: dict[str, Any], sender: PublicIdentity, max_bytes: int) -> bytes:
-    """The payload of the compact JWS, once its signature fits `sender`'s key."""
+def _verify_untrusted(signed: jws.Compact, sender: PublicIdentity) -> bytes:
+    """The payload, once its signature fits `sender`'s key."""
+    header = signed.header
     if header.get("alg") != "ES256":
         raise Malformed("batonpass signs with ES256 only")
     if header.get("kid") != sender.signing_kid:
@@ -258,77 +213,25 @@ def _verify_untrusted(token: str, header: dict[str, Any], sender: PublicIdentity
             f"{sender.signing_kid}"
         )
     try:
-        return jws.deserialize_compact(token, sender.signing_jwk, registry=_registries(max_bytes)[0]).payload
-    except ExceededSizeError as error:
-        raise Malformed(f"a signed payload here has at most {max_bytes} bytes") from error
-    except (JoseError, ValueError, TypeError) as error:
+        return signed.verify_untrusted(sender.signing)
+    except Tampered as error:
         raise Tampered(f"the signature in the name of {header.get('iss')!s:.128} does not fit") from error
 
 
 def _decrypt_untrusted(
-    encrypted: str, claims: Claims, receiver: Identity, sender: PublicIdentity, max_bytes: int
+    token: bytes, claims: Claims, receiver: Identity, sender: PublicIdentity, max_bytes: int
 ) -> bytes:
     try:
-        inner = urlsafe_b64decode(encrypted.encode("ascii"))
-        header = _json_object_untrusted(urlsafe_b64decode(inner[:MAX_HEADER_CHARS].partition(b".")[0]))
-    except ValueError as error:
-        raise Malformed(f"what {claims.sender} signed is not a compact JWE") from error
-    epk = None if header is None else header.get("epk")
-    if header is None or header.keys() != _JWE_FIELDS or not isinstance(epk, dict) or epk.keys() != _EPK_FIELDS:
-        raise Malformed(f"what {claims.sender} signed is not a JWE of the form used here")
-    if header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM" or epk["crv"] != "P-256":
-        raise Malformed("batonpass encrypts with ECDH-ES on P-256 and A128GCM only")
-    if header["apv"] != _party(receiver.public.agreement_kid):
+        encrypted = jwe.read_untrusted(token, max_bytes=max_bytes)
+    except Malformed as error:
+        raise Malformed(f"what {claims.sender} signed: {error}") from error
+    if encrypted.apv != receiver.public.agreement_kid:
         raise WrongReceiver(
             f"{claims.sender} sealed this for another key of {claims.receiver}: it must fetch the new one"
         )
-    if header["apu"] != _party(sender.signing_kid):
+    if encrypted.apu != sender.signing_kid:
         raise Tampered(f"{claims.sender} signed what somebody else had sealed")
     try:
-        plaintext = jwe.decrypt_compact(inner, receiver.agreement_jwk, registry=_registries(max_bytes)[1]).plaintext
-    except ExceededSizeError as error:
-        raise Malformed(f"a payload here has at most {max_bytes} bytes") from error
-    except (JoseError, ValueError, TypeError, AssertionError) as error:
+        return encrypted.decrypt_untrusted(receiver.agreement)
+    except Tampered as error:
         raise Tampered(f"the seal of what {claims.sender} signed does not fit") from error
-    return b"" if plaintext is None else plaintext
-
-
-_EPK_FIELDS: Final = frozenset({"kty", "crv", "x", "y"})
-
-_CLAIM_PARAMETERS: Final = {
-    "iss": HeaderParameter("Sender", "str"),
-    "aud": HeaderParameter("Receiver", "str"),
-    "tid": HeaderParameter("Transfer id", "str"),
-    "seq": HeaderParameter("Sequence number", "int"),
-    "exp": HeaderParameter("Expiry, Unix seconds", lambda _: None),  # checked with the other claims
-    "trace": HeaderParameter("Digest of the hop trace", "str"),
-}
-
-
-@lru_cache(maxsize=64)
-def _party(kid: str) -> str:
-    """A key's thumbprint as `apu`/`apv`, which are base64url of bytes."""
-    return urlsafe_b64encode(kid.encode("ascii")).decode("ascii")
-
-
-def _b64_chars(size_bytes: int) -> int:
-    return (size_bytes * 4 + 2) // 3
-
-
-def _max_sealed_chars(max_bytes: int) -> int:
-    return MAX_HEADER_CHARS + _SIGNATURE_CHARS + 2 + _b64_chars(_JWE_OVERHEAD_CHARS + _b64_chars(max_bytes))
-
-
-@lru_cache(maxsize=16)
-def _registries(max_bytes: int) -> tuple[jws.JWSRegistry, jwe.JWERegistry]:
-    """What joserfc may read; its own caps (64 KiB of ciphertext) are below an entity's state, so they follow
-    `max_bytes`."""
-    signed = jws.JWSRegistry(header_registry=_CLAIM_PARAMETERS, algorithms=["ES256"])
-    signed.max_header_length = MAX_HEADER_CHARS
-    signed.max_payload_length = _b64_chars(_JWE_OVERHEAD_CHARS + _b64_chars(max_bytes))
-    encrypted = jwe.JWERegistry(algorithms=["ECDH-ES", "A128GCM"])
-    encrypted.max_ciphertext_length = _b64_chars(max_bytes)
-    return signed, encrypted
-
-
-_JWS_WRITER, _JWE_WRITER = _registries(0)  # joserfc checks sizes only when it reads

@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from joserfc.jwk import ECKey
 
 from crypto.errors import KeyFileError, Malformed
 
@@ -62,16 +61,6 @@ class PublicIdentity:
     def agreement_kid(self) -> str:
         """RFC 7638 thumbprint of the agreement key, 43 characters."""
         return thumbprint(self.agreement)
-
-    @cached_property
-    def signing_jwk(self) -> ECKey:
-        """The signing key as joserfc wants it, imported once."""
-        return ECKey.import_key(self.signing)
-
-    @cached_property
-    def agreement_jwk(self) -> ECKey:
-        """The agreement key as joserfc wants it, imported once."""
-        return ECKey.import_key(self.agreement)
 
     def to_jwks(self) -> dict[str, Any]:
         """Both keys as a JWK Set (RFC 7517): `{"keys": [signing, agreement]}`, JSON-able."""
@@ -150,16 +139,6 @@ class Identity:
         # The signing key last: it is what makes the identity complete, so an interrupted creation is simply continued.
         agreement = _load_or_create_key(agreement_path)
         return cls(signing=_load_or_create_key(signing_path), agreement=agreement)
-
-    @cached_property
-    def signing_jwk(self) -> ECKey:
-        """The private signing key as joserfc wants it, imported once."""
-        return ECKey.import_key(self.signing)
-
-    @cached_property
-    def agreement_jwk(self) -> ECKey:
-        """The private agreement key as joserfc wants it, imported once."""
-        return ECKey.import_key(self.agreement)
 
     def __repr__(self) -> str:
         return f"Identity(public={self.public!r})"

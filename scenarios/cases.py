@@ -313,7 +313,7 @@ def _result(plan: CasePlan, moved: _Moved, evidence: Evidence) -> CaseResult:
 
 def versions() -> dict[str, str]:
     """What was measured: our version, Python's, and those of the libraries on the path."""
-    names = ("batonpass", "trio", "pysyncobj", "cryptography", "joserfc", "cbor2", "fastapi", "h11", "httpx")
+    names = ("batonpass", "trio", "pysyncobj", "cryptography", "cbor2", "fastapi", "h11", "httpx")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 

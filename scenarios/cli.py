@@ -35,6 +35,9 @@ INTERRUPTED = 130
 SECONDS = FiniteRange(min=0.0, max=86_400.0)
 LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
 
+# Those of scenarios.remote.observe, which is imported only when it is used.
+_OBSERVE_ACTIONS = ("state", "suspend", "resume", "trace", "statistics", "terminate")
+
 _EPILOG = """\
 \b
 Examples:
@@ -44,6 +47,7 @@ Examples:
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
+  baton observe http://127.0.0.1:17103     the actors of a live server
 
 \b
 Exit status:
@@ -185,6 +189,64 @@ def cluster() -> None:
       baton cluster status
       baton cluster transfer alpha.h2
     """
+
+
+@cli.command(short_help="Look into a live server: its actors, and one of them from inside.")
+@click.argument("node")
+@click.argument("action", required=False, type=click.Choice(_OBSERVE_ACTIONS))
+@click.argument("actor", required=False)
+@click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("--every", "every_s", type=FiniteRange(0.1, 3600.0), default=1.0, metavar="SECONDS", help="With --watch.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=200, metavar="N", help="Rows shown. [default: 200]")
+@click.option("--seconds", type=FiniteRange(0.1, 3600.0), default=60.0, help="How long to trace. [default: 60]")
+@click.option("--events", type=click.IntRange(1, 100_000), default=1000, help="Traced at most. [default: 1000]")
+@click.option("--off", is_flag=True, help="Switch the statistics off.")
+@click.option("--url", envvar="BATON_URL", metavar="URL", help="Of a homeserver, if NODE is a name.")
+@click.option(
+    "--token-file",
+    envvar="BATON_OPERATOR_TOKEN_FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With NODE's operator token; homeservers and simulation servers have different ones.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(min=0.1, max=600.0),
+    default=35.0,
+    metavar="SECONDS",
+    help="For an answer. [default: 35]",
+)
+def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
+    """Look into NODE, a live server: its URL, or its name.
+
+    Without an ACTION it shows all its actors, as a tree, and needs no token.
+
+    \b
+    The actions look into one ACTOR (its pid, or its name) or change it, and need the operator token:
+      state        what it holds, or, if it is stuck, in which callback, since when and where
+      suspend      have it handle no messages: they are kept, calls time out
+      resume       have it go on
+      trace        what it is sent and what it answers, from now on
+      statistics   how much it does: counted from the first such command, until --off
+      terminate    end it; its supervisor starts it again, if that is how it is supervised
+
+    \b
+    Examples:
+      baton observe http://127.0.0.1:17103
+      baton observe alpha.s1 --url http://127.0.0.1:17103 --watch
+      baton observe alpha.s1 state 12 --token-file playground/secrets/alpha.simserver-operator-token
+
+    What an actor has handled is only counted while its statistics are on. The exit status is 1 when there is no such
+    actor, or no state to show.
+    """
+    from scenarios.remote.observe import Wanted
+    from scenarios.remote.observe import observe as look
+
+    wanted = Wanted(**{name: flags[name] for name in Wanted.__dataclass_fields__})
+    return look(
+        node, action, actor, wanted, url=flags["url"], token_file=flags["token_file"], timeout_s=flags["timeout_s"]
+    )
 
 
 # ---- a cluster to play with ----

@@ -148,7 +148,7 @@ class Distribution:
             "peers": len(self._switchboard.slots),
             "proxies": self._references.proxy_count,
             "handed_callers": self._references.handed_callers,
-            **{what: sum(column) for what, column in zip(held, zip(*tables, strict=True), strict=False)},
+            **{what: sum(table[place] for table in tables) for place, what in enumerate(held)},
         }
 
     # Life

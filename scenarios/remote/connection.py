@@ -23,7 +23,7 @@ _MIN_WIDTH: Final = 100
 
 
 class Server:
-    """One homeserver, spoken to by a command.
+    """One server, spoken to by a command.
 
     Raises from every call:
         RemoteRefused: it refuses, for a reason that lies with the request or the tree.
@@ -33,7 +33,7 @@ class Server:
     def __init__(self, url: str, token_file: Path | None, timeout_s: float) -> None:
         headers = {} if token_file is None else {"authorization": f"Bearer {_token(token_file)}"}
         self.url = url
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s, trust_env=False)
 
     def __enter__(self) -> "Server":
@@ -52,7 +52,7 @@ class Server:
     @contextmanager
     def stream(self, path: str, *, min_patience_s: float = 0.0, **more: Any) -> Iterator[httpx.Response]:
         """One request whose answer is read as it comes; silence is waited out for `min_patience_s` at least."""
-        timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, min_patience_s))
+        timeout = httpx.Timeout(self.timeout_s, read=max(self.timeout_s, min_patience_s))
         with self._reaching(), self._http.stream("GET", path, timeout=timeout, **more) as answer:
             if answer.is_error:
                 answer.read()
@@ -81,7 +81,7 @@ def _check(answer: httpx.Response) -> None:
         error = answer.json()
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
-        raise EnvironmentFailed(f"{answer.url} is no homeserver: it answers {answer.status_code}") from None
+        raise EnvironmentFailed(f"{answer.url} is no server of ours: it answers {answer.status_code}") from None
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise EnvironmentFailed(f"{message} ({code})")
     raise RemoteRefused(code, message)

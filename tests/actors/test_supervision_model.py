@@ -1,174 +1,140 @@
-"""Supervisors against a model too dumb to be wrong, over random families and random crashes.
+"""Whole trees of supervisors against the model, over random scripts of crashes, kills, functions and pauses.
 
-The model is a list of names and a counter per name; it knows nothing of processes, monitors or messages. Each example
-is one `trio.run` on a clock that only moves when the example says so, so a failure replays exactly.
+Trees are up to three levels deep, of all strategies and dynamic ones, with every kind of child, starts that fail or are
+ignored, and children that keep their supervisor waiting. Each example is one `trio.run` on a clock that only moves when
+the script says so: hypothesis prints the script of a failure, and that replays exactly.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 
 import trio
 import trio.testing
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from actors import (
-    ActorSpec,
-    Restart,
-    Server,
-    Stop,
-    Strategy,
-    Supervisor,
-    SupervisorError,
-    SupervisorSpec,
-    System,
-)
+from actors import AutoShutdown, Restart, Strategy, System
+from tests.actors.supervision.model import World
+from tests.actors.supervision.play import Player
+from tests.actors.supervision.script import Ask, Branch, End, Leaf, Step, Wait
 
-WINDOW_S = 5.0
+STARTS = st.one_of(st.just(""), st.text(".xi", max_size=4).map(".".__add__), st.text(".xi", max_size=3))
+REASONS = st.sampled_from(["boom", "boom", "boom", "kill", "kill", "normal", "shutdown", ("shutdown", "x")])
 
 
-@dataclass
-class Life:
-    restart: Restart
-    running: bool = True
-    starts: int = 1
+@st.composite
+def leaves(draw: st.DrawFn, name: str, auto_shutdown: AutoShutdown) -> Leaf:
+    restart = draw(st.sampled_from(Restart))
+    fits = auto_shutdown is not AutoShutdown.NEVER and restart is not Restart.PERMANENT
+    return Leaf(name, restart, fits and draw(st.booleans()), draw(STARTS), draw(st.booleans()))
 
 
-@dataclass
-class Model:
-    """What OTP's documentation says, in as few words as possible."""
-
-    strategy: Strategy
-    max_restarts: int
-    children: dict[int, Life]
-    alive: bool = True
-    restarts_s: list[float] = field(default_factory=list)
-
-    def crash(self, victim: int, reason: str, now_s: float) -> None:
-        life = self.children[victim]
-        life.running = False
-        if life.restart is Restart.TEMPORARY:
-            del self.children[victim]
-        elif life.restart is Restart.PERMANENT or reason == "boom":
-            self.restarts_s.append(now_s)
-            if sum(at_s >= now_s - WINDOW_S for at_s in self.restarts_s) > self.max_restarts:
-                self.alive = False
-                self.children = {}
-                return
-            self.restart_group(victim)
-
-    def restart_group(self, victim: int) -> None:
-        for name in list(self.children):
-            if (
-                name == victim
-                or self.strategy is Strategy.ONE_FOR_ALL
-                or (self.strategy is Strategy.REST_FOR_ONE and name > victim)
-            ):
-                if self.children[name].restart is Restart.TEMPORARY:
-                    del self.children[name]
-                else:
-                    self.children[name].running = True
-                    self.children[name].starts += 1
-
-    def terminate(self, name: int) -> None:
-        self.children[name].running = False
-        if self.children[name].restart is Restart.TEMPORARY:
-            del self.children[name]
-
-    def seen(self) -> dict[int, tuple[bool, int]]:
-        return {name: (life.running, life.starts) for name, life in self.children.items()}
+@st.composite
+def branches(draw: st.DrawFn, name: str, levels: int, auto_shutdown: AutoShutdown = AutoShutdown.NEVER) -> Branch:
+    """A supervisor under one with `auto_shutdown`; the names of those below it begin with its own."""
+    restart = draw(st.sampled_from(Restart))
+    fits = auto_shutdown is not AutoShutdown.NEVER and restart is not Restart.PERMANENT
+    own = draw(st.sampled_from(AutoShutdown))
+    return Branch(
+        name,
+        tuple(draw(kids(f"{name}{number}", levels - 1, own)) for number in range(draw(st.integers(0, 4)))),
+        restart,
+        fits and draw(st.booleans()),
+        draw(st.sampled_from(Strategy)),
+        draw(st.integers(0, 4)),
+        own,
+    )
 
 
-class Child(Server[None]):
-    def init(self, arg: tuple[int, dict[int, int]]) -> None:
-        name, starts = arg
-        starts[name] = starts.get(name, 0) + 1
-
-    def handle_cast(self, message: str, state: None) -> Stop[None]:
-        return Stop(message)
-
-
-Step = tuple[str, int, float]
-steps = st.lists(
-    st.tuples(
-        st.sampled_from(["boom", "boom", "boom", "normal", "shutdown", "kill", "terminate", "restart"]),
-        st.integers(0, 5),
-        st.sampled_from([0.0, 1.0, 3.0, 6.0]),
-    ),
-    max_size=25,
-)
+def dynamic_branches(name: str) -> st.SearchStrategy[Branch]:
+    return st.builds(
+        Branch,
+        st.just(name),
+        st.just(()),
+        st.sampled_from(Restart),
+        strategy=st.none(),
+        max_restarts=st.integers(0, 4),
+    )
 
 
-@given(
-    strategy=st.sampled_from(Strategy),
-    max_restarts=st.integers(0, 4),
-    family=st.lists(st.sampled_from(Restart), min_size=1, max_size=6),
-    script=steps,
-)
-@settings(max_examples=200)
-def test_supervisors_do_what_the_model_does(
-    strategy: Strategy, max_restarts: int, family: list[Restart], script: list[Step]
-) -> None:
-    model = Model(strategy, max_restarts, {name: Life(restart) for name, restart in enumerate(family)})
-    trio.run(_play, model, script, clock=trio.testing.MockClock(autojump_threshold=0))
+def kids(name: str, levels: int, auto_shutdown: AutoShutdown) -> st.SearchStrategy[Leaf | Branch]:
+    kinds: list[st.SearchStrategy[Leaf | Branch]] = [leaves(name, auto_shutdown)] * 2
+    if levels:
+        kinds += [branches(name, levels, auto_shutdown), dynamic_branches(name)]
+    return st.one_of(kinds)
 
 
-async def _play(model: Model, script: list[Step]) -> None:
-    starts: dict[int, int] = {}
+def everybody(branch: Branch) -> Iterator[Leaf | Branch]:
+    for kid in branch.kids:
+        yield kid
+        if isinstance(kid, Branch):
+            yield from everybody(kid)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[Branch, list[Step]]:
+    top = replace(draw(branches("top", 3)), restart=Restart.TEMPORARY)
+    names = [kid.name for kid in everybody(top)] or ["nobody"]
+    supervisors = ["top", *(kid.name for kid in everybody(top) if isinstance(kid, Branch))]
+    steps: list[Step] = []
+    for branch in everybody(top):
+        if isinstance(branch, Branch) and branch.strategy is None:
+            for number in range(draw(st.integers(0, 3))):
+                steps.append(Ask(branch.name, "start", draw(leaves(f"{branch.name}{number}", AutoShutdown.NEVER))))
+                names.append(f"{branch.name}{number}")
+    for number in range(draw(st.integers(1, 12))):
+        match draw(st.sampled_from(["end", "end", "end", "end", "ask", "start", "wait"])):
+            case "end":
+                steps.append(End(draw(st.sampled_from(names)), draw(REASONS)))
+            case "ask":
+                verb = draw(st.sampled_from(["stop", "stop", "restart", "delete"]))
+                steps.append(Ask(draw(st.sampled_from(supervisors)), verb, draw(st.sampled_from(names))))
+            case "start":
+                child = draw(kids(f"new{number}_", 1, draw(st.sampled_from(AutoShutdown))))
+                steps.append(Ask(draw(st.sampled_from(supervisors)), "start", child))
+                names.append(child.name)
+                if isinstance(child, Branch):
+                    supervisors.append(child.name)
+                    names += [kid.name for kid in child.kids]
+            case _:
+                steps.append(Wait(draw(st.sampled_from([1.0, 2.5, 5.0, 6.0]))))
+    return top, steps
+
+
+@given(scripts())
+@settings(max_examples=300)
+def test_supervisors_do_what_the_model_does(script: tuple[Branch, list[Step]]) -> None:
+    trio.run(_play, *script, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def _play(top: Branch, steps: list[Step]) -> None:
+    world = World(top)
+    branch_names = {"top"}
+    # The children of a dynamic supervisor end at the same time, and have no order.
+    ordered = all(kid.strategy for kid in everybody(top) if isinstance(kid, Branch))
+    branch_names.update(kid.name for kid in everybody(top) if isinstance(kid, Branch))
     async with System.open("model") as system:
-        sup = await system.start_child(
-            SupervisorSpec(
-                "sup",
-                tuple(
-                    ActorSpec(name, Child, (name, starts), restart=life.restart, name=name)
-                    for name, life in model.children.items()
-                ),
-                restart=Restart.TEMPORARY,
-                strategy=model.strategy,
-                max_restarts=model.max_restarts,
-                window_s=WINDOW_S,
-            )
-        )
-        assert sup is not None
-        for action, name, pause_s in script:
-            await trio.sleep(pause_s)
-            await _do(system, model, action, name)
-            await trio.testing.wait_all_tasks_blocked()
-            assert sup.alive == model.alive
-            if not model.alive:
-                assert [ref.pid for ref in system.actors()] == [1], "a supervisor that gave up left nobody behind"
-                return
-            children = await Supervisor.which_children(sup)
-            seen = {child.id: (child.status == "running", starts[int(str(child.id))]) for child in children}
-            assert seen == model.seen()
-            assert list(seen) == sorted(seen, key=str), "start order is kept"
+        player = Player(system)
+        _compare(await player.start(top), world.log, ordered=ordered)
+        for step in steps:
+            if world.top is None or not world.top.alive:
+                break
+            if isinstance(step, Ask) and isinstance(step.child, Branch):
+                ordered = ordered and step.child.strategy is not None
+                branch_names.add(step.child.name)
+                branch_names.update(kid.name for kid in step.child.kids if isinstance(kid, Branch))
+            # Supervisors below one that is killed end their children while it is being restarted.
+            at_once = isinstance(step, End) and step.reason == "kill" and step.name in branch_names
+            _compare(await player.do(step), world.do(step), ordered=ordered and not at_once)
+            if world.top.alive:
+                _compare(await player.seen(), world.seen(), ordered=ordered)
+        if world.top is None or not world.top.alive:
+            event("the top ended")
+            assert [ref.pid for ref in system.actors()] == [1], "nobody is left behind"
 
 
-async def _do(system: System, model: Model, action: str, name: int) -> None:
-    """One step, on the real thing and on the model; nothing if the step makes no sense now."""
-    sup = next(ref for ref in system.actors() if ref.pid == 2)
-    life = model.children.get(name)
-    if life is None:
-        return
-    match action:
-        case "terminate":
-            await Supervisor.terminate_child(sup, name)
-            model.terminate(name)
-        case "restart":
-            try:
-                await Supervisor.restart_child(sup, name)
-            except SupervisorError:
-                assert life.running
-            else:
-                assert not life.running
-                life.running = True
-                life.starts += 1
-        case "kill" if life.running:
-            ref = system.whereis(name)
-            assert ref is not None
-            ref.kill()
-            model.crash(name, "boom", trio.current_time())
-        case "boom" | "normal" | "shutdown" if life.running:
-            system.named(name).cast(action)
-            model.crash(name, action, trio.current_time())
-        case _:
-            pass
+def _compare(happened: list[str], expected: list[str], *, ordered: bool) -> None:
+    if ordered:
+        assert happened == expected
+    else:
+        assert sorted(happened) == sorted(expected)

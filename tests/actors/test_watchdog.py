@@ -1,5 +1,6 @@
 """The watchdog names whoever blocks the node while it is blocked, and disturbs nobody who is idle or innocent."""
 
+import inspect
 import json
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import trio
 
 from actors import System
 from actors.telemetry import Telemetry
-from actors.watchdog import Watchdog
+from actors.watchdog import INNER_FRAMES, OUTER_FRAMES, Culprit, Watchdog, find_culprit
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,3 +82,15 @@ async def test_a_strange_period_is_refused(period_s: float) -> None:
 async def test_it_can_be_left_out() -> None:
     async with System.open("unwatched", watchdog_s=None) as system:
         assert system.stats.blocked == 0
+
+
+def test_of_a_deep_stack_both_ends_are_reported() -> None:
+    def dig(depth: int) -> Culprit:
+        return find_culprit(inspect.currentframe()) if depth == 0 else dig(depth - 1)
+
+    lines = dig(200).stack
+    # Frames that repeat themselves are shown in one line, as Python does.
+    assert len(lines) <= OUTER_FRAMES + 1 + INNER_FRAMES
+    (middle,) = [number for number, line in enumerate(lines) if "more frames" in line]
+    assert not any("in dig" in line for line in lines[:middle])
+    assert "in dig" in lines[middle + 1]

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joserfc import jws as joserfc_jws
-from jwcrypto import jwe as other_jwe
-from jwcrypto import jwk as other_jwk
-from jwcrypto import jws as other_jws
 
-from crypto.errors import CryptoError, Expired, Malformed, Tampered, UnknownSender, WrongReceiver
+from crypto import jws
+from crypto.errors import CryptoError, Expired, Malformed, Replayed, Tampered, UnknownSender, WrongReceiver
 from crypto.jose import (
     MAX_STATEMENT_BYTES,
     Claims,
@@ -25,6 +22,7 @@ from crypto.jose import (
     verify_untrusted,
 )
 from crypto.keys import Identity
+from crypto.seen import Seen
 
 ALICE = Identity.generate()
 BOB = Identity.generate()
@@ -59,8 +57,7 @@ def header_of(token: str) -> dict[str, Any]:
 
 def sign_by_hand(header: dict[str, Any], payload: bytes, signer: Identity) -> str:
     """What a peer with a valid key but bad manners can send."""
-    registry = joserfc_jws.JWSRegistry(algorithms=["ES256"], strict_check_header=False)
-    return joserfc_jws.serialize_compact(header, payload, signer.signing_jwk, registry=registry)
+    return jws.sign(header, payload, signer.signing)
 
 
 @given(st.binary(max_size=2000), st.integers(0, 2**63 - 1), st.sampled_from(["", "abc"]))
@@ -278,34 +275,47 @@ def test_a_signed_thing_that_is_not_an_object_is_malformed() -> None:
         verify_untrusted(sign_by_hand(header, b"[1]", ALICE), sender=ALICE.public)
 
 
-def other_key(jwk: dict[str, Any]) -> other_jwk.JWK:
-    return other_jwk.JWK(**jwk)
+def test_a_recorded_message_is_let_in_once() -> None:
+    seen = Seen()
+
+    def open_it(sealed: str, now_s: float = NOW_S) -> Opened:
+        return open_untrusted(sealed, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=now_s, seen=seen)
+
+    first, again = seal_for_bob(), seal_for_bob()
+    open_it(first)
+    with pytest.raises(Replayed):
+        open_it(first)
+    assert open_it(again).claims == CLAIMS  # sealed anew by its sender, it is another message
+    with pytest.raises(Expired):
+        open_it(first, CLAIMS.expires_at_s)
 
 
-def test_another_implementation_can_open_what_we_seal() -> None:
-    """jwcrypto shares no JOSE code with joserfc."""
-    signature = other_jws.JWS()
-    signature.deserialize(seal_for_bob(b"interop"))
-    signature.verify(other_key(ALICE.public.to_jwks()["keys"][0]))
-    encryption = other_jwe.JWE(algs=["ECDH-ES", "A128GCM"])
-    encryption.deserialize(signature.payload.decode(), other_key(BOB.agreement_jwk.as_dict(private=True)))
-    assert encryption.payload == b"interop"
+def test_changing_the_signature_into_another_that_fits_does_not_make_it_new() -> None:
+    """(r, n - s) verifies wherever (r, s) does, FIPS 186-5."""
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    seen, sealed = Seen(), seal_for_bob()
+    signed, _, signature = sealed.rpartition(".")
+    raw = unb64(signature)
+    other = raw[:32] + (order - int.from_bytes(raw[32:], "big")).to_bytes(32, "big")
+    for text, outcome in ((sealed, None), (f"{signed}.{b64(other)}", Replayed)):
+        if outcome is None:
+            open_untrusted(text, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=NOW_S, seen=seen)
+        else:
+            with pytest.raises(outcome):
+                open_untrusted(text, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=NOW_S, seen=seen)
 
 
-def test_we_can_open_what_another_implementation_seals() -> None:
-    encryption = other_jwe.JWE(
-        b"interop",
-        json.dumps(
-            {
-                "alg": "ECDH-ES",
-                "enc": "A128GCM",
-                "apu": b64(ALICE.public.signing_kid.encode()),
-                "apv": b64(BOB.public.agreement_kid.encode()),
-            }
-        ),
-    )
-    encryption.add_recipient(other_key(BOB.public.to_jwks()["keys"][1]))
-    signature = other_jws.JWS(encryption.serialize(compact=True).encode())
-    header = header_of(seal_for_bob())
-    signature.add_signature(other_key(ALICE.signing_jwk.as_dict(private=True)), protected=json.dumps(header))
-    assert open_as_bob(signature.serialize(compact=True)) == Opened(b"interop", CLAIMS)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 10), st.floats(0, 3)), max_size=60))
+def test_seen_remembers_exactly_what_is_still_valid(messages: list[tuple[int, int, float]]) -> None:
+    seen, now_s, model = Seen(capacity=4), 0.0, dict[int, float]()
+    for number, lifetime_s, wait_s in messages:
+        now_s += wait_s
+        model = {known: expires for known, expires in model.items() if expires > now_s}
+        try:
+            seen.admit(bytes([number]), expires_at_s=now_s + lifetime_s, now_s=now_s)
+        except Replayed:
+            assert number in model or len(model) == 4
+        else:
+            assert number not in model
+            model[number] = now_s + lifetime_s
+        assert len(seen) == len(model) <= 4

@@ -151,6 +151,23 @@ def test_a_command_that_is_too_big_is_refused_at_the_sender() -> None:
         encode_command(Command("p", b"x" * commands.MAX_COMMAND_BYTES, "c", 1))
 
 
+def test_a_command_that_is_too_big_is_not_read_either() -> None:
+    with pytest.raises(MalformedCommand, match="too many"):
+        decode_command_untrusted(b"\x00" * (commands.MAX_COMMAND_BYTES + 1))
+
+
+@pytest.mark.parametrize("encoded", [encode(7), encode([]), encode([1, "text", None]), encode(["code", "message"])])
+def test_what_is_no_answer_is_not_taken_for_one(encoded: bytes) -> None:
+    with pytest.raises(BadData, match="not an answer"):
+        Answer.from_encoded(encoded)
+
+
+def test_a_machine_knows_which_procedures_only_read() -> None:
+    target = machine()
+    known = [target.is_read_only(name) for name in ("tree.get", "tree.put", "add", "nobody declared this")]
+    assert known == [True, False, False, False]
+
+
 def test_a_forgotten_number_is_refused_and_not_applied_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_ANSWERS", 3)
     target = machine()
@@ -246,6 +263,32 @@ def test_of_one_client_the_lowest_numbers_are_forgotten_first_in_whatever_order_
             assert [number for number in range(31) if session.remembered(number) is not None] == sorted(model)
             assert session.is_forgotten(forgotten) or forgotten == -1
             assert Session.from_data(session.to_data()).to_data() == session.to_data()
+
+
+def test_the_first_answer_to_a_number_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(sessions, "MAX_ANSWER_BYTES", 12)
+    session = Session()
+    session.remember(1, b"first ")
+    session.remember(1, b"second")
+    session.remember(2, b"second")
+    assert (session.remembered(1), session.remembered(2)) == (b"first ", b"second"), "12 bytes, and 2 answers, fit"
+    session.remember(3, b"third")
+    session.remember(1, b"again")
+    assert (session.remembered(1), session.is_forgotten(1), session.is_forgotten(2)) == (None, True, False)
+    session.remember(4, b"more than 12 bytes")
+    assert session.remembered(4) is not None, "the last one is always there"
+    assert session.is_forgotten(3)
+
+
+def test_a_state_has_no_more_sessions_than_a_machine_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    empty: Any = [-1, []]
+    taken = sessions.Sessions()
+    taken.add_untrusted([["a", empty], ["b", empty]])
+    for row in (["b", empty], ["c", empty]):
+        with pytest.raises(BadData, match="twice"):
+            taken.add_untrusted([row])
 
 
 def test_commands_of_one_entry_are_applied_in_order_and_what_is_none_is_skipped(

@@ -13,6 +13,9 @@ def test_a_leader_that_spoke_lately_is_the_leader_until_the_shortest_election_ti
     candidacy.heard_from_leader(10.0)
     assert candidacy.has_live_leader(10.5)
     assert not candidacy.has_live_leader(10.7)
+    exact = Candidacy(election_min_s=0.5)
+    exact.heard_from_leader(10.0)
+    assert not exact.has_live_leader(10.5)
     candidacy.heard_from_leader(11.0)
     candidacy.lost_leader()
     assert not candidacy.has_live_leader(11.0), "a connection that broke need not fall silent first"

@@ -14,11 +14,14 @@ from tree.frames import (
     MalformedFrame,
     Verdict,
     decode_greeting_untrusted,
+    decode_hint_untrusted,
     decode_message_untrusted,
     decode_verdict_untrusted,
     encode_frame,
+    encode_hint,
     encode_message,
 )
+from tree.membership import Configuration, Member
 
 APPEND = {"type": "append_entries", "term": 3, "commit_index": 4, "prevLogIdx": 5, "prevLogTerm": 2}
 
@@ -130,3 +133,15 @@ def test_what_follows_the_last_frame_is_handed_on() -> None:
     buffer.feed(encode_frame(1) + b"\x16\x03\x01 TLS")
     assert buffer.next_untrusted() == encode(1)
     assert buffer.take_rest() == b"\x16\x03\x01 TLS"
+
+
+def test_what_is_to_be_known_of_the_members_comes_back() -> None:
+    known = Configuration.initial([Member("h1", "127.0.0.1", 1), Member("h2", "127.0.0.1", 2)])
+    assert decode_hint_untrusted(encode_hint(known)[4:]) == known
+    assert decode_hint_untrusted(encode_hint(None)[4:]) is None
+
+
+@pytest.mark.parametrize("hint", [None, [], ["members"], ["members", 7], ["members", [1, [["h1"]]]], ["other", None]])
+def test_what_says_nothing_of_the_members_is_malformed(hint: Any) -> None:
+    with pytest.raises(MalformedFrame):
+        decode_hint_untrusted(encode(hint))

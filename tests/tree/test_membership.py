@@ -236,6 +236,37 @@ def test_what_is_wrong_with_a_request_has_a_code() -> None:
     assert proposed_seats(many, Admit(member("h3"), "m1"), "m0", []), "a replacement adds no voter"
 
 
+def test_a_voter_goes_while_the_others_have_a_majority_and_a_learner_whoever_can_be_reached() -> None:
+    four = after(founded("h0", "h1", "h2"), Admit(member("h3")))
+    assert [seat.name for seat in proposed_seats(four, Dismiss("h1"), "h0", ["h2"])] == ["h0", "h2", "h3"]
+    assert refusal_of(four, Dismiss("h1"), ["h1", "h3"]) == "no_majority"
+    assert [seat.name for seat in proposed_seats(four, Dismiss("h3"), "h0", [])] == ["h0", "h1", "h2"]
+
+
+def test_who_replaces_somebody_that_is_gone_replaces_nobody_and_others_still_do() -> None:
+    replacing = after(after(founded("h0", "h1", "h2"), Admit(member("h3"), "h1")), Admit(member("h4"), "h2"))
+    gone = proposed_seats(replacing, Dismiss("h1"), "h0", ["h2"])
+    assert [(seat.name, seat.replaces) for seat in gone] == [("h0", None), ("h2", None), ("h3", None), ("h4", "h2")]
+
+
+def test_the_bounds_of_an_instance_and_of_a_member_are_what_they_say() -> None:
+    three = founded("h0", "h1", "h2")
+    for odd in (Member("x" * 255, "h", 1), Member("x", "h" * 255, 1), Member("x", "h", 65_535)):
+        assert proposed_seats(three, Admit(odd), "h0", [])
+    for odd in (Member("x" * 256, "h", 1), Member("x", "h" * 256, 1), Member("x", "h", 65_536)):
+        assert refusal_of(three, Admit(odd)) == "bad_member"
+    full = Configuration.initial(Member(f"m{number}", "h", 1 + number) for number in range(MAX_VOTERS))
+    replacing = after(full, Admit(Member("n1", "h", 101), "m1"))
+    assert refusal_of(replacing, Admit(Member("n2", "h", 102), "m2")) == "too_many_members", "one after the other"
+
+
+@pytest.mark.parametrize("index", [-1, True, 1.0, "1", None])
+def test_the_index_of_a_configuration_is_a_number_from_zero(index: Any) -> None:
+    assert Configuration.from_data_untrusted({"index": 0, "members": []}).index == 0
+    with pytest.raises(BadData):
+        Configuration.from_data_untrusted({"index": index, "members": []})
+
+
 def test_the_best_successor_stays_is_connected_and_has_most_of_the_log() -> None:
     replacing = after(founded("h0", "h1", "h2"), Admit(member("h3"), "h2"))
     promoted = Configuration(9, tuple(replace(seat, role=Role.VOTER) for seat in replacing.seats))

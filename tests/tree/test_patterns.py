@@ -125,6 +125,12 @@ def test_malformed_patterns_are_refused(data: Any) -> None:
         pattern_from_data_untrusted(data)
 
 
+def test_a_pattern_is_no_longer_in_code_than_as_data() -> None:
+    assert resolve(["a"] * MAX_DEPTH)
+    with pytest.raises(BadPath, match="components"):
+        resolve([Step.THIS, *["a", Step.PARENT] * MAX_COMPONENTS])
+
+
 def test_all_conditions_of_one_pattern_count_together() -> None:
     part = ["all_of", [["if_has_data", True]] * 30]
     assert pattern_from_data_untrusted([part] * 8)

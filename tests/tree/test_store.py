@@ -1,5 +1,6 @@
 """The rules of the store one by one; `test_store_against_twin` looks for what these do not say."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,10 +17,11 @@ from tree.errors import (
     NodeNotFound,
     ReadOnlyTransaction,
 )
+from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data
 from tree.pattern import ANY_DEPTH, ANY_NAME, Step
 from tree.payload import NO_PAYLOAD, StoredProcedure
 from tree.store import Store
-from tree.transaction import TransactionEnded
+from tree.transaction import Transaction, TransactionEnded
 
 Path = tuple[str, ...]
 
@@ -125,6 +127,17 @@ def test_deleting_what_is_missing_or_different_is_no_error() -> None:
     assert store.get(("foo",)) == 1
 
 
+def test_deleting_what_is_as_described_takes_it_away_with_all_below_it() -> None:
+    store = Store()
+    store.put(("foo",), 1)
+    store.put(("foo", "bar"), 2)
+    assert store.delete(("foo",), IfPayloadVersion(1)).removed_count == 2
+    assert not store.exists(("foo",))
+    store.put((), "at the root")
+    assert store.delete((), IfPayloadVersion(2)).removed_count == 0
+    assert not store.has_data(())
+
+
 def test_create_update_and_compare_and_swap() -> None:
     store = Store()
     with pytest.raises(NodeNotFound):
@@ -197,6 +210,43 @@ def test_transactions_do_not_nest() -> None:
     store = Store()
     with store.transaction(), pytest.raises(RuntimeError, match="nest"), store.transaction():
         pass
+
+
+def test_a_procedure_is_no_transaction_within_another() -> None:
+    store = Store()
+
+    def within(_transaction: Transaction, _args: Any) -> None:
+        store.transact(lambda inner, _: inner.put(("b",), 2), None, lambda result: result)
+
+    with pytest.raises(RuntimeError, match="nest"):
+        store.transact(within, None, lambda result: result)
+    with store.transaction(), pytest.raises(RuntimeError, match="nest"):
+        store.transact(lambda transaction, _: transaction.put(("a",), 1), None, lambda result: result)
+    assert (store.count_below(()), store.revision) == (0, 0)
+
+
+def test_the_end_of_a_procedure_belongs_to_its_transaction() -> None:
+    """What `finish` raises, as when an answer cannot be encoded, undoes it."""
+    store = Store()
+
+    def refuse(_result: Any) -> None:
+        raise BadData("this cannot be told")
+
+    with pytest.raises(BadData):
+        store.transact(lambda transaction, _: transaction.put(("a",), 1), None, refuse)
+    assert (store.count_below(()), store.revision) == (0, 0)
+
+
+def test_a_transaction_sees_what_was_made_on_the_way_and_what_keeps_it() -> None:
+    store = Store()
+    store.put(("a", "b"), 1, keep_while=[((Step.THIS,), IfChildListLength(0))])
+    with store.transaction() as transaction:
+        assert (transaction.made_on_the_way(("a",)), transaction.made_on_the_way(("a", "b"))) == (True, False)
+        transaction.put(("a",), NO_PAYLOAD)
+        assert not transaction.made_on_the_way(("a",))
+        assert not transaction.made_on_the_way(("missing",))
+        assert transaction.keep_while(("a", "b")) == store.keep_while(("a", "b"))
+    assert store.count_below(("missing",)) == 0
 
 
 def test_a_condition_on_a_missing_node_is_evaluated_like_any_other() -> None:
@@ -349,6 +399,11 @@ def test_keep_while_has_a_stated_limit() -> None:
     pairs = [(("a",), IfNodeExists(False))] * 65
     with pytest.raises(BadData, match="64"):
         Store().put(("b",), 1, keep_while=pairs)
+    assert not Store().put(("b",), 1, keep_while=pairs[:64]).existed
+    data = keep_while_to_data(pairs)
+    with pytest.raises(BadData, match="64"):
+        keep_while_from_data_untrusted(data)
+    assert len(keep_while_from_data_untrusted(data[:64])) == 64
 
 
 def test_a_node_without_payload_that_was_asked_for_stays() -> None:
@@ -372,6 +427,61 @@ def test_the_root_has_no_stored_row_above_it_and_malformed_rows_are_refused() ->
     assert (store.digest(), store.revision) == (digest, 1)
     with store.transaction(), pytest.raises(RuntimeError, match="transaction"):
         store.adopt([], 9)
+
+
+def test_rows_are_adopted_all_or_none() -> None:
+    """Also when they change nodes that are there, take some away, and bring others: the last one lacks its parent."""
+    store = Store()
+    store.put(("a", "b"), 1)
+    store.put(("x",), 1, keep_while=[(("a", "b"), IfNodeExists())])
+    store.put(("x",), 2)
+    digest, revision = store.digest(), store.revision
+    x, root = store.row(("x",)), store.row(())
+    for first in ([(("a",), x)], [(("a",), None)], [(("a", "b"), None)], [(("n",), x)], [((), x)], [(("x",), root)]):
+        with pytest.raises(BadData, match="parent"):
+            store.adopt([*first, (("z", "z"), x)], 9)
+        assert (store.digest(), store.revision) == (digest, revision), first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda to: to.put(("a",), NO_PAYLOAD),
+        lambda to: to.put(("a",), NO_PAYLOAD, keep_while=[(("x",), IfNodeExists(True))]),
+        lambda to: to.put(("x",), 9, keep_while=[(("a",), IfNodeExists(True))]),
+        lambda to: to.put(("k",), 1, keep_while=[]),
+        lambda to: to.put(("new", "path"), 1),
+        lambda to: to.put((), 1),
+        lambda to: to.clear_payload(("x",)),
+        lambda to: to.delete(("a", "b")),
+        lambda to: to.delete(("x",)),
+        lambda to: to.delete(()),
+        lambda to: to.put_many((ANY_NAME, "end"), 1),
+        lambda to: to.update_many((ANY_DEPTH,), 1),
+        lambda to: to.clear_many_payloads((ANY_DEPTH,)),
+        lambda to: to.delete_many((ANY_NAME,)),
+    ],
+)
+def test_nothing_is_left_of_an_operation_that_is_undone(change: Callable[[Transaction], object]) -> None:
+    """Every field of every node, what keeps nodes, and who watches whom: later operations do what they would have."""
+    store, untouched = Store(), Store()
+    for each in (store, untouched):
+        each.put(("a", "b"), 1)
+        each.put(("x",), 1)
+        each.put(("k",), 1, keep_while=[(("x",), IfDataMatches(1))])
+
+    def change_and_fail(transaction: Transaction, _args: Any) -> None:
+        change(transaction)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.transact(change_and_fail, None, lambda result: result)
+    assert (store.to_data(), store.revision) == (untouched.to_data(), untouched.revision)
+    for each in (store, untouched):
+        each.delete(("a", "b"))
+        each.put(("x",), 2)
+    assert store.to_data() == untouched.to_data()
+    assert [store.exists((name,)) for name in ("a", "x", "k")] == [False, True, False]
 
 
 def test_whoever_mirrors_tells_watchers_too() -> None:

@@ -215,7 +215,15 @@ def test_malformed_acknowledgements_are_refused(driver: Driver, numbers: Any) ->
     assert driver.run("tree.trigger_done", numbers=numbers).code == "bad_arguments"
 
 
-@pytest.mark.parametrize("data", [None, {}, {"triggers": [], "pending": [[]], "missed": {}, "next_number": 1}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"triggers": [], "pending": [[]], "missed": {}, "next_number": 1},
+        [1, "id", "procedure", 1, "no kind of event", ["a"], 1, 0],
+    ],
+)
 def test_what_is_no_state_of_triggers_is_refused(data: Any) -> None:
     with pytest.raises(BadData):
         Triggers.from_data_untrusted(data)
@@ -306,6 +314,19 @@ def test_malformed_projections_are_refused(driver: Driver) -> None:
     many = [[f"p{number}", ["a"]] for number in range(MAX_PROJECTIONS + 1)]
     with pytest.raises(BadData):
         driver.machine.restore({**state, "registrations": [triggers, many]})
+
+
+def test_there_is_a_bounded_number_of_projections() -> None:
+    machine = Machine({}, {f"p{number}": names_to_data for number in range(MAX_PROJECTIONS + 1)})
+    answers = [
+        machine.apply(
+            encode_command(Command("tree.register_projection", {"name": f"p{number}", "pattern": ["a"]}, "c", at))
+        )[1]
+        # Registering one again needs no room; the last one would be one too many.
+        for at, number in enumerate([*range(MAX_PROJECTIONS), 0, MAX_PROJECTIONS])
+    ]
+    assert {Answer.from_encoded(answer).code for answer in answers[:-1]} == {None}
+    assert Answer.from_encoded(answers[-1]).code == "too_much"
 
 
 # --- stored and read-only procedures ------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,9 @@ from actors.remote import (
     Undecodable,
     Unsendable,
 )
+from actors.remote.desk import Tie
+from actors.remote.frames import Answer, Fault, Kill
+from actors.remote.seals import Seals
 from tests.actors.remote.memory_link import MemoryNetwork
 from tests.actors.remote.nodes import NOTHING, held, node, two_nodes
 from tests.actors.servers import Counter, Recorder, Slow, Trapper, Waiting, Watcher
@@ -897,3 +901,157 @@ async def test_mistakes_are_named(autojump_clock: MockClock) -> None:
                 await system.remote("alpha").named("it").call("not served yet")
         with pytest.raises(ValueError, match="finite"):
             DistributionSettings(tick_s=0)
+
+
+# A peer whose node runs other code than ours
+
+
+async def test_frames_whose_payload_is_nonsense_harm_nobody(autojump_clock: MockClock) -> None:
+    async with two_nodes(controllers={"alpha"}) as (_, alpha, beta):
+        there = await show(beta, Keeper)
+        ref = await alpha.remote("beta").whereis("it")
+        assert ref is not None
+        target = ref.process.target  # type: ignore[attr-defined]  # a remote one
+        slot = distribution_of(alpha)._switchboard.slot("beta")
+        nonsense = b"\xff"
+        now = trio.current_time()
+        outcomes: list[Exit] = []
+
+        async def fail(ask: Callable[[bytes, From], int | None]) -> None:
+            from_ = From(ref.process)
+            distribution_of(alpha)._router._asked(slot, ref.process, from_, ask(nonsense, from_))  # type: ignore[arg-type]
+            with pytest.raises(Exit) as caught:
+                await from_.wait(1.0)
+            outcomes.append(caught.value)
+
+        await fail(lambda payload, from_: slot.peer.call(target, payload, from_, now))
+        await fail(lambda payload, from_: slot.peer.stop(target, payload, from_, now))
+        slot.peer.cast(target, nonsense, now)
+        slot.peer.send(target, nonsense, now)
+        slot.peer.signal(target, nonsense, now)
+        slot.peer.signal(target, Codec().encode("no pair"), now)
+        slot.peer.link(target, Tie(there.process, ref.process), nonsense, now)  # type: ignore[arg-type]
+        slot.peer.emit(Kill((99, 99)), now)
+        slot.peer.emit(Answer(1, 2, -1, nonsense), now)
+        slot.touch()
+        await trio.sleep(0.1)
+        assert [type(error.reason) for error in outcomes] == [RemoteError, RemoteError]
+        assert await there.call("all") == []
+        assert distribution_of(beta).stats["undecodable"] == 6
+        assert held(alpha) == held(beta) == NOTHING
+
+
+async def test_answers_that_are_nonsense_are_an_error_of_the_call(autojump_clock: MockClock) -> None:
+    async with two_nodes() as (_, alpha, beta):
+        await show(beta, Waiting)
+        it = alpha.remote("beta").named("it")
+        await it.lookup()
+        slot = distribution_of(beta)._switchboard.slot("alpha")
+        outcomes: list[object] = []
+
+        async def call() -> None:
+            with pytest.raises(Exit) as caught:
+                await it.call("anything", None)
+            outcomes.append(type(caught.value.reason))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(call)
+                await trio.sleep(0.1)
+            (one, caller), (two, other) = slot.peer._serving.items()
+            slot.peer.reply(one, caller, b"\xff", trio.current_time())
+            slot.peer.fail(two, other, Fault.EXIT, b"\xff", trio.current_time())
+            slot.touch()
+        assert outcomes == [Undecodable, Undecodable]
+
+
+async def test_a_caller_that_was_handed_on_hears_of_failures_too(autojump_clock: MockClock) -> None:
+    class Lending(Server[Ref]):
+        """Lets somebody else answer."""
+
+        def handle_call(self, request: Any, from_: From, state: Ref) -> NoReply[Ref]:
+            state.cast((request, from_))
+            return NoReply()
+
+    class Failing(Server[None]):
+        """Answers with what cannot travel, or fails as the runtime does for it."""
+
+        def handle_cast(self, message: Any, state: None) -> None:
+            request, from_ = message
+            match request:
+                case "unsendable":
+                    from_.reply(object())
+                case "noproc":
+                    from_.fail(NoProc("somebody"))
+                case "exit":
+                    from_.fail(Exit(("odd", object()), "somebody"))
+                case "nothing":
+                    pass
+                case _:
+                    self.system.remote("alpha").named("back").cast(from_)
+
+    class Back(Server[None]):
+        def handle_cast(self, message: From, state: None) -> None:
+            message.reply("at home")
+
+    async with two_nodes() as (_, alpha, beta):
+        await show(beta, Failing)
+        await show(alpha, Back, name="back")
+        lending = await alpha.start(Lending, await alpha.remote("beta").whereis("it"))
+        for request, reason in (("unsendable", RemoteError), ("noproc", str), ("exit", RemoteError)):
+            with pytest.raises(Exit) as caught:
+                await lending.call(request)
+            assert type(caught.value.reason) is reason
+        assert await lending.call("handed back") == "at home"
+        with trio.move_on_after(1):
+            await lending.call("nothing", None)
+        assert distribution_of(alpha).stats["handed_callers"] == 0
+        slot = distribution_of(beta)._switchboard.slot("alpha")
+        slot.peer.emit(Answer(1, 2, -1, b"\x01"), trio.current_time())  # nobody, or forged: ignored
+        slot.touch()
+        await trio.sleep(0.1)
+
+
+async def test_exit_signals_and_monitors_to_a_node_that_cannot_be_reached(autojump_clock: MockClock) -> None:
+    async with two_nodes() as (_, alpha, _beta):
+        nobody = alpha.remote("nobody").named("it").ref
+        assert nobody is not None
+        here = await alpha.start(Keeper)
+        await here.call(("link", nobody))
+        nobody.exit("boom")
+        nobody.kill()
+        await trio.sleep(0.1)
+        assert await here.call("all") == [ExitSignal("noconnection", nobody)]
+        service = next(actor for actor in alpha.actors() if "distribution" in repr(actor))
+        await service.stop()
+        nobody.exit("boom")
+        nobody.kill()
+        await here.call(("link", nobody))
+        watcher = await alpha.start(Watcher)
+        watcher.cast(nobody)
+        await trio.sleep(0.1)
+        assert len(await here.call("all")) == 2
+        assert [down.reason for down in await watcher.call("all")] == ["noconnection"]
+        assert distribution_of(alpha).stats["dropped_signals"] == 3
+
+
+async def test_a_directory_that_fails_is_a_node_that_nobody_knows(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_name: str) -> None:
+        raise OSError("the directory is away")
+
+    async with two_nodes() as (network, alpha, beta):
+        await show(beta, Counter, 1)
+        monkeypatch.setattr(network, "address_of", fail)
+        with pytest.raises(NodeDown):
+            await alpha.remote("beta").named("it").call("get")
+        assert "the directory is away" in caplog.text
+
+
+def test_a_secret_has_its_length() -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        Seals(b"short")
+    seals = Seals(bytes(32))
+    assert len({seals.of_actor(pid) for pid in range(70_000)} | {seals.of_caller(7)}) == 70_001
+    assert seals.of_actor(5) == Seals(bytes(32)).of_actor(5) != Seals(bytes(31) + b"x").of_actor(5)

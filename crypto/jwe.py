@@ -1,0 +1,153 @@
+"""JSON Web Encryption in its compact form (RFC 7516) with ECDH-ES on P-256 and A128GCM (RFC 7518), and nothing else.
+
+The content key is derived directly from the agreement (section 4.6), so the second part of the five is empty. `apu` and
+`apv` name both parties and enter the derivation. `epk` is a fresh key here, which keeps what was sealed secret when the
+sender's key is stolen later; Erlang's `JOSE.JWK.box_encrypt`, which the seed of this protocol cites, puts the sender's
+own key there (its messages of one pair of keys all have the same content key). `box_encrypt` writes its form and
+`decrypt_untrusted` reads both. Neither says who the sender is: that is what the signature around it is for.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from crypto import base64url
+from crypto.errors import Malformed, Tampered
+from crypto.jws import json_object_untrusted
+from crypto.keys import decode_point_untrusted, encode_point, thumbprint
+
+__all__ = ["OVERHEAD_CHARS", "Compact", "box_decrypt_untrusted", "box_encrypt", "encrypt", "read_untrusted"]
+
+OVERHEAD_CHARS: Final = 1024
+"""More than what stands beside the ciphertext: header with the ephemeral key, nonce, tag and dots take about 500."""
+
+_MAX_HEADER_CHARS: Final = 1024
+_CURVE: Final = ec.SECP256R1()
+_COORDINATE_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+_KEY_BYTES: Final = 16
+_REQUIRED: Final = frozenset({"alg", "enc", "epk", "apu", "apv"})
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A compact JWE, taken apart: who the parties are said to be, and what is needed to decrypt it."""
+
+    apu: str
+    apv: str
+    protected: bytes
+    epk: ec.EllipticCurvePublicKey
+    nonce: bytes
+    sealed: bytes
+
+    def decrypt_untrusted(self, key: ec.EllipticCurvePrivateKey) -> bytes:
+        """What was encrypted for `key`. Raises Tampered when key, parties or contents are not those of the sender."""
+        content_key = _derive(key.exchange(ec.ECDH(), self.epk), _party(self.apu), _party(self.apv))
+        try:
+            return AESGCM(content_key).decrypt(self.nonce, self.sealed, self.protected)
+        except InvalidTag as error:
+            raise Tampered("the seal does not fit") from error
+
+
+def encrypt(
+    plaintext: bytes,
+    receiver: ec.EllipticCurvePublicKey,
+    *,
+    apu: str,
+    apv: str,
+    epk: ec.EllipticCurvePrivateKey | None = None,
+) -> bytes:
+    """A compact JWE for `receiver`, ASCII. `apu` and `apv` are base64url; a fresh `epk` is made unless one is given."""
+    ours = ec.generate_private_key(_CURVE) if epk is None else epk
+    point = encode_point(ours.public_key())
+    x, y = (base64url.encode(part).decode("ascii") for part in (point[1:33], point[33:]))
+    # Byte for byte what Erlang's jose writes, which sorts the members.
+    protected = base64url.encode(
+        f'{{"alg":"ECDH-ES","apu":"{apu}","apv":"{apv}","enc":"A128GCM",'
+        f'"epk":{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}}}'.encode("ascii")
+    )
+    content_key = _derive(ours.exchange(ec.ECDH(), receiver), _party(apu), _party(apv))
+    nonce = os.urandom(_NONCE_BYTES)
+    sealed = AESGCM(content_key).encrypt(nonce, plaintext, protected)
+    return b".".join(
+        (
+            protected,
+            b"",
+            base64url.encode(nonce),
+            base64url.encode(sealed[:-_TAG_BYTES]),
+            base64url.encode(sealed[-_TAG_BYTES:]),
+        )
+    )
+
+
+def box_encrypt(plaintext: bytes, receiver: ec.EllipticCurvePublicKey, sender: ec.EllipticCurvePrivateKey) -> bytes:
+    """What Erlang's `JOSE.JWK.box_encrypt(plaintext, receiver, sender)` writes, for keys without a `kid`."""
+    return encrypt(plaintext, receiver, apu=thumbprint(sender.public_key()), apv=thumbprint(receiver), epk=sender)
+
+
+def box_decrypt_untrusted(token: bytes, key: ec.EllipticCurvePrivateKey, *, max_bytes: int) -> bytes:
+    """What `box_encrypt`, of either language, encrypted for `key`. Raises Malformed or Tampered."""
+    return read_untrusted(token, max_bytes=max_bytes).decrypt_untrusted(key)
+
+
+def read_untrusted(token: bytes, *, max_bytes: int) -> Compact:
+    """Take a compact JWE apart. Raises Malformed, also when it holds more than `max_bytes`."""
+    if len(token) > OVERHEAD_CHARS + base64url.encoded_chars(max_bytes):
+        raise Malformed(f"a payload here has at most {max_bytes} bytes")
+    parts = token.split(b".", 5)
+    if len(parts) != 5 or parts[1] or len(parts[0]) > _MAX_HEADER_CHARS:
+        raise Malformed("this is not a compact JWE without an encrypted key")
+    header = json_object_untrusted(base64url.decode_untrusted(parts[0]))
+    apu, apv, epk = _fields_untrusted(header)
+    nonce, ciphertext, tag = (base64url.decode_untrusted(part) for part in parts[2:])
+    if len(nonce) != _NONCE_BYTES or len(tag) != _TAG_BYTES:
+        raise Malformed("A128GCM has a nonce of 12 bytes and a tag of 16")
+    if len(ciphertext) > max_bytes:
+        raise Malformed(f"a payload here has at most {max_bytes} bytes, this has {len(ciphertext)}")
+    return Compact(apu, apv, parts[0], epk, nonce, ciphertext + tag)
+
+
+def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurvePublicKey]:
+    """`apu`, `apv` and the key to agree with. Other members would change what the message means: there may be none."""
+    if header.keys() != _REQUIRED or header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM":
+        raise Malformed("batonpass encrypts with ECDH-ES and A128GCM, for named parties, and with nothing else")
+    epk, apu, apv = header["epk"], header["apu"], header["apv"]
+    if not isinstance(epk, dict) or epk.get("kty") != "EC" or epk.get("crv") != "P-256" or "d" in epk:
+        raise Malformed("`epk` is a public key on P-256")
+    if not isinstance(apu, str) or not isinstance(apv, str):
+        raise Malformed("`apu` and `apv` are strings")
+    for name in (apu, apv):
+        _party(name)
+    return apu, apv, decode_point_untrusted(b"\x04" + _coordinate_untrusted(epk, "x") + _coordinate_untrusted(epk, "y"))
+
+
+def _coordinate_untrusted(epk: dict[str, Any], name: str) -> bytes:
+    text = epk.get(name)
+    value = base64url.decode_untrusted(text.encode("ascii", errors="replace")) if isinstance(text, str) else b""
+    if len(value) != _COORDINATE_BYTES:
+        raise Malformed(f"coordinate `{name}` of `epk` is 32 bytes in base64url")
+    return value
+
+
+@lru_cache(maxsize=256)
+def _party(name: str) -> bytes:
+    """`apu` or `apv` as it enters the derivation: decoded, behind its length. Raises Malformed."""
+    decoded = base64url.decode_untrusted(name.encode("ascii", errors="replace"))
+    return len(decoded).to_bytes(4, "big") + decoded
+
+
+_ALGORITHM_ID: Final = len(b"A128GCM").to_bytes(4, "big") + b"A128GCM"
+_KEY_BITS: Final = (8 * _KEY_BYTES).to_bytes(4, "big")
+_FIRST_ROUND: Final = (1).to_bytes(4, "big")
+
+
+def _derive(secret: bytes, apu: bytes, apv: bytes) -> bytes:
+    """The one-step key derivation of NIST SP 800-56A, as RFC 7518 section 4.6.2 uses it: one round of SHA-256."""
+    return hashlib.sha256(b"".join((_FIRST_ROUND, secret, _ALGORITHM_ID, apu, apv, _KEY_BITS))).digest()[:_KEY_BYTES]

@@ -1,0 +1,204 @@
+"""`baton observe` against a real homeserver and a real simulation server, each in a process of its own."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import httpx
+import pytest
+
+from scenarios import cli
+from scenarios.remote import observe as command
+from scenarios.remote.connection import Server, print_table
+from simserver.config import SimserverConfig
+from tests.homeserver.process import server_process, wait_ready
+from tests.homeserver.served import homeserver_config, new_ports
+
+Baton = Callable[..., tuple[int, str, str]]
+
+
+class Place(NamedTuple):
+    home_url: str
+    sim_url: str
+    directory: Path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    directory: Path = tmp_path_factory.mktemp("observe")
+    with new_ports() as ports, ExitStack() as running:
+        home = homeserver_config(directory, ports)
+        wait_ready(running.enter_context(server_process(home)), home)
+        fields: dict[str, Any] = {"rest": {"port": ports.choose()}, "home_urls": (home.rest.url,)}
+        sim = SimserverConfig(
+            name="alpha.s1",
+            instance="alpha",
+            directory=directory / "alpha.s1",
+            join_token_file=directory / "join",
+            operator_token_file=directory / "simserver-operator",
+            **fields,
+        )
+        wait_ready(running.enter_context(server_process(sim)), sim)
+        yield Place(home.rest.url, sim.rest.url, directory)
+
+
+@pytest.fixture
+def baton(place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
+    monkeypatch.setenv("BATON_URL", place.home_url)
+    monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(place.directory / "operator"))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.run_command(["observe", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def parsed(result: tuple[int, str, str]) -> Any:
+    status, out, err = result
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_actors_of_a_server_are_shown_as_a_tree(baton: Baton, place: Place) -> None:
+    for node, name in ((place.home_url, "alpha.h1"), ("alpha.h1", "alpha.h1"), ("alpha.s1", "alpha.s1")):
+        status, out, err = baton(node)
+        assert (status, err) == (0, "")
+        assert out.startswith(f"{name}: ")
+        assert "Supervisor 'root'" in out
+        assert "messages handled" in out
+    view = parsed(baton("alpha.h1", "--json"))
+    assert {row["kind"] for row in view["actors"]} >= {"supervisor", "service"}
+    assert "… and " in baton("alpha.h1", "--limit", "1")[1]
+
+
+def test_one_actor_is_looked_into_held_still_and_let_go(baton: Baton) -> None:
+    root = parsed(baton("alpha.h1", "--json"))["actors"][0]
+    state = parsed(baton("alpha.h1", "state", "root"))
+    assert state["children"][0]["status"] == "running"
+    assert parsed(baton("alpha.h1", "state", str(root["pid"]), "--json"))["names"] == ["root"]
+    assert baton("alpha.h1", "suspend", "root") == (0, f"{root['label']} is suspended\n", "")
+    assert baton("alpha.h1", "resume", f"#{root['pid']}") == (0, f"{root['label']} is running\n", "")
+    assert "0 messages in" in baton("alpha.h1", "statistics", "root")[1]
+    assert parsed(baton("alpha.h1", "statistics", "root", "--json"))["messages_in"] == 0
+    assert parsed(baton("alpha.h1", "statistics", "root", "--off", "--json"))["messages_handled"] is None
+    assert baton("alpha.h1", "trace", "root", "--seconds", "0.1") == (0, "", "")
+    assert parsed(baton("alpha.h1", "trace", "root", "--seconds", "0.1", "--json"))["why"] == "seconds"
+
+
+def test_a_service_has_no_state_and_is_started_again_when_it_is_ended(baton: Baton) -> None:
+    status, out, _ = baton("alpha.h1", "state", "service 'link'")
+    assert status == 1
+    assert "is a service and has no state: serves" in out
+    rows = parsed(baton("alpha.h1", "--json"))["actors"]
+    before = next(row["pid"] for row in rows if row["label"].startswith("service 'link'"))
+    assert baton("alpha.h1", "terminate", str(before)) == (0, f"service 'link' #{before} has ended\n", "")
+    status, _, err = baton("alpha.h1", "state", str(before))
+    assert status == 1
+    assert "(unknown_actor)" in err
+
+
+def test_a_simulation_server_has_a_token_of_its_own(baton: Baton, place: Place) -> None:
+    status, _, err = baton("alpha.s1", "state", "root")
+    assert (status, err) == (1, "baton: this is not the operator token of this instance (wrong_token)\n")
+    own = str(place.directory / "simserver-operator")
+    assert "children" in parsed(baton("alpha.s1", "state", "root", "--token-file", own))
+
+
+def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, expected, sentence in (
+        (("alpha.h1", "state"), 2, "say which actor: baton observe alpha.h1 state PID_OR_NAME"),
+        (("alpha.h1", "state", "nobody"), 1, "is called nobody (unknown_actor)"),
+        (("alpha.h1", "dance", "root"), 2, "'dance' is not one of"),
+        (("alpha.none",), 1, "alpha.none"),
+        (("http://127.0.0.1:1",), 3, "does not answer"),
+        (("alpha.h1", "trace", "service 'link'"), 1, "(not_a_server)"),
+    ):
+        status, _, err = baton(*arguments)
+        assert (status, err.count("\n")) == (expected, 1), err
+        assert sentence in err
+    monkeypatch.delenv("BATON_URL")
+    status, _, err = baton("alpha.h1")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "is no URL" in err
+    monkeypatch.delenv("BATON_OPERATOR_TOKEN_FILE")
+    assert baton(place.home_url, "state", "1")[2].endswith("(no_token)\n")
+
+
+def test_watching_shows_it_again_until_ctrl_c(baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    status, out, err = baton("alpha.h1", "--watch", "--every", "0.5")
+    assert (status, err.strip(), slept) == (cli.INTERRUPTED, "baton: interrupted", [0.5, 0.5])
+    assert out.count("Supervisor 'root'") == 2
+
+
+# What a server says is shown as it is, and no more
+
+
+def row(pid: int, parent: int | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "pid": pid, "parent": parent, "label": f"Server #{pid}", "kind": "server", "condition": "running", "waiting": 0,
+        "callback": None, "callback_s": 0.0, "messages_handled": None, "age_s": 1.0, "names": [],
+    } | more  # fmt: skip
+
+
+def test_actors_come_after_their_parents_however_deep_and_orphans_are_not_lost() -> None:
+    deep = 5000
+    rows = [row(1), *(row(pid, pid - 1) for pid in range(2, deep)), row(deep, 999_999), row(deep + 1, 1)]
+    ordered = [(found["pid"], depth) for found, depth in command._in_order(rows)]
+    assert ordered[: deep - 1] == [(pid, pid - 1) for pid in range(1, deep)]
+    assert ordered[deep - 1 :] == [(deep + 1, 1), (deep, 0)]
+
+
+@pytest.mark.parametrize(
+    ("more", "does"),
+    [
+        ({}, "idle"),
+        ({"waiting": 3}, "has messages"),
+        ({"condition": "suspended", "waiting": 3}, "suspended"),
+        ({"callback": "handle_call", "callback_s": 200.0}, "handle_call since 3 min"),
+        ({"condition": "exiting", "callback": "terminate", "callback_s": 2.0}, "terminate since 2.0 s"),
+        ({"kind": "service", "callback": "serve"}, "serves"),
+        ({"kind": "service", "callback": "serve", "condition": "exiting"}, "serve since 0.0 s"),
+    ],
+)
+def test_what_an_actor_does_is_one_phrase(more: dict[str, Any], does: str) -> None:
+    assert command._does(row(1, **more)) == does
+
+
+def test_a_name_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    label = "Evil '\x1b[2J[bold]name' #1"
+    stats = dict.fromkeys(("messages_handled", "messages_dropped", "crashes", "slow_callbacks", "blocked"), 0)
+    print_table(command._tree({"node": "n", "actors": [row(1, label=label)], "stats": stats}, 10))
+    out = capsys.readouterr().out
+    assert "\x1b[2J" not in out
+    assert "[bold]name" in out
+
+
+def test_two_of_the_same_name_have_to_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    view: dict[str, Any] = {
+        "node": "n",
+        "actors": [row(1, names=["x"]), row(2, names=["x"])],
+        "stats": {},
+        "next": None,
+    }
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, json=view))
+    with Server("http://test", None, 1.0) as server:
+        monkeypatch.setattr(server, "_http", httpx.Client(transport=transport, base_url="http://test"))
+        with pytest.raises(click.UsageError, match=r"2 actors are called x: say which by its pid \(1, 2\)"):
+            command._pid_of(server, "x")
+
+
+def test_the_actions_of_the_command_are_those_of_the_module() -> None:
+    assert cli._OBSERVE_ACTIONS == command.ACTIONS
