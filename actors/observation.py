@@ -55,12 +55,12 @@ class ActorRow(BaseModel):
 
     pid: int = Field(description="never given twice while the server runs; a restarted actor has a new one")
     label: str
-    kind: Literal["server", "supervisor", "service"]
+    kind: sys.Kind
     module: str = Field(description="the class of its server; empty for services")
     names: list[str]
     parent: int | None = Field(description="the pid of its supervisor, or of who started it linked to itself")
     children: int
-    condition: Literal["starting", "running", "suspended", "exiting"]
+    condition: sys.Condition
     waiting: int = Field(description="messages in its mailbox")
     mailbox_limit: int
     age_s: float = Field(description="to within 0.05 s, or 1/64 of it")
@@ -91,7 +91,7 @@ class Inside(ActorRow):
     """One actor, from inside."""
 
     stack: list[str] = Field(description="where the callback waits, outermost first")
-    state_known: bool = Field(description="false while a callback is at work, and of services")
+    state_known: bool = Field(description="false while a callback is at work, and of services and tasks")
     state: Any = Field(description="what its format_status lets be seen, as JSON, shortened, without secrets")
     statistics: StatisticsView | None
 
@@ -280,7 +280,7 @@ def _row(status: sys.ActorStatus) -> dict[str, Any]:
         "kind": status.kind,
         "module": status.module,
         "names": [_name(name) for name in status.names[:MAX_NAMES]],
-        "parent": None if status.parent is None else status.parent.pid,
+        "parent": None if status.parent is None or status.parent.node != status.ref.node else status.parent.pid,
         "children": status.children,
         "condition": status.condition,
         "waiting": status.waiting,
@@ -333,6 +333,6 @@ def _told(ref: Ref) -> Iterator[None]:
         raise ApiError(504, "actor_busy", text, ref.pid) from error
     except Exit as error:
         if error.reason == "not_a_server":
-            text = f"{ref} is a service: it has no messages and no state, and can only be ended"
+            text = f"{ref} is a service or a task: it has no messages and no state, and can only be ended"
             raise ApiError(409, "not_a_server", text, ref.pid) from error
         raise ApiError(404, "unknown_actor", f"{ref} has ended", ref.pid) from error

@@ -15,13 +15,15 @@ These functions talk to the runtime part of an actor, not to its callbacks, so n
 
 Those that wait take their place among the messages, so that `ref.cast(x)` and then `get_state(ref)` shows what `x` did;
 that also means that an actor which is stuck in a callback does not answer them. They raise what `Ref.call` raises:
-`CallTimeout`, and then nothing was done nor will be; `NoProc` or `Exit` if the actor has ended or does; `CallingSelf`.
+`CallTimeout`, and then nothing was done nor will be; `NoProc` or `Exit` if the actor has ended or does; `CallingSelf`;
+and `OnAnotherNode`.
 `get_status` answers always: of a stuck actor it tells in which callback, since when, and where that waits.
 
-Services have no messages and no state; of them there is a status, and they can be terminated. Supervisors are servers.
+Services and tasks have no messages and no state; of them there is a status, and they can be terminated. Supervisors are
+servers.
 
-Nothing here costs an actor that is not looked into anything; see `actors.debug` for how. Only this node's actors can be
-looked into; `baton observe` does it from outside (docs/observe.md).
+Nothing here costs an actor that is not looked into anything; see `actors.debug` for how. `baton observe` does the same
+from outside (docs/observe.md).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from actors.process import Process, Status
 from actors.ref import DEFAULT_TIMEOUT_S, From, Ref, current_process
 from actors.server_process import ServerProcess
 from actors.status_report import ServerStatus, formatted
+from actors.task_process import TaskProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ActorStatus",
     "Condition",
+    "Kind",
+    "OnAnotherNode",
     "Statistics",
     "Trace",
     "TraceEvent",
@@ -64,6 +69,7 @@ __all__ = [
     "trace",
 ]
 
+Kind: TypeAlias = Literal["server", "supervisor", "service", "task"]
 Condition: TypeAlias = Literal["starting", "running", "suspended", "exiting"]
 
 _CONDITIONS: Final[dict[Status, Condition]] = {
@@ -95,16 +101,16 @@ class Statistics:
 class ActorStatus:
     """What one actor is and does at this moment.
 
-    `kind` is "server", "supervisor" or "service", `module` the class of its server. `waiting` messages are in its
-    mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is at
-    work, or it is one on the stack of whoever asks. `age_s` is as precise as `actors.births` is.
+    `kind` is "server", "supervisor", "service" or "task", `module` the class of its server. `waiting` messages are in
+    its mailbox. `callback` is at work since `callback_s` seconds and waits at `stack`, outermost first; None if none is
+    at work, or it is one on the stack of whoever asks. `age_s` is as precise as `actors.births` is.
 
     `state_known` is False while a callback is at work: what it leaves behind in the middle of its work is nobody's
     business. `state` has passed through the server's `format_status`.
     """
 
     ref: Ref
-    kind: Literal["server", "supervisor", "service"]
+    kind: Kind
     module: str
     names: tuple[Hashable, ...]
     parent: Ref | None
@@ -132,7 +138,7 @@ def get_status(address: Ref | Named, *, with_state: bool = True) -> ActorStatus:
     state_known = isinstance(process, ServerProcess) and not process.at_work and process.status is Status.RUNNING
     return ActorStatus(
         ref=process.ref,
-        kind="service" if server is None else "supervisor" if _supervises(server) else "server",
+        kind=_kind_of(process),
         module=_module_of(server),
         names=tuple(process.names or ()),
         parent=None if process.parent is None else process.parent.ref,
@@ -185,8 +191,11 @@ async def resume(address: Ref | Named, timeout_s: float | None = DEFAULT_TIMEOUT
 
 
 async def terminate(address: Ref | Named, reason: Reason = NORMAL, timeout_s: float | None = None) -> None:
-    """End it with `reason`, as `Ref.stop` does: its supervisor decides what comes of that."""
-    await _alive(address).ref.stop(reason, timeout_s)
+    """End it with `reason`, as `Ref.stop` does, on any node: its supervisor decides what comes of that."""
+    ref = address if isinstance(address, Ref) else address.ref
+    if ref is None:
+        raise NoProc(str(address))
+    await ref.stop(reason, timeout_s)
 
 
 # Watching it
@@ -260,10 +269,22 @@ def no_debug(address: Ref | Named) -> None:
 # Inside
 
 
+class OnAnotherNode(Exit):
+    """The actor is not on this node, and only its own can look into it."""
+
+    def __init__(self, actor: str) -> None:
+        super().__init__("on_another_node", actor)
+
+    def _sentence(self) -> str:
+        return f"{self.actor} is on another node: look into it there, or from outside with `baton observe`"
+
+
 def _alive(address: Ref | Named) -> Process:
     ref = address if isinstance(address, Ref) else address.ref
     if ref is None or not ref.alive:
         raise NoProc(str(address))
+    if ref.node != ref.process.system.name:
+        raise OnAnotherNode(str(ref))
     return ref.process
 
 
@@ -302,9 +323,11 @@ def _condition_of(process: Process) -> Condition:
     return "suspended" if process in process.system.debug.suspended else _CONDITIONS[process.status]
 
 
-def _supervises(server: object) -> bool:
-    """Supervisors are those that can be asked for their children."""
-    return callable(getattr(server, "which_children", None))
+def _kind_of(process: Process) -> Kind:
+    if isinstance(process, ServerProcess):
+        # Supervisors are those that can be asked for their children.
+        return "supervisor" if callable(getattr(process.server, "which_children", None)) else "server"
+    return "task" if isinstance(process, TaskProcess) else "service"
 
 
 def _module_of(server: Any) -> str:

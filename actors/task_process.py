@@ -5,6 +5,7 @@ It has a ref, can be watched, ended and supervised, and takes no messages. As wi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, TypeVarTuple, final
@@ -105,7 +106,10 @@ class TaskProcess(Process):
             # Shielded: only `exit` and `kill` may end it, so that a cancelled system still shuts down in order.
             with trio.CancelScope(shield=True) as self.scope:
                 if self.pending_exit is ALIVE_STILL:
-                    self._value = await function(*args)
+                    running = function(*args)
+                    if inspect.iscoroutine(running):
+                        self.system.debug.began(self, "run", running)
+                    self._value = await running
         except Exception as error:
             reason, failed = reason_of(error), True
         else:

@@ -24,6 +24,8 @@ MAX_ACTORS: Final = 100_000
 """Fetched from one server; a node with more of them is looked at by other means."""
 MAX_INDENT: Final = 12
 _SHOWN_CHARACTERS: Final = 100
+# What actors without messages do all their lives.
+_RUNNING: Final = {"service": "serves", "task": "runs"}
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _does(row: dict[str, Any]) -> str:
-    if row["condition"] == "running" and row["kind"] == "service":
-        return "serves"
+    if row["condition"] == "running" and row["kind"] in _RUNNING:
+        return _RUNNING[row["kind"]]
     if row["callback"] is not None:
         return f"{row['callback']} since {_age(row['callback_s'])}"
     if row["condition"] != "running":
@@ -196,7 +198,7 @@ def _state(server: Server, pid: int, wanted: Wanted) -> int:
     elif view["state_known"]:
         show(view["state"])
     else:
-        why = "is a service and has no state" if view["kind"] == "service" else "has no state to show at the moment"
+        why = f"is a {view['kind']} and has no state" if view["kind"] in _RUNNING else "has no state to show now"
         click.echo(f"{view['label']} {why}: {_does(view)}")
         for line in view["stack"]:
             click.echo(f"  {line}")

@@ -28,7 +28,9 @@ from actors import (
     sys,
 )
 from actors.server_process import ServerProcess
+from actors.task_process import TaskProcess
 from actors.telemetry import MESSAGE_HANDLED
+from tests.actors.remote.nodes import two_nodes
 from tests.actors.servers import Counter, Recorder, Scripted, Slow, Trapper
 
 # The state
@@ -122,6 +124,35 @@ async def test_a_service_has_no_state_but_a_status(system: System) -> None:
     assert "serve" in status.stack[0]
     await sys.terminate(service)
     assert not service.alive
+
+
+async def test_an_actor_on_another_node_is_looked_into_there(autojump_clock: MockClock) -> None:
+    async with two_nodes(controllers={"alpha"}) as (_, alpha, beta):
+        counter = await beta.start(Counter, 7, name="counter")
+        assert beta.distribution is not None
+        beta.distribution.publish("counter")
+        remote = await alpha.remote("beta").whereis("counter")
+        assert remote is not None
+        for look in (sys.get_status, sys.trace, sys.start_statistics):
+            with pytest.raises(sys.OnAnotherNode, match="look into it there"):
+                look(remote)
+        with pytest.raises(sys.OnAnotherNode):
+            await sys.get_state(remote)
+        await sys.terminate(remote)
+        assert not counter.alive
+
+
+async def test_a_task_has_a_status(system: System) -> None:
+    async def work() -> None:
+        await trio.sleep_forever()
+
+    task = TaskProcess.start(system, work, (), parent=None).ref
+    await trio.testing.wait_all_tasks_blocked()
+    status = sys.get_status(task)
+    assert (status.kind, status.callback, status.state_known) == ("task", "run", False)
+    assert "work" in status.stack[0]
+    with pytest.raises(Exit, match="not_a_server"):
+        await sys.suspend(task)
 
 
 # The status
