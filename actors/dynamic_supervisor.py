@@ -35,7 +35,7 @@ from actors.ref import Ref
 from actors.restart import RestartWindow, should_restart
 from actors.server import Reply, Result, Server, Stop
 from actors.server_process import ServerProcess
-from actors.shutdown import ending
+from actors.shutdown import ending, remains_ending
 from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
@@ -259,6 +259,7 @@ class DynamicSupervisor(Server[None]):
         if not allowed:
             return Stop((SHUTDOWN, RestartLimitReached(str(self.ref), self._window, spec.id, failure)))
         logger.warning("%s restarts %r, which ended: %s", self.ref, spec.id, shown(failure))
+        yield from remains_ending(last_life)
         try:
             yield from self._start(spec)
         except StartError as error:

@@ -22,7 +22,7 @@ from actors.ref import From, Ref
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from actors.debug import SystemRequest
     from actors.system import System
@@ -257,6 +257,9 @@ class Process:
         children, self.children = self.children, None
         for child in reversed(list(children or ())):
             child.exit_from_parent(reason)
+        if children:
+            # Who takes a moment to end, or left somebody behind who does; see `remains`.
+            self.children = dict.fromkeys(child for child in children if child.alive or child.children) or None
         watchers, self._watchers = self._watchers, None
         for tell in (watchers or {}).values():
             tell(reason)
@@ -293,6 +296,13 @@ class Process:
             finally:
                 self.unwatch(token)
         return self.reason
+
+    def remains(self) -> Iterator[Process]:
+        """Of what ended together with this: those below it that have not quite, because they clean up."""
+        for child in list(self.children or ()):
+            if child.alive:
+                yield child
+            yield from child.remains()
 
     # Children: whoever ends, ends them, and a supervisor also follows what becomes of them
 

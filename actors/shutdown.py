@@ -19,6 +19,9 @@ from actors.steps import in_task
 if TYPE_CHECKING:
     from actors.steps import Steps
 
+REMAINS_S: Final = 5.0
+"""How long what a killed supervisor leaves behind may take to end by itself."""
+
 BREATHER: Final = 128
 """After how many children a supervisor that starts or ends a great many lets others run: about a millisecond."""
 
@@ -35,12 +38,38 @@ def ending(group: Iterable[tuple[Process, float | None]]) -> Steps[None]:
             process.kill()
         else:
             process.exit_from_parent(SHUTDOWN)
-        if process.alive:
+        if process.alive or (shutdown_s == 0 and process.children):
             left.append(_Ending(process, shutdown_s, trio.current_time()))
         if number % BREATHER == 0:
             yield trio.lowlevel.checkpoint
     if left:
         yield partial(_see_to_the_end, left)
+
+
+def remains_ending(process: Process) -> Steps[None]:
+    """Wait until those have ended too who were ended by the end of `process`, which is to be started again.
+
+    A supervisor that is killed is dead at once, and a service below it takes a moment to let go of its socket or its
+    files. The next life of both must not come before that moment is over. After `REMAINS_S`, who is left is killed.
+    """
+    if process.children:
+        yield partial(_see_them_gone, process)
+
+
+async def _see_them_gone(process: Process) -> None:
+    with trio.move_on_after(REMAINS_S):
+        while left := list(process.remains()):
+            for remaining in left:
+                await remaining.wait_dead()
+    await _see_them_dead(_kill_all(process))
+
+
+def _kill_all(process: Process) -> list[Process]:
+    """Kill a process and whoever is left below it; those who have to be waited for, because they take a moment."""
+    left = [one for one in (process, *process.remains()) if one.alive]
+    for one in left:
+        one.kill()
+    return left
 
 
 async def shut_down(group: Iterable[tuple[Process, float | None]]) -> None:
@@ -70,11 +99,10 @@ async def _see_to_the_end(group: list[_Ending]) -> None:
             killed = []
         with trio.move_on_at(each.deadline_s):
             await each.process.wait_dead()
-        if each.process.alive:
-            if each.shutdown_s:
-                logger.warning("%s is killed: it did not end within its %s s", each.process.ref, each.shutdown_s)
-            each.process.kill()
-            killed.append(each.process)
+        if each.process.alive and each.shutdown_s:
+            logger.warning("%s is killed: it did not end within its %s s", each.process.ref, each.shutdown_s)
+        if each.process.alive or each.shutdown_s == 0:
+            killed += _kill_all(each.process)
     await _see_them_dead(killed)
 
 

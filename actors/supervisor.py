@@ -42,7 +42,7 @@ from actors.ref import Ref
 from actors.restart import AutoShutdown, Restart, RestartWindow, Strategy, plan, should_restart
 from actors.server import Reply, Result, Server, Stop
 from actors.server_process import ServerProcess
-from actors.shutdown import BREATHER, ending
+from actors.shutdown import BREATHER, ending, remains_ending
 from actors.steps import Steps, at_once, in_slices
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Supervisor(Server[None]):
                 # Not so if it was terminated meanwhile, and perhaps started again.
                 if child.process is message.process:
                     child.process = None
-                    return at_once(self._child_ended(child, message.reason))
+                    return at_once(self._child_ended(child, message.process, message.reason))
             case _TryAgain(child):
                 if child.restarting and self._children.get(child.spec.id) is child:
                     return at_once(self._restart(child))
@@ -375,9 +375,11 @@ class Supervisor(Server[None]):
 
     # Inside: the ends of children
 
-    def _child_ended(self, child: Child, reason: Reason) -> Steps[Result[None]]:
+    def _child_ended(self, child: Child, process: Process, reason: Reason) -> Steps[Result[None]]:
         if should_restart(child.spec.restart, reason):
             child.failure = reason
+            child.restarting = True
+            yield from remains_ending(process)
             return (yield from self._restart(child))
         self._forget_if_temporary(child)
         if child.spec.significant and self._auto_shutdown.ends(self._significant_left()):
