@@ -38,7 +38,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
 `link_service`             the link as a service that can be restarted
-`application`              a server: one supervision tree, and the last word when it cannot go on
+`application`, `outline`   a server: one supervision tree, and the last word when it cannot go on; a tree as text
 `http_server`, `web`       HTTP/1.1 for ASGI applications on h11; one form for every error
 `stopping`                 running a server until somebody asks it to stop
 `clock`                    the one place where a server reads the time
@@ -48,6 +48,7 @@ Not here: truth that outlives a process (`tree`), and everything about entities 
 """
 
 from actors import sys
+from actors.application import LastWord, run_application
 from actors.children import (
     ActorSpec,
     ChildCounts,
@@ -128,6 +129,7 @@ __all__ = [
     "Ignored",
     "Interval",
     "Keys",
+    "LastWord",
     "MailboxFull",
     "Monitor",
     "Named",
@@ -180,6 +182,7 @@ __all__ = [
     "await_many",
     "every",
     "open_tasks",
+    "run_application",
     "sys",
     "via",
     "yield_many",

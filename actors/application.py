@@ -11,13 +11,16 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from actors.children import ChildSpec
+from actors.children import ChildSpec, RestartLimitReached
 from actors.exits import StartError, cause_of, reason_of
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed
 from actors.system import System
 
 __all__ = ["LastWord", "run_application"]
+
+
+_ON_THE_WAY_UP: Final = (StartError, ChildStartFailed, RestartLimitReached)
 
 
 class LastWord:
@@ -74,8 +77,8 @@ async def run_application(
     """Run `tree` as the one child of the root supervisor of a system called `name`, until cancelled.
 
     `started` is called, with the system, when the whole tree has started. Raises the last word when it is said; what a
-    child that did not start failed with; `RestartLimitReached` when the root supervisor gives up, and `Exit` when
-    somebody ended it.
+    child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of whoever gave
+    up first; and `Exit` when somebody ended the root supervisor.
     """
     try:
         async with System.open(name, [tree]) as system:
@@ -83,18 +86,16 @@ async def run_application(
             await last_word.heard()
     except Exception as error:
         if last_word.error is not None and last_word.error is not error:
-            raise last_word.error from None
-        if isinstance(error, StartError):
-            raise _first_cause(error) from None
+            raise last_word.error from last_word.error.__cause__
+        if isinstance(error, StartError | RestartLimitReached):
+            first = _first_cause(error)
+            raise first from first.__cause__
         raise
 
 
-def _first_cause(error: Exception) -> BaseException:
-    """What is inside of a start that failed because a start failed, and so on."""
-    cause: BaseException = error
-    while isinstance(cause, StartError | ChildStartFailed):
-        inner = cause_of(cause.reason)
-        if inner is None:
-            return cause
-        cause = inner
-    return cause
+def _first_cause(error: BaseException) -> BaseException:
+    """What is inside of a start that failed because a start failed, and so on; of limits, the one reached first."""
+    inner = cause_of(error.reason) if isinstance(error, _ON_THE_WAY_UP) else None
+    if inner is None or (isinstance(error, RestartLimitReached) and not isinstance(inner, _ON_THE_WAY_UP)):
+        return error
+    return _first_cause(inner)

@@ -487,6 +487,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def _foreseeable(error: Exception) -> tuple[str, int] | None:
     """The sentence and exit status of an error that is not our own fault; None if it is."""
+    from actors import Exit, RestartLimitReached
     from authority.settings import ConfigError
     from crypto.errors import KeyFileError
     from scenarios.errors import EnvironmentFailed, RemoteRefused
@@ -502,14 +503,18 @@ def _foreseeable(error: Exception) -> tuple[str, int] | None:
             return str(error), BAD_RESULT
         case BadSpec() | ConfigError():
             return str(error), BAD_USAGE
-        case EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse():
-            return str(error), CLUSTER_FAILED
-        case DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged():
+        case (EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse()) | (
+            DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
+        ):
             return str(error), CLUSTER_FAILED
         case OSError(errno=errno.EADDRINUSE):
             return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
             return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
+        case RestartLimitReached() | Exit():
+            # It was worth restarting, but that did not help; the log has what went before.
+            known = _foreseeable(error.__cause__) if isinstance(error.__cause__, Exception) else None
+            return known or (f"this server cannot go on: {error}", CLUSTER_FAILED)
         case ExceptionGroup():
             # A server is a tree of tasks, so what ends it arrives in groups.
             problems = [_foreseeable(inner) for inner in error.exceptions]

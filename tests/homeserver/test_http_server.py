@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, memory_stream_pair
 
 from actors.http_server import App, HttpLimits, converse, serve_http
-from actors.web import prepare_app, serve_app
+from actors.web import WebService, prepare_app, serve_app
 
 LIMITS = HttpLimits(head_bytes=2048, target_bytes=256, linger_bytes=4096)
 BODY_LIMIT = 64 * 1024
@@ -383,6 +383,23 @@ DEADLY = [
     b"GET /thing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-protocol: \xff\xfe\r\n\r\n",
 ]
+
+
+async def test_a_server_that_is_restarted_comes_back_where_it_was() -> None:
+    service = WebService(echo_app(), "127.0.0.1")
+    assert service.urls == []
+    seen = []
+    for _ in range(3):
+        async with trio.open_nursery() as nursery:
+            (url,) = await nursery.start(service.serve)
+            seen.append(url)
+            # A connection that is open when it ends does not keep its address.
+            peer = Peer(await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])))
+            await peer.send(GET)
+            assert (await peer.answer())[2] == {"answer": 42}
+            nursery.cancel_scope.cancel()
+        await peer.stream.aclose()
+    assert seen == [*service.urls] * 3
 
 
 async def test_no_connection_takes_the_server_with_it(nursery: trio.Nursery) -> None:
