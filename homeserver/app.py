@@ -37,7 +37,7 @@ _log = logging.getLogger("homeserver")
 
 # Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
 # fails this often fails every time.
-_PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
+PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 
 
 def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
@@ -73,7 +73,8 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         "messages",
         (ServiceSpec("link", node.link.serve), ServiceSpec("inbox", node.serve_link)),
         strategy=Strategy.REST_FOR_ONE,
-        **_PATIENCE,
+        name="messages",
+        **PATIENCE,
     )
     faces = SupervisorSpec(
         "faces",
@@ -82,13 +83,15 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("rest", web.serve),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
-        **_PATIENCE,
+        name="faces",
+        **PATIENCE,
     )
     return SupervisorSpec(
         "homeserver",
         (ServiceSpec("replica", node.last_word.of(node.backend.serve), start_timeout_s=None), faces),
         strategy=Strategy.REST_FOR_ONE,
-        **_PATIENCE,
+        name="homeserver",
+        **PATIENCE,
     )
 
 

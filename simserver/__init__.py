@@ -3,9 +3,10 @@
     app         the composition root: builds and runs all of it; start reading here
     config      what is read from TOML
     world       what a simulation is: three pure functions, yours to write      balls  a small physics world
-    entity      an entity as an actor: state, inbox, tick, fence
+    life        what an entity is here: state, inbox, tick, fence; outlives its actors
+    entity      an entity as an actor: it ticks, and takes inputs
     inputs      exactly-once inputs
-    holdings    the entities that live here, and where the others went
+    holdings    the entities that live here, and where the others went      caretaker  gives each of them its actor
     departures  the old authority at work          arrivals  the new authority at work
     custody     the log of who simulated what, when and from which state
     courier     sealing and sending                home      client of the home instance

@@ -1,40 +1,55 @@
-"""The composition root of a simulation server: builds the parts, starts them, and takes them down together."""
+"""The composition root of a simulation server: builds the parts, and runs them as a supervision tree."""
 
 import logging
 from collections import Counter
+from functools import partial
+from typing import Any, Final, NoReturn
 
 import httpx
 import trio
 
+from actors.application import run_application
+from actors.children import ActorSpec, ServiceSpec
 from actors.clock import Clock
+from actors.dynamic_supervisor import DynamicSupervisorSpec
+from actors.link_service import LinkService
+from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
+from actors.supervisor import SupervisorSpec
 from actors.system import System
 from actors.udp import LinkEndpoint
-from actors.web import serve_app
+from actors.web import WebService
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.keys import Identity
 from simserver.arrivals import Arrivals
+from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
 from simserver.courier import Courier
 from simserver.custody import CustodyLog
 from simserver.departures import Departures
-from simserver.entity import EntityEnvironment
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
 from simserver.ledger import Ledger
+from simserver.life import EntityEnvironment
 from simserver.node import Node
 from simserver.status import make_status_app
 from simserver.world import load_world
 
-__all__ = ["main", "run"]
+__all__ = ["build", "main", "run", "supervision_tree"]
 
 _log = logging.getLogger("simserver")
 
+# Each supervisor gives up beyond this many restarts within so many seconds. What fails by accident fails rarely; who
+# fails this often fails every time.
+PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
+# Entities crash independently of each other, and one that crashes on and on is made to stand still (`simserver.life`).
+# Only when they do so in masses, what is wrong is not the entities.
+MAX_ENTITY_RESTARTS: Final = 1000
+ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 
-def build(
-    config: SimserverConfig, client: httpx.AsyncClient, system: System, nursery: trio.Nursery, clock: Clock
-) -> Node:
+
+def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> Node:
     """Wire the parts of one simulation server; nothing runs yet.
 
     Raises:
@@ -43,9 +58,11 @@ def build(
     identity = Identity.load_or_create(config.directory / "keys")
     sealer = Sealer(config.name, identity)
     home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock)
-    link = LinkEndpoint(config.name, identity, home, host=config.link.host, port=config.link.port)
+    link = LinkService(
+        lambda port: LinkEndpoint(config.name, identity, home, host=config.link.host, port=port), config.link.port
+    )
     counts: Counter[str] = Counter()
-    courier = Courier(sealer, home, link, clock, nursery, counts)
+    courier = Courier(sealer, home, link, clock, counts)
     custody = CustodyLog(config.name)
 
     def count(what: str) -> None:
@@ -63,8 +80,8 @@ def build(
         count=count,
     )
     ledger = Ledger(config.name, config.directory / "tree")
-    holdings = Holdings(system, environment, ledger)
-    departures = Departures(sealer, home, courier, holdings, clock, nursery, counts)
+    holdings = Holdings(environment, ledger)
+    departures = Departures(sealer, home, courier, holdings, clock, counts)
     arrivals = Arrivals(sealer, home, courier, holdings, departures, clock, counts)
     return Node(
         config,
@@ -73,6 +90,7 @@ def build(
         home,
         link,
         courier,
+        environment,
         holdings,
         departures,
         arrivals,
@@ -83,31 +101,85 @@ def build(
     )
 
 
-async def _register(node: Node, rest_url: str) -> None:
-    await node.home.register(rest_url, node.link.address)
-    node.registered = True
-    _log.info("%s is ready on %s", node.config.name, rest_url)
+def supervision_tree(node: Node) -> SupervisorSpec:
+    """Who restarts whom, in the order of starting; docs/supervision.md has the reasons."""
+    web = WebService(make_status_app(node), node.config.rest.host, node.config.rest.port)
+    population = SupervisorSpec(
+        "population",
+        (
+            DynamicSupervisorSpec(
+                ENTITIES, name=ENTITIES, max_restarts=MAX_ENTITY_RESTARTS, window_s=ENTITY_RESTARTS_WINDOW_S
+            ),
+            ActorSpec("caretaker", Caretaker, (node.environment, node.holdings), name="caretaker"),
+        ),
+        strategy=Strategy.REST_FOR_ONE,
+        name="population",
+        **PATIENCE,
+    )
+    messages = SupervisorSpec(
+        "messages",
+        (ServiceSpec("link", node.link.serve), ServiceSpec("inbox", node.serve_link)),
+        strategy=Strategy.REST_FOR_ONE,
+        name="messages",
+        **PATIENCE,
+    )
+    return SupervisorSpec(
+        "simserver",
+        (
+            ServiceSpec("ledger", node.last_word.of(partial(_serve_ledger, node)), start_timeout_s=None),
+            population,
+            ServiceSpec("courier", node.courier.serve),
+            ServiceSpec("departures", node.departures.serve),
+            messages,
+            ServiceSpec("rest", web.serve),
+            ServiceSpec("ticks", node.serve_ticks),
+            ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
+        ),
+        name="simserver",
+        **PATIENCE,
+    )
 
 
-async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> None:
-    """Run one simulation server until cancelled."""
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with (
-        httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client,
-        System.open(config.name) as system,
-        trio.open_nursery() as nursery,
-    ):
-        node = build(config, client, system, nursery, Clock())
-        node.system = system
+async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """The ledger; when it is opened for the first time, what it knows of those that left is remembered."""
+    async with trio.open_nursery() as nursery:
         await nursery.start(node.ledger.serve)
         for entity, moved_to, fence in node.ledger.moved():
-            node.holdings.remember(entity, Tombstone(moved_to, fence))
-        await nursery.start(node.link.serve)
-        urls = await nursery.start(serve_app, make_status_app(node), config.rest.host, config.rest.port)
-        nursery.start_soon(node.serve_link)
-        nursery.start_soon(node.serve_ticks)
-        nursery.start_soon(_register, node, urls[0])
-        task_status.started(node)
+            if node.holdings.get(entity) is None and node.holdings.gone(entity) is None:
+                node.holdings.remember(entity, Tombstone(moved_to, fence))
+        task_status.started()
+
+
+async def _register(
+    node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    task_status.started()
+    try:
+        await node.home.register(web.urls[0], node.link.address)
+    except HomeRefused as error:
+        node.last_word.say(error)
+    else:
+        node.registered = True
+        _log.info("%s is ready on %s", node.config.name, web.urls[0])
+
+
+async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+    """Run one simulation server until cancelled. Started, with its parts, when everything but its registration is done.
+
+    Raises:
+        ConfigError, KeyFileError: the world, secrets or keys cannot be used.
+        HomeRefused: the home instance will not have this server.
+        Exception: what `Ledger.serve` raises; that an address cannot be used; and as `run_application`.
+    """
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
+    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client:
+        node = build(config, client, Clock())
+
+        def started(system: System) -> None:
+            node.system = system
+            task_status.started(node)
+
+        await run_application(config.name, supervision_tree(node), node.last_word, started)
 
 
 def main(config: SimserverConfig) -> int:

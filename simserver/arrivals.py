@@ -1,4 +1,8 @@
-"""The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides."""
+"""The new authority at work: verifies what is offered and performs what each entity's `Incoming` machine decides.
+
+Only verifying waits, for keys. From the machine's decision to the new life there is one step that does not: nobody who
+is ended on the way can leave an entity that the log has given to this server, and that nobody begins to simulate.
+"""
 
 import hashlib
 import logging
@@ -32,9 +36,11 @@ from crypto import jose
 from crypto.errors import CryptoError
 from simserver.courier import Courier
 from simserver.departures import Departures
-from simserver.entity import NewInput, Snapshot
+from simserver.entity import NewInput
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home
+from simserver.inputs import Inbox
+from simserver.life import Snapshot
 
 __all__ = ["Arrivals"]
 
@@ -107,19 +113,19 @@ class Arrivals:
 
     async def state(self, message: StateTransfer, opened: Opened) -> None:
         """A frozen state, ahead of the permission to simulate it."""
-        await self._offer(message, message.fence, opened)
+        self._offer(message, message.fence, opened)
 
     async def grant(self, message: Grant, opened: Opened) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
         certificate = await self._commit_certificate(message.certificate)
-        await self._permit(certificate, _Context(opened.trace, numbered_answer=True, inputs=[]))
+        self._permit(certificate, _Context(opened.trace, numbered_answer=True, inputs=[]))
 
     async def activate(self, message: Activate, opened: Opened) -> None:
         """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
         certificate = await self._commit_certificate(message.certificate)
         if certificate.source != opened.sender:
             raise MessageError(f"{opened.sender} activates what {certificate.source} handed over")
-        await self._permit(certificate, _Context(opened.trace, numbered_answer=False, inputs=list(message.inputs)))
+        self._permit(certificate, _Context(opened.trace, numbered_answer=False, inputs=list(message.inputs)))
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
         """Case 3, hop 1: state and chain in one message."""
@@ -131,8 +137,8 @@ class Arrivals:
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
         context = self._remember(last.transfer_id, context)
-        await self._offer(message, Fence(last.epoch, last.sub - 1), opened)
-        await self._perform(message.entity, known.permitted(permission), context)
+        self._offer(message, Fence(last.epoch, last.sub - 1), opened)
+        self._perform(message.entity, known.permitted(permission), context)
 
     async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
         """Inputs that still came to a former authority."""
@@ -152,7 +158,7 @@ class Arrivals:
 
     # --- the two halves --------------------------------------------------------------------------------------------
 
-    async def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
+    def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
         if hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
         # Before the machine sees it: it answers for what it acted on, so nothing may fail for the state's sake later.
@@ -160,17 +166,17 @@ class Arrivals:
         now_ns = self._clock.monotonic_ns()
         offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, now_ns)
         effect = self._machine(message.entity).offered(offer)
-        await self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+        self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
 
-    async def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
+    def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
         context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
-        await self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
+        self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
 
-    async def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
+    def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
         match effect:
             case machine.Activate(offer, permission) if context is not None:
-                await self._begin(entity, offer, permission, context)
+                self._begin(entity, offer, permission, context)
             case machine.AnswerAgain(permission) if context is not None:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
@@ -178,27 +184,25 @@ class Arrivals:
             case _:
                 pass
 
-    async def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
+    def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
         snapshot = _decoded_untrusted(offer.state, entity)
-        await self._clear_the_way(entity, permission.fence)
-        holding = self._holdings.start(entity, permission.fence, snapshot)
+        self._clear_the_way(entity, permission.fence)
+        holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs)
         now_ns = self._clock.monotonic_ns()
         holding.delegated(context.chain, context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
         self._answer(entity, permission, context)
-        self._apply(holding, context.inputs)
 
-    async def _clear_the_way(self, entity: str, fence: Fence) -> None:
+    def _clear_the_way(self, entity: str, fence: Fence) -> None:
         """An old copy of our own may still stand here, frozen, when an entity comes back faster than it was retired."""
-        await self._departures.superseded(entity, fence)
+        self._departures.superseded(entity, fence)
         holding = self._holdings.get(entity)
         if holding is not None:
             self._counts["superseded"] += 1
             _log.error("%s was still here under %s when it arrived under %s", entity, holding.fence, fence)
-            holding.ref.kill()
-            await holding.ref.exited()
+            self._holdings.drop(entity)
 
     def _answer_again(self, entity: str, permission: Permission, context: _Context) -> None:
         """Answer a repetition, if what it asks about has really happened here; a moment too early, it is repeated."""
@@ -223,7 +227,7 @@ class Arrivals:
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:
-            holding.ref.cast(NewInput(item.source, item.seq, item.data))
+            holding.cast(NewInput(item.source, item.seq, item.data))
 
     # --- certificates ----------------------------------------------------------------------------------------------
 
@@ -302,6 +306,8 @@ class Arrivals:
 def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
     """An offered state; raises MessageError when it cannot be read."""
     try:
-        return Snapshot.decode(state)
+        snapshot = Snapshot.decode(state)
+        Inbox.from_data(snapshot.inbox)
     except Exception as error:
         raise MessageError(f"the state of {entity} cannot be read: {error}") from error
+    return snapshot

@@ -1,7 +1,8 @@
 """Sealing for, and sending to, other servers and players over the link, with keys and addresses looked up on the way.
 
 Nothing here waits for an answer, and nothing fails: what could not be sent is counted, and the machines that asked for
-it ask again when their timers run out.
+it ask again when their timers run out. So a courier that is restarted has nothing to recover: what it was about to send
+is lost as if on the way.
 """
 
 import logging
@@ -11,7 +12,8 @@ from collections.abc import Callable
 import trio
 
 from actors.clock import Clock
-from actors.udp import LinkDown, LinkEndpoint, LinkFull
+from actors.link_service import LinkService
+from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
 from authority.messages import LinkMessage, Message, Parcel, encode_link
 from authority.sealing import Sealer
@@ -26,22 +28,26 @@ MAX_KNOWN_ADDRESSES = 100_000
 
 
 class Courier:
-    """Sends messages in this server's name.
+    """Sends messages in this server's name, while it is served."""
 
-    Args:
-        nursery: where look-ups that have to wait are run.
-    """
-
-    def __init__(
-        self, sealer: Sealer, home: Home, link: LinkEndpoint, clock: Clock, nursery: trio.Nursery, counts: Counter[str]
-    ) -> None:
+    def __init__(self, sealer: Sealer, home: Home, link: LinkService, clock: Clock, counts: Counter[str]) -> None:
         self._sealer = sealer
         self._home = home
         self._link = link
         self._clock = clock
-        self._nursery = nursery
+        self._nursery: trio.Nursery | None = None
         self._counts = counts
         self._addresses: dict[str, tuple[str, int]] = {}
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send what there is to send, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     def heard_from(self, peer: str, address: tuple[str, int]) -> None:
         """Remember where an authenticated peer sends from."""
@@ -61,6 +67,9 @@ class Courier:
         sent: Callable[[Parcel], None] | None = None,
     ) -> None:
         """Seal a message and send it, now or after looking up where and for whom."""
+        if self._nursery is None:
+            self._counts["unsent_no_courier"] += 1
+            return
         self._nursery.start_soon(self._send, message, trace, to, on_path, address, sent)
 
     async def _send(

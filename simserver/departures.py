@@ -1,4 +1,10 @@
-"""The old authority at work: performs what the `Outgoing` machine of each leaving entity decides."""
+"""The old authority at work: performs what the `Outgoing` machine of each leaving entity decides.
+
+Whatever a machine decides is performed in one step that does not wait: freezing, taking the journal, resuming, retiring
+are changes of the entity's life, and messages are handed to the courier. So nobody who is ended while he brings a
+message can leave a decision half performed. What takes time (timers, requests, reports) runs while this is served;
+served again, it goes on with every transfer that is under way.
+"""
 
 import logging
 import secrets
@@ -10,7 +16,6 @@ from typing import Any
 import trio
 
 from actors.clock import Clock
-from actors.exits import Exit
 from authority import outgoing as machine
 from authority.certificates import MAX_CHAIN, PassCertificate, token_hash
 from authority.epoch import Fence
@@ -35,9 +40,9 @@ from authority.outgoing import Case, Outgoing
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from simserver.courier import Courier
-from simserver.entity import Freeze, Frozen, Resume, Retire, TakeJournal
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.life import Frozen
 
 __all__ = ["Departures", "Plan"]
 
@@ -72,7 +77,6 @@ class _Departure:
     chain: tuple[str, ...] = ()
     asking: bool = False
     state_sent_ns: int = 0
-    ended: trio.Event = field(default_factory=trio.Event)
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)
@@ -88,7 +92,6 @@ class Departures:
         courier: Courier,
         holdings: Holdings,
         clock: Clock,
-        nursery: trio.Nursery,
         counts: Counter[str],
     ) -> None:
         self._sealer = sealer
@@ -96,28 +99,46 @@ class Departures:
         self._courier = courier
         self._holdings = holdings
         self._clock = clock
-        self._nursery = nursery
+        self._nursery: trio.Nursery | None = None
         self._counts = counts
-        self._leaving: dict[str, _Departure | None] = {}
+        self._leaving: dict[str, _Departure] = {}
         self._by_transfer: dict[str, _Departure] = {}
+        self._unreported: dict[str, _Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._leaving)
 
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for departure in self._leaving.values():
+                self._spawn(self._keep_time, departure)
+            for departure in self._unreported.values():
+                self._spawn(self._report, departure)
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
     # --- beginning -------------------------------------------------------------------------------------------------
 
     def wants_to_go(self, entity: str, destination: str) -> None:
-        """The world says that an entity belongs elsewhere; goes directly when it may."""
-        if entity not in self._leaving:
-            plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
-            self._spawn(self.begin, plan)
+        """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
+        if entity in self._leaving:
+            return
+        try:
+            self.begin(Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination)))
+        except Exception:
+            self._went_wrong()
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
         return holding is not None and destination in holding.group
 
-    async def begin(self, plan: Plan) -> None:
+    def begin(self, plan: Plan) -> None:
         """Freeze an entity and start handing it over; a plan that makes no sense (any more) is counted and dropped."""
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
@@ -125,23 +146,27 @@ class Departures:
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
             return
         self._remember(plan.transfer_id)
-        self._leaving[plan.entity] = None
-        try:
-            frozen: Frozen | None = await holding.ref.call(Freeze())
-        except Exit:
-            frozen = None
+        frozen = holding.life.freeze()
         if frozen is None:
-            del self._leaving[plan.entity]
             self._counts["order_busy"] += 1
             return
+        try:
+            departure = self._depart(plan, holding, frozen)
+        except Exception:
+            # Nothing has left this server yet.
+            holding.life.thaw()
+            raise
+        self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
+        self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
+        self._spawn(self._keep_time, departure)
+
+    def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> _Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
         departure = _Departure(plan, holding, frozen, Outgoing(case, frozen.fence, frozen.frozen_ns), trace)
         if case is Case.DIRECT:
             departure.chain = (*holding.chain, self._sign_pass(departure))
-        self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
-        await self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
-        self._spawn(self._keep_time, departure)
+        return departure
 
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
         if holding is None:
@@ -158,16 +183,25 @@ class Departures:
         while len(self._begun) > MAX_BEGUN:
             self._begun.popitem(last=False)
 
-    def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Run a part of one departure beside the others; what goes wrong in it stays its own."""
+    def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
+        """Run a part of one departure beside the others; what goes wrong in it stays its own.
+
+        False if nobody serves at the moment: whoever does so next finds what there is to do.
+        """
+        if self._nursery is None:
+            return False
         self._nursery.start_soon(self._guarded, function, *args)
+        return True
 
     async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:
             await function(*args)
         except Exception:
-            self._counts["internal_error"] += 1
-            _log.exception("a departure ran into an error of ours")
+            self._went_wrong()
+
+    def _went_wrong(self) -> None:
+        self._counts["internal_error"] += 1
+        _log.exception("a departure ran into an error of ours")
 
     def _case(self, plan: Plan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
@@ -200,11 +234,11 @@ class Departures:
             if due_ns > now_ns:
                 await trio.sleep((due_ns - now_ns) / 1e9)
                 continue
-            await self._event(departure, machine.Tick())
+            self._event(departure, machine.Tick())
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
-    async def replied(self, opened: Opened, reply: HandoffReply) -> None:
+    def replied(self, opened: Opened, reply: HandoffReply) -> None:
         """The home instance answered a request."""
         departure = self._departure(reply.transfer_id)
         if departure is None:
@@ -212,7 +246,7 @@ class Departures:
             return
         if not departure.machine.over:
             departure.trace = opened.trace
-        await self._event(departure, self._reading(departure, reply))
+        self._event(departure, self._reading(departure, reply))
 
     def _reading(self, departure: _Departure, reply: HandoffReply) -> machine.Event:
         """What the log's answer means to the machine."""
@@ -225,7 +259,7 @@ class Departures:
             return machine.Lost(reply.authority, reply.fence)
         return machine.Refusal(reply.reason, reply.fence)
 
-    async def activated(self, opened: Opened, message: Activated) -> None:
+    def activated(self, opened: Opened, message: Activated) -> None:
         """The target says that it simulates."""
         departure = self._departure(message.transfer_id)
         if departure is None or opened.sender != departure.plan.target:
@@ -238,49 +272,51 @@ class Departures:
         if message.trace is not None:
             departure.off_path["activated"] += 1
         departure.trace = trace
-        await self._event(departure, machine.PeerActive(message.fence))
+        self._event(departure, machine.PeerActive(message.fence))
 
-    async def superseded(self, entity: str, fence: Fence) -> None:
-        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past.
-
-        Returns when it has gone, also when it was just about to.
-        """
+    def superseded(self, entity: str, fence: Fence) -> None:
+        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past."""
         departure = self._leaving.get(entity)
-        if departure is None:
-            return
-        await self._event(departure, machine.PeerActive(fence))
-        if departure.machine.over:
-            await departure.ended.wait()
+        if departure is not None:
+            self._event(departure, machine.PeerActive(fence))
 
     def _departure(self, transfer_id: str) -> _Departure | None:
         return self._by_transfer.get(transfer_id)
 
-    async def _event(self, departure: _Departure, event: machine.Event) -> None:
-        await self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
+    def _event(self, departure: _Departure, event: machine.Event) -> None:
+        self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
 
     # --- performing ------------------------------------------------------------------------------------------------
 
-    async def _perform(self, departure: _Departure, effects: list[machine.Effect]) -> None:
+    def _perform(self, departure: _Departure, effects: list[machine.Effect]) -> None:
+        """Do what the machine decided, all of it: an effect that fails must not keep the next from being performed."""
         for effect in effects:
-            match effect:
-                case machine.AskHome(attempt):
-                    self._ask_home(departure, attempt)
-                case machine.SendState():
-                    self._send_state(departure)
-                case machine.SendDirect(attempt):
-                    self._send_direct(departure, attempt)
-                case machine.SendActivate(certificate, attempt):
-                    await self._send_activate(departure, certificate, attempt)
-                case machine.ForwardJournal():
-                    await self._forward_journal(departure)
-                case machine.Retire(fence):
-                    await self._retire(departure, departure.plan.target, fence)
-                case machine.StepDown(authority, fence):
-                    await self._retire(departure, authority, fence)
-                case machine.Resume(fence, reason):
-                    self._resume(departure, fence, reason)
-                case machine.Report():
-                    self._spawn(self._report, departure)
+            try:
+                self._perform_one(departure, effect)
+            except Exception:
+                self._went_wrong()
+
+    def _perform_one(self, departure: _Departure, effect: machine.Effect) -> None:
+        match effect:
+            case machine.AskHome(attempt):
+                self._ask_home(departure, attempt)
+            case machine.SendState():
+                self._send_state(departure)
+            case machine.SendDirect(attempt):
+                self._send_direct(departure, attempt)
+            case machine.SendActivate(certificate, attempt):
+                self._send_activate(departure, certificate, attempt)
+            case machine.ForwardJournal():
+                self._forward_journal(departure)
+            case machine.Retire(fence):
+                self._retire(departure, departure.plan.target, fence)
+            case machine.StepDown(authority, fence):
+                self._retire(departure, authority, fence)
+            case machine.Resume(fence, reason):
+                self._resume(departure, fence, reason)
+            case machine.Report():
+                self._unreported[departure.plan.transfer_id] = departure
+                self._spawn(self._report, departure)
 
     def _ask_home(self, departure: _Departure, attempt: int) -> None:
         plan, frozen = departure.plan, departure.frozen
@@ -305,8 +341,7 @@ class Departures:
                 address = (member.link_host, member.link_port)
                 self._courier.send(request, base, member.name, on_path=True, address=address)
         elif not departure.asking:
-            departure.asking = True
-            self._spawn(self._ask_by_rest, departure, request, base)
+            departure.asking = self._spawn(self._ask_by_rest, departure, request, base)
 
     async def _ask_by_rest(self, departure: _Departure, request: HandoffRequest, base: Trace) -> None:
         try:
@@ -320,7 +355,7 @@ class Departures:
         if answer is None:
             departure.off_path["http_reply"] += 1
         elif isinstance(answer.message, HandoffReply):
-            await self.replied(answer, answer.message)
+            self.replied(answer, answer.message)
 
     def _send_state(self, departure: _Departure) -> None:
         frozen, plan = departure.frozen, departure.plan
@@ -362,20 +397,17 @@ class Departures:
         base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
         self._courier.send(message, base, plan.target, on_path=True)
 
-    async def _send_activate(self, departure: _Departure, certificate: str, attempt: int) -> None:
+    def _send_activate(self, departure: _Departure, certificate: str, attempt: int) -> None:
         if attempt > 1:
             departure.counters["repeated_activate"] += 1
-        departure.journal += await departure.holding.ref.call(TakeJournal())
+        departure.journal += departure.holding.life.take_journal()
         message = Activate(
             transfer_id=departure.plan.transfer_id, certificate=certificate, inputs=list(departure.journal)
         )
         self._courier.send(message, departure.trace, departure.plan.target, on_path=True)
 
-    async def _forward_journal(self, departure: _Departure) -> None:
-        try:
-            items: list[InputItem] = await departure.holding.ref.call(TakeJournal())
-        except Exit:
-            items = []  # their sources repeat them
+    def _forward_journal(self, departure: _Departure) -> None:
+        items = departure.holding.life.take_journal()
         if items:
             departure.off_path["forward"] += 1
             departure.counters["forwarded_inputs"] += len(items)
@@ -390,16 +422,9 @@ class Departures:
             )
             self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
 
-    async def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
+    def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
-        sources: list[str] = []
-        try:
-            sources = await departure.holding.ref.call(Retire())
-            await departure.holding.ref.exited()
-        except Exit as error:
-            # The actor is gone already, which is what was wanted; its sources learn from the next server.
-            _log.info("%s had ended before it could retire: %s", entity, error)
-        self._holdings.leave(entity, authority, fence)
+        sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
@@ -413,16 +438,20 @@ class Departures:
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         departure.holding.stays(fence)
-        departure.holding.ref.cast(Resume(fence))
         self._forget(departure)
 
     def _forget(self, departure: _Departure) -> None:
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
         self._by_transfer.pop(departure.plan.transfer_id, None)
-        departure.ended.set()
 
     async def _report(self, departure: _Departure) -> None:
+        if not await self._reported(departure):
+            self._counts["report_given_up"] += 1
+        self._unreported.pop(departure.plan.transfer_id, None)
+
+    async def _reported(self, departure: _Departure) -> bool:
+        """Tell home how it went, until it has heard; whether it ever will."""
         report = Report(
             transfer_id=departure.plan.transfer_id,
             entity=departure.plan.entity,
@@ -438,10 +467,10 @@ class Departures:
             except HomeRefused as error:
                 self._counts["report_refused"] += 1
                 _log.warning("the report of %s was refused: %s", departure.plan.transfer_id, error)
-                return
+                return True
             except HomeUnreachable:
                 await trio.sleep(2.0)
                 continue
             if answer is not None and isinstance(answer.message, ReportReply):
-                return
-        self._counts["report_given_up"] += 1
+                return True
+        return False

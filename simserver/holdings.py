@@ -1,34 +1,78 @@
-"""What a simulation server holds: the entities that live here, and where those that left have gone."""
+"""What a simulation server holds: the entities that live here, and where those that left have gone.
+
+It outlives every actor of the server: an actor that is restarted finds here what there is to go on with.
+"""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from actors.ref import Ref
-from actors.system import System
-from authority.epoch import Fence
-from simserver.entity import Entity, EntityEnvironment, Snapshot
+import trio
 
-__all__ = ["Holding", "Holdings", "Notes", "Tombstone"]
+from actors.exits import CallTimeout, Exit, NoProc
+from actors.ref import DEFAULT_TIMEOUT_S, Ref
+from authority.epoch import Fence
+from authority.messages import InputItem
+from simserver.life import EntityEnvironment, Life, Snapshot
+
+__all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "Tombstone"]
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000
+# Restarting an actor takes less than a millisecond.
+_LOOK_AGAIN_S: Final = 0.005
+
+
+class AlreadyHeld(Exception):
+    """The entity lives here; it cannot begin a second time."""
+
+    def __init__(self, entity: str, fence: Fence) -> None:
+        super().__init__(f"{entity} lives here already, under {fence}: it has to leave before it can come")
 
 
 @dataclass(slots=True)
 class Holding:
-    """An entity that lives here (running or frozen): its actor and its fence.
+    """An entity that lives here (running or frozen): its life, and whether it may be passed on.
 
     If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, and
     `group` the servers to which it may be passed on directly.
     """
 
     id: str
-    ref: Ref
-    fence: Fence
+    life: Life
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+
+    @property
+    def fence(self) -> Fence:
+        """Under which it is simulated here."""
+        return self.life.fence
+
+    def cast(self, message: Any) -> None:
+        """Tell its actor. While that is being restarted, the message is lost: ticks go by, and players repeat."""
+        ref = self.life.ref
+        if ref is not None:
+            ref.cast(message)
+
+    async def call(self, request: Any, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
+        """Ask its actor, the next one if that is being restarted.
+
+        Raises `NoProc` when the entity has left, `CallTimeout`.
+        """
+        with trio.move_on_after(timeout_s):
+            while not self.life.over:
+                try:
+                    return await self._actor().call(request, None)
+                except Exit:
+                    await trio.sleep(_LOOK_AGAIN_S)
+            raise NoProc(f"entity {self.id}")
+        raise CallTimeout(f"entity {self.id}", timeout_s)
+
+    def _actor(self) -> Ref:
+        if self.life.ref is None:
+            raise NoProc(f"entity {self.id}")
+        return self.life.ref
 
     def delegated(self, chain: tuple[str, ...], group: tuple[str, ...]) -> None:
         """From now on it may be passed on directly within `group`."""
@@ -36,7 +80,8 @@ class Holding:
 
     def stays(self, fence: Fence) -> None:
         """It was not handed over after all: it goes on under a fence of the log's, which ends every delegation."""
-        self.fence, self.chain, self.group = fence, (), ()
+        self.life.resume(fence)
+        self.chain, self.group = (), ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +106,14 @@ class Notes(Protocol):
 
 
 class Holdings:
-    """The entities of one simulation server."""
+    """The entities of one simulation server. `caretaker` is told of every new one; see `simserver.caretaker`."""
 
-    def __init__(self, system: System, environment: EntityEnvironment, notes: Notes) -> None:
-        self._system = system
+    def __init__(self, environment: EntityEnvironment, notes: Notes) -> None:
         self._environment = environment
         self._notes = notes
         self._living: dict[str, Holding] = {}
         self._gone: OrderedDict[str, Tombstone] = OrderedDict()
+        self.caretaker: Ref | None = None
 
     def __iter__(self) -> Iterator[Holding]:
         return iter(list(self._living.values()))
@@ -93,26 +138,39 @@ class Holdings:
         world = self._environment.world.spawn(kind, params)
         return self.start(entity, fence, Snapshot(kind, 0, world, {"cursors": {}, "pending": []}))
 
-    def start(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
-        """Simulate an entity here from now on."""
-        ref = self._system.start_nowait(Entity, (self._environment, entity, fence, snapshot), name=("entity", entity))
-        holding = self._living[entity] = Holding(entity, ref, fence)
+    def start(self, entity: str, fence: Fence, snapshot: Snapshot, inputs: Iterable[InputItem] = ()) -> Holding:
+        """An entity lives here from now on, and `inputs` are the first that came for it.
+
+        It has an actor a moment later. Raises `AlreadyHeld`.
+        """
+        if entity in self._living:
+            raise AlreadyHeld(entity, self._living[entity].fence)
+        life = Life(self._environment, entity, fence, snapshot)
+        life.take_inputs(inputs)
+        holding = self._living[entity] = Holding(entity, life)
         self._gone.pop(entity, None)
         self._notes.lives(entity, snapshot.kind, fence)
+        if self.caretaker is not None:
+            self.caretaker.cast(life)
         return holding
 
-    def leave(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Note that an entity's actor has ended because somebody else has authority now, under `fence`.
+    def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
+        """Somebody else has authority now, under `fence`: the entity ends here. The sources that should be told.
 
-        Does nothing when the entity has come back already, under a higher fence: retiring takes time, and the way back
-        may be shorter.
+        Does nothing when the entity has come back already, under a higher fence: the way back may be shorter.
         """
         living = self._living.get(entity)
         if living is not None and living.fence > fence:
-            return
-        self._living.pop(entity, None)
+            return []
+        sources = self.drop(entity)
         self._notes.left(entity, moved_to, fence)
         self.remember(entity, Tombstone(moved_to, fence))
+        return sources
+
+    def drop(self, entity: str) -> list[str]:
+        """End a life without a word about where the entity is, if it lives here. The sources that should be told."""
+        living = self._living.pop(entity, None)
+        return [] if living is None else living.life.end()
 
     def remember(self, entity: str, tombstone: Tombstone) -> None:
         """Know where an entity went that left now or in an earlier life of this server; the oldest are forgotten."""

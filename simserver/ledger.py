@@ -47,23 +47,26 @@ class Interrupted:
 
 
 class Ledger:
-    """The tree of one simulation server. `await nursery.start(ledger.serve)`, then tell it what happens."""
+    """The tree of one simulation server. `await nursery.start(ledger.serve)`, then tell it what happens.
+
+    It can be served again when it has ended: from what is on disk, and with what was noted and not written yet.
+    """
 
     def __init__(self, server: str, directory: Path) -> None:
         """Kept in `directory`; made at the first start."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._replica: Final = Replica(
-            ReplicaConfig(
-                kind="simserver",
-                instance=server,
-                name=server,
-                members=(Member(server, "127.0.0.1", 0),),
-                directory=directory,
-                secret=_secret(directory / "secret"),
-                timing=_ALONE,
-            ),
-            {},
+        self._config: Final = ReplicaConfig(
+            kind="simserver",
+            instance=server,
+            name=server,
+            members=(Member(server, "127.0.0.1", 0),),
+            directory=directory,
+            secret=_secret(directory / "secret"),
+            timing=_ALONE,
         )
+        self._replica = Replica(self._config, {})
+        self._is_used = False
+        self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
         self._unwritten: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
         self._wake = trio.Event()
@@ -92,23 +95,32 @@ class Ledger:
 
         Raises what `Replica.serve` raises: each is a sentence for the operator.
         """
+        if self._is_used:
+            self._replica = Replica(self._config, {})
+        self._is_used = True
         async with trio.open_nursery() as nursery:
             await nursery.start(self._replica.serve)
             await self._replica.read_barrier(timeout_s=60.0)
-            self.interrupted = self._find_interrupted()
-            if self.interrupted:
-                names = ", ".join(row.entity for row in self.interrupted[:10])
-                _log.warning(
-                    "%d entities lived here when this server last stopped (%s%s); they are not simulated until "
-                    "somebody hands them over again",
-                    len(self.interrupted),
-                    names,
-                    "" if len(self.interrupted) <= 10 else ", ...",
-                )
+            if not self._has_started:
+                # What lived here when the process began; later, it is this process that they live in.
+                self._has_started = True
+                self.interrupted = self._find_interrupted()
+                self._warn_of_interrupted()
             task_status.started()
             while True:
                 await self._wake.wait()
                 await self._write()
+
+    def _warn_of_interrupted(self) -> None:
+        if self.interrupted:
+            names = ", ".join(row.entity for row in self.interrupted[:10])
+            _log.warning(
+                "%d entities lived here when this server last stopped (%s%s); they are not simulated until "
+                "somebody hands them over again",
+                len(self.interrupted),
+                names,
+                "" if len(self.interrupted) <= 10 else ", ...",
+            )
 
     async def flush(self) -> None:
         """Wait until everything noted before this call is durable."""

@@ -7,9 +7,11 @@ from typing import Final
 
 import trio
 
+from actors.application import LastWord
 from actors.clock import Clock
+from actors.link_service import LinkService
 from actors.system import System
-from actors.udp import LinkEndpoint, Received
+from actors.udp import Received
 from authority.errors import MessageError
 from authority.messages import (
     Activate,
@@ -41,6 +43,7 @@ from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.ledger import Ledger
+from simserver.life import EntityEnvironment
 
 __all__ = ["Node"]
 
@@ -58,8 +61,9 @@ class Node:
     clock: Clock
     sealer: Sealer
     home: Home
-    link: LinkEndpoint
+    link: LinkService
     courier: Courier
+    environment: EntityEnvironment
     holdings: Holdings
     departures: Departures
     arrivals: Arrivals
@@ -67,18 +71,20 @@ class Node:
     ledger: Ledger
     counts: Counter[str]
     operator_token: bytes | None = field(default=None, repr=False)
+    last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 
     # --- ticking ---------------------------------------------------------------------------------------------------
 
-    async def serve_ticks(self) -> None:
+    async def serve_ticks(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tick every entity at whole multiples of the period of the monotonic clock.
 
         Servers of one machine therefore tick together, and a hand-over that fits between two ticks costs none.
         """
         period_ns = round(1e9 / self.config.tick_hz)
+        task_status.started()
         while True:
             now_ns = self.clock.monotonic_ns()
             due_ns = (now_ns // period_ns + 1) * period_ns
@@ -89,16 +95,17 @@ class Node:
                 self.counts["ticks_skipped"] += late_periods
             tick = TickNow()
             for holding in self.holdings:
-                holding.ref.cast(tick)
+                holding.cast(tick)
 
     # --- the link's inbox ------------------------------------------------------------------------------------------
 
-    async def serve_link(self) -> None:
+    async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take messages from the link until cancelled.
 
         Inputs are taken at once and in order; parcels may have to wait for a key and are taken beside each other.
         """
         limit = trio.CapacityLimiter(MAX_CONCURRENT_PARCELS)
+        task_status.started()
         async with trio.open_nursery() as nursery:
             async for received in self.link.inbox:
                 try:
@@ -114,6 +121,8 @@ class Node:
                     self._input(message, received.peer)
                 else:
                     self.counts["unexpected_message"] += 1
+            # The link has ended: whoever restarts it, restarts this.
+            await trio.sleep_forever()
 
     def _drop(self, received: Received, error: Exception) -> None:
         self.counts["bad_message"] += 1
@@ -122,7 +131,7 @@ class Node:
     def _input(self, message: Input, player: str) -> None:
         holding = self.holdings.get(message.entity)
         if holding is not None:
-            holding.ref.cast(NewInput(player, message.seq, message.data))
+            holding.cast(NewInput(player, message.seq, message.data))
             return
         self.counts["input_not_here"] += 1
         gone = self.holdings.gone(message.entity)
@@ -173,13 +182,13 @@ class Node:
             case ForwardInputs() as message:
                 await self.arrivals.forwarded(message, opened)
             case Activated() as message:
-                await self.departures.activated(opened, message)
+                self.departures.activated(opened, message)
             case HandoffReply() as message:
                 await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
-                await self.departures.replied(opened, message)
+                self.departures.replied(opened, message)
             case Order() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
-                await self.departures.begin(
+                self.departures.begin(
                     Plan(message.transfer_id, message.entity, message.target, message.direct, message.transport)
                 )
             case Delegation() as message:

@@ -80,7 +80,7 @@ def make_status_app(node: Node) -> FastAPI:
         if holding is None:
             raise not_here
         try:
-            inspected: dict[str, Any] = await holding.ref.call(Inspect(with_state=state))
+            inspected: dict[str, Any] = await holding.call(Inspect(with_state=state))
         except CallTimeout as error:
             text = f"{entity_id} lives here and does not answer; see the log of {node.config.name}"
             raise ApiError(504, "entity_busy", text, entity_id) from error

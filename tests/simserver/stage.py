@@ -6,11 +6,12 @@ from typing import Any
 
 from actors import Ref, System
 from authority.epoch import Fence
-from authority.messages import InputAck
+from authority.messages import InputAck, InputItem
 from simserver.balls import Balls
 from simserver.custody import CustodyLog
-from simserver.entity import Entity, EntityEnvironment, Inspect, NewInput, Snapshot, TickNow
+from simserver.entity import Entity, Inspect, NewInput, TickNow
 from simserver.inputs import PendingInput
+from simserver.life import EntityEnvironment, Frozen, Life, Snapshot
 from simserver.world import World
 
 BALL = "alpha.ball"
@@ -71,21 +72,60 @@ class Stage:
     def fresh(self, kind: str = "ball") -> Snapshot:
         return Snapshot(kind, 0, self.environment.world.spawn(kind, {}), {"cursors": {}, "pending": []})
 
-    def start(self, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> Ref:  # noqa: B008 — immutable
-        return self.system.start_nowait(Entity, (self.environment, BALL, fence, snapshot or self.fresh()))
+    def start(self, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> "Actor":  # noqa: B008 — immutable
+        return self.revive(Life(self.environment, BALL, fence, snapshot or self.fresh()))
+
+    def revive(self, life: Life) -> "Actor":
+        """Another actor for this life, as its supervisor starts one."""
+        return Actor(self.system.start_nowait(Entity, (self.environment, life)), life)
 
 
-async def inspect(ref: Ref) -> dict[str, Any]:
+class Actor:
+    """An entity's actor and its life; what is done to the life comes after everything the actor has been sent."""
+
+    def __init__(self, ref: Ref, life: Life) -> None:
+        self.ref = ref
+        self.life = life
+
+    async def call(self, request: Any) -> Any:
+        return await self.ref.call(request)
+
+    def cast(self, message: Any) -> None:
+        self.ref.cast(message)
+
+    async def freeze(self) -> Frozen | None:
+        await inspect(self)
+        return self.life.freeze()
+
+    async def frozen(self) -> Frozen:
+        frozen = await self.freeze()
+        assert frozen is not None
+        return frozen
+
+    async def resume(self, fence: Fence) -> None:
+        await inspect(self)
+        self.life.resume(fence)
+
+    async def journal(self) -> list[InputItem]:
+        await inspect(self)
+        return self.life.take_journal()
+
+    async def retire(self) -> list[str]:
+        await inspect(self)
+        return self.life.end()
+
+
+async def inspect(ref: Actor) -> dict[str, Any]:
     """What the entity says of itself; also waits until everything cast before has been taken."""
     answer: dict[str, Any] = await ref.call(Inspect())
     return answer
 
 
-def feed(ref: Ref, *numbers: int, data: bytes = b"", source: str = ADA) -> None:
+def feed(ref: Actor, *numbers: int, data: bytes = b"", source: str = ADA) -> None:
     for seq in numbers:
         ref.cast(NewInput(source, seq, data))
 
 
-def ticks(ref: Ref, count: int = 1) -> None:
+def ticks(ref: Actor, count: int = 1) -> None:
     for _ in range(count):
         ref.cast(TickNow())

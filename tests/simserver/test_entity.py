@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from actors import Exit, NoProc, System
 from authority.epoch import Fence
 from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
-from simserver import entity, inputs
-from simserver.entity import Freeze, Frozen, Resume, Retire, Snapshot, TakeJournal, TickNow, state_hash
+from simserver import inputs, life
+from simserver.entity import TickNow
 from simserver.inputs import Inbox
-from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
+from simserver.life import Snapshot, state_hash
+from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 BOB = "alpha.bob"
 
@@ -101,7 +102,7 @@ async def test_a_world_that_fails_leaves_the_entity_standing_still_with_its_inpu
     world.fails = ""
     ticks(ref, 3)
     assert (await inspect(ref))["tick"] == 1, "until people have looked at it"
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     assert Snapshot.decode(frozen.state).inbox["pending"] == [[ADA, 1, b""]], "and it can still be moved"
 
 
@@ -123,24 +124,24 @@ async def test_frozen_it_does_not_tick_and_is_not_frozen_twice(system: System) -
     stage = Stage(system)
     ref = stage.start()
     ticks(ref, 2)
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     assert (frozen.fence, frozen.kind, frozen.tick) == (Fence(1), "ball", 2)
     assert frozen.state_hash == state_hash(frozen.state)
     ticks(ref, 5)
     seen = await inspect(ref)
     assert (seen["tick"], seen["frozen"]) == (2, True)
-    assert await ref.call(Freeze()) is None
+    assert await ref.freeze() is None
 
 
 async def test_inputs_that_come_while_it_is_frozen_go_into_the_journal_and_are_taken_once(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
-    await ref.call(Freeze())
+    await ref.freeze()
     feed(ref, 1, 2)
-    assert [item.seq for item in await ref.call(TakeJournal())] == [1, 2]
+    assert [item.seq for item in await ref.journal()] == [1, 2]
     feed(ref, 3)
-    assert [item.seq for item in await ref.call(TakeJournal())] == [3]
-    assert await ref.call(TakeJournal()) == []
+    assert [item.seq for item in await ref.journal()] == [3]
+    assert await ref.journal() == []
     assert stage.acks == []
 
 
@@ -148,9 +149,9 @@ async def test_it_resumes_from_where_it_was_with_what_came_meanwhile(system: Sys
     stage = Stage(system, world=Tally())
     ref = stage.start(stage.fresh("tally"))
     feed(ref, 1)
-    await ref.call(Freeze())
+    await ref.freeze()
     feed(ref, 2, 2, 3)
-    ref.cast(Resume(Fence(2)))
+    await ref.resume(Fence(2))
     ticks(ref)
     seen = await inspect(ref)
     assert (seen["epoch"], seen["tick"], seen["frozen"]) == (2, 1, False)
@@ -162,25 +163,25 @@ async def test_it_resumes_from_where_it_was_with_what_came_meanwhile(system: Sys
 async def test_it_resumes_only_under_a_higher_fence(system: System, fence: Fence) -> None:
     stage = Stage(system)
     ref = stage.start(fence=Fence(3, 2))
-    await ref.call(Freeze())
-    ref.cast(Resume(fence))
+    await ref.freeze()
+    await ref.resume(fence)
     assert (await inspect(ref))["frozen"]
 
 
 async def test_a_resumption_that_comes_late_does_nothing(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
-    ref.cast(Resume(Fence(9)))
+    await ref.resume(Fence(9))
     assert (await inspect(ref))["epoch"] == 1
 
 
 async def test_it_can_be_frozen_again_after_it_resumed(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
-    await ref.call(Freeze())
-    ref.cast(Resume(Fence(2)))
+    await ref.freeze()
+    await ref.resume(Fence(2))
     ticks(ref)
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     assert (frozen.fence, frozen.tick) == (Fence(2), 1)
 
 
@@ -189,8 +190,8 @@ async def test_retired_it_ends_and_says_who_should_be_told(system: System) -> No
     ref = stage.start()
     feed(ref, 1, source=BOB)
     feed(ref, 1)
-    await ref.call(Freeze())
-    assert await ref.call(Retire()) == [ADA, BOB]
+    await ref.freeze()
+    assert await ref.retire() == [ADA, BOB]
     with pytest.raises(NoProc):
         await inspect(ref)
 
@@ -199,29 +200,29 @@ async def test_the_journal_is_bounded_by_number_also_when_it_is_taken(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that was taken since the freeze goes into one message, and is repeated in one."""
-    monkeypatch.setattr(entity, "MAX_JOURNAL", 2)
+    monkeypatch.setattr(life, "MAX_JOURNAL", 2)
     stage = Stage(system)
     ref = stage.start()
-    await ref.call(Freeze())
+    await ref.freeze()
     feed(ref, 1)
-    assert len(await ref.call(TakeJournal())) == 1
+    assert len(await ref.journal()) == 1
     feed(ref, 2, 3)
-    assert len(await ref.call(TakeJournal())) == 1
+    assert len(await ref.journal()) == 1
     assert stage.counts["input_journal_full"] == 1
-    ref.cast(Resume(Fence(2)))
-    await ref.call(Freeze())
+    await ref.resume(Fence(2))
+    await ref.freeze()
     feed(ref, 1, 2)
-    assert len(await ref.call(TakeJournal())) == 2, "the next freeze counts anew"
+    assert len(await ref.journal()) == 2, "the next freeze counts anew"
 
 
 async def test_the_fullest_journal_fits_the_messages_that_carry_it(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
-    await ref.call(Freeze())
+    await ref.freeze()
     longest_name = "alpha-and-omega0." + "x" * 63
     feed(ref, *range(1, 100), data=bytes(MAX_INPUT_BYTES), source=longest_name[1:])
     feed(ref, *range(100, 4096 + 300), data=bytes(150), source=longest_name[1:])
-    journal = await ref.call(TakeJournal())
+    journal = await ref.journal()
     assert stage.counts["input_journal_full"] > 0
     assert len(journal) > 3000
     fields: dict[str, Any] = {"transfer_id": "x" * 64, "inputs": journal}
@@ -246,7 +247,7 @@ async def test_the_next_server_begins_with_the_very_state_with_which_the_last_on
     feed(ref, 1, 2, data=cbor2.dumps([10_000, -20_000, 30_000]))
     ticks(ref, 3)
     feed(ref, 3, data=cbor2.dumps([5, 5, 5]))
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     there.start(Snapshot.decode(frozen.state), frozen.fence.raised())
     (ended,), (begun,) = here.custody.to_data(), there.custody.to_data()
     assert (begun["started_tick"], begun["started_hash"]) == (ended["ended_tick"], ended["ended_hash"])
@@ -258,8 +259,8 @@ async def test_the_custody_log_shows_each_stint_with_its_first_and_last_tick(sys
     stage = Stage(system)
     ref = stage.start()
     ticks(ref, 3)
-    await ref.call(Freeze())
-    ref.cast(Resume(Fence(2)))
+    await ref.freeze()
+    await ref.resume(Fence(2))
     await inspect(ref)
     first, second = stage.custody.to_data()
     assert 0 < first["started_ns"] < first["first_tick_ns"] < first["last_tick_ns"] < first["ended_ns"]
@@ -281,23 +282,23 @@ async def _play(seed: int, *, moves: bool) -> tuple[bytes, list[str]]:
                 if moves and hand.random() < 0.3:
                     ref, fence = await _move(ref, fence, hand, stages)
             ticks(ref)
-        frozen: Frozen = await ref.call(Freeze())
+        frozen = await ref.frozen()
         return frozen.state, [stint["server"] for stage in stages for stint in stage.custody.to_data()]
 
 
-async def _move(ref: Any, fence: Fence, hand: Random, stages: list[Stage]) -> tuple[Any, Fence]:
+async def _move(ref: Actor, fence: Fence, hand: Random, stages: list[Stage]) -> tuple[Actor, Fence]:
     """Freeze; then stay after all, or go to the other server, with whatever came meanwhile."""
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     ref.cast(TickNow())
     fence = fence.raised()
     if hand.random() < 0.4:
-        ref.cast(Resume(fence))
+        await ref.resume(fence)
         return ref, fence
     stages.reverse()
     moved = stages[0].start(Snapshot.decode(frozen.state), fence)
-    for item in await ref.call(TakeJournal()):
+    for item in await ref.journal():
         feed(moved, item.seq, data=item.data, source=item.source)
-    await ref.call(Retire())
+    await ref.retire()
     return moved, fence
 
 
@@ -318,13 +319,13 @@ async def test_inputs_sent_across_a_freeze_are_applied_exactly_once(system: Syst
     feed(ref, 1, 2)
     ticks(ref)
     feed(ref, 3)
-    frozen: Frozen = await ref.call(Freeze())
+    frozen = await ref.frozen()
     feed(ref, 4, 5)
     moved = there.start(Snapshot.decode(frozen.state), Fence(2))
     feed(moved, 3, 4)  # the source found the new server first
-    for item in await ref.call(TakeJournal()):
+    for item in await ref.journal():
         feed(moved, item.seq)
     feed(moved, 5, 6)
     ticks(moved)
-    ended: Frozen = await moved.call(Freeze())
+    ended = await moved.frozen()
     assert Snapshot.decode(ended.state).world["applied"] == [[ADA, n] for n in range(1, 7)]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from actors import AlreadyStarted, System
+from actors import System
 from authority.epoch import Fence
 from simserver import holdings
-from simserver.entity import Freeze, Frozen, Retire, Snapshot
-from simserver.holdings import Holdings, Tombstone
-from tests.simserver.stage import BALL, Stage, inspect
+from simserver.holdings import AlreadyHeld, Holding, Holdings, Tombstone
+from simserver.life import Snapshot
+from tests.simserver.stage import BALL, Stage
 
 
 class Written:
@@ -27,16 +27,21 @@ class Written:
 
 
 def held(system: System, notes: Written | None = None) -> Holdings:
-    return Holdings(system, Stage(system).environment, notes or Written())
+    return Holdings(Stage(system).environment, notes or Written())
+
+
+def at_rest(holding: Holding) -> Snapshot:
+    frozen = holding.life.freeze()
+    assert frozen is not None
+    return Snapshot.decode(frozen.state)
 
 
 async def test_a_new_entity_begins_at_tick_zero_under_its_fence(system: System) -> None:
     known = held(system)
     holding = known.spawn(BALL, "ball", {"p": [1, 2, 3]}, Fence(1))
     assert (known.get(BALL), len(known), list(known)) == (holding, 1, [holding])
-    seen = await inspect(holding.ref)
+    seen = holding.life.to_data()
     assert (seen["tick"], seen["epoch"], seen["kind"]) == (0, 1, "ball")
-    assert system.whereis(("entity", BALL)) == holding.ref
 
 
 async def test_what_the_world_would_not_have_is_not_held(system: System) -> None:
@@ -50,31 +55,28 @@ async def test_what_the_world_would_not_have_is_not_held(system: System) -> None
 async def test_one_entity_is_never_held_twice(system: System) -> None:
     known = held(system)
     first = known.spawn(BALL, "ball", {}, Fence(1))
-    with pytest.raises(AlreadyStarted):
+    with pytest.raises(AlreadyHeld, match="already"):
         known.spawn(BALL, "ball", {}, Fence(2))
     assert known.get(BALL) == first
 
 
 async def test_what_left_has_a_tombstone_and_what_came_back_has_none(system: System) -> None:
     known = held(system)
-    ref = known.spawn(BALL, "ball", {}, Fence(1)).ref
-    frozen: Frozen = await ref.call(Freeze())
-    await ref.call(Retire())
+    rest = at_rest(known.spawn(BALL, "ball", {}, Fence(1)))
     known.leave(BALL, "alpha.s2", Fence(2))
     assert (known.get(BALL), known.gone(BALL)) == (None, Tombstone("alpha.s2", Fence(2)))
-    back = known.start(BALL, Fence(3), Snapshot.decode(frozen.state))
+    back = known.start(BALL, Fence(3), rest)
     assert (known.get(BALL), known.gone(BALL)) == (back, None)
 
 
 async def test_a_departure_that_ends_late_does_not_take_away_what_has_come_back(system: System) -> None:
     known = held(system)
-    first = known.spawn(BALL, "ball", {}, Fence(1))
-    frozen: Frozen = await first.ref.call(Freeze())
-    await first.ref.call(Retire())
-    back = known.start(BALL, Fence(3), Snapshot.decode(frozen.state))
+    rest = at_rest(known.spawn(BALL, "ball", {}, Fence(1)))
+    known.drop(BALL)
+    back = known.start(BALL, Fence(3), rest)
     known.leave(BALL, "alpha.s2", Fence(2))
     assert (known.get(BALL), known.gone(BALL)) == (back, None)
-    assert (await inspect(back.ref))["epoch"] == 3
+    assert (back.fence, back.life.over) == (Fence(3), False)
 
 
 async def test_tombstones_are_bounded_and_the_oldest_go_first(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +91,7 @@ async def test_a_delegation_lasts_until_the_log_speaks_again(system: System) -> 
     holding = held(system).spawn(BALL, "ball", {}, Fence(1))
     holding.delegated(("grant",), ("alpha.s1", "alpha.s2"))
     assert (holding.chain, holding.group) == (("grant",), ("alpha.s1", "alpha.s2"))
+    at_rest(holding)
     holding.stays(Fence(2))
     assert (holding.fence, holding.chain, holding.group) == (Fence(2), (), ())
 

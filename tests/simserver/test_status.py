@@ -79,7 +79,7 @@ async def test_an_entity_that_leaves_while_it_is_asked_about_is_not_here(home: H
     await home.entity(BALL, ada, "alpha.s1")
     holding = home.simservers["alpha.s1"].holdings.get(BALL)
     assert holding is not None
-    await holding.ref.stop()
+    holding.life.end()
     assert await status.refused(404, "not_here", "GET", f"/v1/local/entities/{BALL}") == BALL
 
 

@@ -1,0 +1,69 @@
+"""Who sees to it that every entity that is held has an actor.
+
+The entities' supervisor restarts an actor that crashed or was killed. What it cannot do is begin: with an entity that
+has just arrived, and with all of them when it has itself been restarted, because a supervisor of children that come and
+go remembers none of them. `Holdings` does; so the caretaker starts what is missing, whenever it starts itself, and
+whenever it is told of a new life.
+"""
+
+import logging
+from collections.abc import Hashable
+from typing import Final
+
+from actors.children import ActorSpec, SupervisorError
+from actors.dynamic_supervisor import DynamicSupervisor
+from actors.exits import AlreadyStarted, Exit, StartError
+from actors.restart import Restart
+from actors.server import Continue, Ok, Server
+from simserver.entity import Entity
+from simserver.holdings import Holdings
+from simserver.life import EntityEnvironment, Life
+
+__all__ = ["ENTITIES", "Caretaker", "entity_name"]
+
+_log = logging.getLogger("simserver")
+
+ENTITIES: Final = "entities"
+"""The name of the supervisor of all entities' actors."""
+
+
+def entity_name(entity: str) -> Hashable:
+    """The name under which the actor of an entity is registered."""
+    return ("entity", entity)
+
+
+class Caretaker(Server[None]):
+    """Started with `(EntityEnvironment, Holdings)`, after the supervisor called `ENTITIES`."""
+
+    def init(self, arg: tuple[EntityEnvironment, Holdings]) -> Ok[None]:
+        """Listen for new lives from here on, and begin with those that are there."""
+        self._env, self._holdings = arg
+        self._holdings.caretaker = self.ref
+        return Ok(None, then=Continue(None))
+
+    async def handle_continue(self, value: None, state: None) -> None:
+        """Give an actor to whoever has none."""
+        for holding in self._holdings:
+            await self._attend(holding.life)
+
+    async def handle_cast(self, message: Life, state: None) -> None:
+        """A life has begun."""
+        await self._attend(message)
+
+    async def _attend(self, life: Life) -> None:
+        if life.over or life.has_actor:
+            return
+        # Transient: it is restarted unless it ended in order, which it does when the entity has left.
+        spec = ActorSpec(
+            life.id, Entity, (self._env, life), restart=Restart.TRANSIENT, shutdown_s=0, name=entity_name(life.id)
+        )
+        try:
+            await DynamicSupervisor.start_child(self.system.named(ENTITIES), spec)
+        except AlreadyStarted:
+            # Its supervisor was faster: it had crashed a moment ago.
+            if not life.has_actor:
+                raise
+        except (StartError, SupervisorError, Exit) as error:
+            # Whatever keeps it from starting is over when the supervisor, and this, have been restarted.
+            _log.error("%s has no actor: %s", life.id, error)
+            raise

@@ -1,0 +1,301 @@
+"""The life of an entity on this server: everything that its actor must not take with it when it ends.
+
+An actor runs the world's code, and may crash or be killed at any time. What it has achieved is committed here after
+every tick, by reference and in one step that cannot fail half-way, so that the next actor of the same entity goes on
+after the last tick that anybody has seen: with the same state, inputs, cursors and fence, frozen or not. Freezing,
+resuming and retiring are decided by the hand-over machinery and change the life itself, at once and whether or not it
+has an actor at that moment; there is no message about them that could be lost.
+
+Everything here is synchronous: whoever is ended by somebody else is ended before or after one of these steps.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import cbor2
+
+from actors.exits import SHUTDOWN, Reason, cause_of
+from actors.restart import RestartWindow
+from authority.epoch import Fence
+from authority.messages import MAX_INPUTS, InputAck, InputItem
+from simserver.custody import CustodyLog, Stint
+from simserver.inputs import Admission, Inbox, PendingInput
+from simserver.world import World
+
+if TYPE_CHECKING:
+    from actors.ref import Ref
+
+__all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
+
+# What arrives while an entity is frozen, counted from the freeze until it resumes or retires, whether it was taken
+# meanwhile or not: all of it must fit one message (2 MiB, with about 130 bytes around each input). A freeze lasts
+# milliseconds; sources repeat what found no room.
+MAX_JOURNAL: Final = MAX_INPUTS
+MAX_JOURNAL_BYTES: Final = 1024 * 1024
+# An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
+# is not its supervisor's limit, because one entity must not end the others.
+MAX_CRASHES: Final = 3
+CRASH_WINDOW_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole entity at rest: everything that moves with it."""
+
+    kind: str
+    tick: int
+    world: Any
+    inbox: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
+        fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
+        return cbor2.dumps(fields, canonical=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what `encode` wrote; its hash was checked against the log's certificate before."""
+        fields = cbor2.loads(data)
+        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"])
+
+
+def state_hash(encoded: bytes) -> str:
+    """Hex SHA-256 of an encoded snapshot."""
+    return hashlib.sha256(encoded).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """An entity at rest, ready to be handed over."""
+
+    fence: Fence
+    kind: str
+    tick: int
+    state: bytes
+    state_hash: str
+    frozen_ns: int
+
+
+@dataclass(frozen=True)
+class EntityEnvironment:
+    """What an entity may use of its server."""
+
+    server: str
+    world: World
+    period_s: float
+    custody: CustodyLog
+    monotonic_ns: Callable[[], int]
+    acknowledge: Callable[[str, InputAck], None]
+    wants_to_go: Callable[[str, str], None]
+    count: Callable[[str], None]
+
+
+class Life:
+    """One entity, from its arrival on this server until it leaves; see the head of the module.
+
+    `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
+    more, and no actor is to be started for it. `broken` says why it stands still, if it does.
+    """
+
+    __slots__ = (
+        "_crashes",
+        "_env",
+        "_journal",
+        "_journaled",
+        "_journaled_bytes",
+        "broken",
+        "fence",
+        "frozen",
+        "id",
+        "inbox",
+        "kind",
+        "over",
+        "ref",
+        "stint",
+        "tick",
+        "ticks_here",
+        "world",
+    )
+
+    def __init__(self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot) -> None:
+        """Begins from the snapshot: from here on this server is in custody."""
+        self._env = environment
+        self.id = entity
+        self.fence = fence
+        self.kind = snapshot.kind
+        self.tick = snapshot.tick
+        self.world = snapshot.world
+        self.inbox = Inbox.from_data(snapshot.inbox)
+        self.ticks_here = 0
+        self.frozen = False
+        self.over = False
+        self.broken = ""
+        self.ref: Ref | None = None
+        self._crashes: RestartWindow | None = None
+        self._forget_journal()
+        self.stint = self._begin_stint()
+
+    # --- with an actor ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_actor(self) -> bool:
+        """Whether an actor is alive that simulates it."""
+        return self.ref is not None and self.ref.alive
+
+    def taken_up_by(self, ref: "Ref") -> None:
+        """An actor begins to simulate it, the first one or one in place of another that ended.
+
+        If actors crash on it again and again it stands still from here on: it is kept, can be looked at and handed
+        over, and does no more harm. An actor that somebody ended is nothing to hold against it.
+        """
+        before, self.ref = self.ref, ref
+        if before is None or before.alive or cause_of(before.process.reason) is None:
+            return
+        self._env.count("entity_crashed")
+        if self._crashes is None:
+            self._crashes = RestartWindow(MAX_CRASHES, CRASH_WINDOW_S)
+        if not self._crashes.allows_restart(self._env.monotonic_ns() / 1e9) and not self.broken:
+            self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
+
+    def stand_still(self, why: str) -> None:
+        """Do not simulate it any more, until people have looked at it: the next try would fail like this one."""
+        self.broken = why
+        self._env.count("entity_broken")
+
+    def commit(self, world: Any, now_ns: int) -> list[PendingInput]:
+        """One tick is done, and everything that waited went into it: the inputs that were applied.
+
+        Called by the actor when the world's code is through; nothing in here can fail.
+        """
+        applied = self.inbox.take()
+        self.world = world
+        self.tick += 1
+        self.ticks_here += 1
+        self.stint.last_tick_ns = now_ns
+        self.stint.first_tick_ns = self.stint.first_tick_ns or now_ns
+        return applied
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def take_input(self, source: str, seq: int, data: bytes) -> None:
+        """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten."""
+        if self.frozen:
+            self._keep_in_journal(source, seq, data)
+            return
+        admission = self.inbox.offer(source, seq, data)
+        if admission is Admission.ACCEPTED:
+            return
+        self._env.count(f"input_{admission}")
+        if admission is Admission.DUPLICATE:
+            # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor.
+            self.acknowledge(source, self.inbox.cursors[source].applied)
+
+    def acknowledge(self, source: str, applied: int) -> None:
+        """Tell a source how far it has been applied."""
+        ack = InputAck(entity=self.id, applied=applied, tick=self.tick, epoch=self.fence.epoch, sub=self.fence.sub)
+        self._env.acknowledge(source, ack)
+
+    def _keep_in_journal(self, source: str, seq: int, data: bytes) -> None:
+        if self._journaled >= MAX_JOURNAL or self._journaled_bytes + len(data) > MAX_JOURNAL_BYTES:
+            self._env.count("input_journal_full")
+            return
+        self._journaled += 1
+        self._journaled_bytes += len(data)
+        self._journal.append(InputItem(source=source, seq=seq, data=data))
+
+    def _forget_journal(self) -> None:
+        self._journal: list[InputItem] = []
+        self._journaled = 0
+        self._journaled_bytes = 0
+
+    # --- custody ---------------------------------------------------------------------------------------------------
+
+    def freeze(self) -> Frozen | None:
+        """No tick from here on: the entity at rest. None if it is frozen already, or has left."""
+        if self.frozen or self.over:
+            return None
+        encoded = self._snapshot().encode()
+        digest = state_hash(encoded)
+        now_ns = self._env.monotonic_ns()
+        self.frozen = True
+        self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = self.tick, digest, now_ns
+        return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns)
+
+    def thaw(self) -> None:
+        """Take back a freeze of which nobody else has heard."""
+        if self.frozen:
+            self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = 0, "", 0
+            self._go_on()
+
+    def resume(self, fence: Fence) -> None:
+        """Tick again under `fence`, from the frozen state and the journal; does nothing unless frozen under less."""
+        if self.over or not self.frozen or fence <= self.fence:
+            return
+        self.fence, self.ticks_here = fence, 0
+        self.stint = self._begin_stint()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self.frozen = False
+        journal = self._journal
+        self._forget_journal()
+        self.take_inputs(journal)
+
+    def take_inputs(self, items: Iterable[InputItem]) -> None:
+        """Several inputs arrived, in this order."""
+        for item in items:
+            self.take_input(item.source, item.seq, item.data)
+
+    def take_journal(self) -> list[InputItem]:
+        """The inputs that arrived since the freeze (or since the last `take_journal`)."""
+        taken, self._journal = self._journal, []
+        return taken
+
+    def end(self) -> list[str]:
+        """It has left; its actor ends. The names of the sources that should be told."""
+        self.over = True
+        if self.ref is not None:
+            # Orderly, so that its supervisor does not start another one.
+            self.ref.exit(SHUTDOWN)
+        return sorted(self.inbox.cursors)
+
+    def _begin_stint(self) -> Stint:
+        return self._env.custody.start(
+            Stint(
+                entity=self.id,
+                server=self._env.server,
+                epoch=self.fence.epoch,
+                sub=self.fence.sub,
+                started_tick=self.tick,
+                started_hash=state_hash(self._snapshot().encode()),
+                started_ns=self._env.monotonic_ns(),
+            )
+        )
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.kind, self.tick, self.world, self.inbox.to_data())
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def to_data(self) -> dict[str, Any]:
+        """How it is, as plain data, without the world's state."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "epoch": self.fence.epoch,
+            "sub": self.fence.sub,
+            "tick": self.tick,
+            "frozen": self.frozen,
+            "broken": self.broken,
+            "pending_inputs": len(self.inbox.pending),
+            "sources": {
+                name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}
+                for name, c in self.inbox.cursors.items()
+            },
+        }
+
+
+def _told(reason: Reason) -> str:
+    return f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else repr(reason)

@@ -1,0 +1,115 @@
+"""Every entity that is held has an actor, whoever is killed."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import trio
+
+from actors import (
+    ActorSpec,
+    CallTimeout,
+    DynamicSupervisor,
+    DynamicSupervisorSpec,
+    NoProc,
+    Strategy,
+    SupervisorSpec,
+    System,
+)
+from authority.epoch import Fence
+from simserver.caretaker import ENTITIES, Caretaker, entity_name
+from simserver.entity import Inspect, TickNow
+from simserver.holdings import Holding, Holdings
+from tests.simserver.stage import BALL, Stage
+from tests.simserver.test_holdings import Written
+
+
+@dataclass
+class Population:
+    system: System
+    holdings: Holdings
+
+    async def looked_after(self) -> None:
+        """Wait until everybody has an actor, and nobody else has."""
+        with trio.fail_after(5):
+            while not all(holding.life.has_actor for holding in self.holdings) or await self.actors() != len(
+                self.holdings
+            ):
+                await trio.lowlevel.checkpoint()
+
+    async def actors(self) -> int:
+        try:
+            return len(await DynamicSupervisor.which_children(self.system.named(ENTITIES)))
+        except NoProc:
+            return -1
+
+    def spawn(self, *names: str) -> list[Holding]:
+        return [self.holdings.spawn(name, "ball", {}, Fence(1)) for name in names]
+
+
+@pytest.fixture
+async def population() -> AsyncIterator[Population]:
+    async with System.open("alpha.s1") as system:
+        environment = Stage(system).environment
+        holdings = Holdings(environment, Written())
+        family = (
+            DynamicSupervisorSpec(ENTITIES, name=ENTITIES, max_restarts=100),
+            ActorSpec("caretaker", Caretaker, (environment, holdings), name="caretaker"),
+        )
+        await system.start_child(SupervisorSpec("population", family, strategy=Strategy.REST_FOR_ONE, max_restarts=100))
+        yield Population(system, holdings)
+
+
+async def test_an_entity_has_an_actor_a_moment_after_it_came_and_none_after_it_left(population: Population) -> None:
+    (holding,) = population.spawn(BALL)
+    await population.looked_after()
+    assert population.system.whereis(entity_name(BALL)) is holding.life.ref
+    assert (await holding.call(Inspect()))["id"] == BALL
+    population.holdings.leave(BALL, "alpha.s2", Fence(2))
+    assert population.system.whereis(entity_name(BALL)) is None
+    await population.looked_after()
+
+
+async def test_it_may_leave_and_come_back_before_anybody_has_looked(population: Population) -> None:
+    population.spawn(BALL)
+    population.holdings.leave(BALL, "alpha.s2", Fence(2))
+    (back,) = population.spawn(BALL)
+    await population.looked_after()
+    assert (await back.call(Inspect()))["id"] == BALL
+
+
+@pytest.mark.parametrize("victim", [entity_name(BALL), ENTITIES, "caretaker"])
+async def test_whoever_is_killed_all_have_actors_again(population: Population, victim: object) -> None:
+    names = [BALL, *(f"alpha.ball-{number}" for number in range(20))]
+    holdings = population.spawn(*names)
+    await population.looked_after()
+    for holding in holdings:
+        holding.cast(TickNow())
+        assert (await holding.call(Inspect()))["tick"] == 1
+    for _ in range(3):
+        await population.looked_after()
+        ref = population.system.whereis(victim)
+        assert ref is not None
+        ref.kill()
+        population.spawn(f"alpha.new-{len(population.holdings)}")
+    await population.looked_after()
+    for holding in holdings:
+        assert (await holding.call(Inspect()))["tick"] == 1
+
+
+async def test_who_left_while_its_actor_was_being_restarted_gets_none(population: Population) -> None:
+    (holding,) = population.spawn(BALL)
+    await population.looked_after()
+    assert holding.life.ref is not None
+    holding.life.ref.kill()
+    population.holdings.leave(BALL, "alpha.s2", Fence(2))
+    await population.looked_after()
+    with pytest.raises(NoProc):
+        await holding.call(Inspect())
+
+
+async def test_a_question_waits_for_the_next_actor_and_not_for_ever(system: System) -> None:
+    holding = Holdings(Stage(system).environment, Written()).spawn(BALL, "ball", {}, Fence(1))
+    holding.cast(TickNow())
+    with pytest.raises(CallTimeout):
+        await holding.call(Inspect(), timeout_s=0.02)
