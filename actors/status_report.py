@@ -65,25 +65,14 @@ def crash_report(server: Server[Any], status: ServerStatus) -> str:
     return "".join(parts)
 
 
-class _Short(reprlib.Repr):
-    """Never longer than `STATUS_CHARACTERS`, and never fails, whatever `__repr__` does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = STATUS_CHARACTERS // 4
-        self.maxlong = 40
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        """As the standard one, for a `__repr__` that returns nonsense too."""
-        try:
-            return super().repr_instance(x, level)
-        except Exception:
-            return f"<{type(x).__name__} whose repr fails>"
-
-
 def _short(value: Any) -> str:
-    text = _SHORT.repr(value)
+    """Never longer than `STATUS_CHARACTERS`, and never an error, whatever `__repr__` does."""
+    try:
+        text = _SHORT.repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= STATUS_CHARACTERS else f"{text[: STATUS_CHARACTERS - 3]}..."
 
 
-_SHORT: Final = _Short()
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = STATUS_CHARACTERS // 4

@@ -90,6 +90,15 @@ async def test_a_message_now_and_then_keeps_it_awake(system: System, autojump_cl
     assert (await ref.call(None))[:2] == (20, [])
 
 
+async def test_a_message_in_the_last_moment_keeps_it_awake(
+    system: System, autojump_clock: trio.testing.MockClock
+) -> None:
+    system.timers.at(trio.current_time() + 20, lambda: ref.cast(1))
+    ref = await system.start(Dozing)
+    await trio.sleep(25)
+    assert (await ref.call(None))[:2] == (1, [])
+
+
 async def test_a_hibernating_actor_costs_no_timer(system: System, autojump_clock: trio.testing.MockClock) -> None:
     timers = len(system.timers)
     ref = await system.start(Dozing)

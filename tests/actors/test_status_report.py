@@ -98,6 +98,7 @@ class Unspeakable:
         {f"key {number}" * 100: 2**5000 for number in range(1000)},
         Unspeakable("y" * 100_000),
         Unspeakable(None),
+        [2**50_000],
     ],
 )
 def test_no_state_floods_the_log_or_breaks_it(state: Any) -> None:
