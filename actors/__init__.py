@@ -35,6 +35,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `scheduler`                the run queue: why an idle actor costs no task
 `process`                  the life common to all actors; `server_process` and `service` run one each
 `stages`                   producers and consumers: nobody is sent more than it asked for (GenStage)
+`remote`                   actors on other nodes: refs, names and messages over the link; its `__init__` is a map
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
 `link_service`             the link as a service that can be restarted

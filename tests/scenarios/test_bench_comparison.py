@@ -12,6 +12,7 @@ from rich.console import Console
 from scenarios.bench.actors.rows import ROWS, SUBJECT_WORK
 from scenarios.bench.actors.run import PEERS, Plan, run_bench
 from scenarios.bench.actors.workers import on_batonpass
+from scenarios.bench.actors.workers.remote import measure_remote
 from scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
 from scenarios.bench.comparison_table import render_comparison
 from scenarios.bench.judgement import Verdict
@@ -75,7 +76,7 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
 
 
 def test_every_subject_of_a_row_is_somebody_who_can_be_measured() -> None:
-    known = {peer.name for peer in PEERS} | {"trio deque", "trio channel"}
+    known = {peer.name for peer in PEERS} | {"trio deque", "trio channel", "sealed link", "trio UDP", "raw UDP"}
     assert {subject for row in ROWS for subject in row.subjects} <= known
     assert {limit.than for row in ROWS for limit in row.limits if limit.than} <= known
     assert {row for _, row in SUBJECT_WORK} <= {row.name for row in ROWS}
@@ -85,6 +86,11 @@ async def test_what_is_counted_of_many_actors_is_counted_of_a_few(monkeypatch: p
     monkeypatch.setattr(on_batonpass, "MANY", 100)
     for work in ("spawn", "idle", "teardown"):
         assert await on_batonpass.measure_many(work) >= 0
+
+
+@pytest.mark.parametrize("work", ["udp", "trio-udp", "link", "remote-call", "remote-cast"])
+def test_what_is_measured_between_two_processes_is_measured(work: str) -> None:
+    assert measure_remote(work, 0.02) > 0
 
 
 async def test_ours_and_bare_trio_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:

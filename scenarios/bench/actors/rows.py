@@ -9,6 +9,7 @@ __all__ = ["ROWS", "SUBJECT_WORK"]
 
 _LIBRARIES: Final = ("pykka", "triotp", "thespian", "xoscar")
 _CEILINGS: Final = ("trio deque", "trio channel")
+_FLOORS: Final = ("sealed link", "trio UDP", "raw UDP")
 
 ROWS: Final = (
     Row(
@@ -57,6 +58,14 @@ ROWS: Final = (
         Unit.PER_SECOND,
         note="the price of each message",
     ),
+    Row(
+        "remote-call",
+        "calls between two processes, sealed",
+        Unit.PER_SECOND,
+        _FLOORS,
+        note="in sequence, on two cores; below it what its bytes cost: round trips of the bare link, and of plain UDP",
+    ),
+    Row("remote-cast", "casts between two processes, sealed", Unit.PER_SECOND, note="10,000 and then a call"),
 )
 
 SUBJECT_WORK: Final[dict[tuple[str, str], str]] = {
@@ -67,5 +76,8 @@ SUBJECT_WORK: Final[dict[tuple[str, str], str]] = {
     ("trio channel", "cast"): "channel-cast",
     ("pykka", "cast-state"): "cast",
     ("triotp", "cast-state"): "cast",
+    ("sealed link", "remote-call"): "link",
+    ("trio UDP", "remote-call"): "trio-udp",
+    ("raw UDP", "remote-call"): "udp",
 }
 """What a worker calls the work of a row, where it is not the row's own name."""

@@ -75,7 +75,9 @@ async def _commands(plan: Plan, tell: Tell) -> tuple[dict[str, _Command], dict[s
     """How to run each subject's program, and why a peer is missing."""
     ours = (sys.executable, "-m", f"{_WORKERS}.on_batonpass")
     limit = (sys.executable, "-m", f"{_WORKERS}.on_trio")
+    floor = (sys.executable, "-m", f"{_WORKERS}.remote")
     commands: dict[str, _Command] = {OURS: ours, "trio deque": limit, "trio channel": limit}
+    commands |= dict.fromkeys(("sealed link", "trio UDP", "raw UDP"), floor)
     not_measured: dict[str, str] = {}
     for peer in PEERS if plan.peers else ():
         try:

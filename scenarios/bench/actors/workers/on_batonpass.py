@@ -1,4 +1,4 @@
-"""batonpass: `call`, `call-queued`, `cast`, `cast-state`; `spawn`, `idle`, `teardown`, supervised; `pipelines`."""
+"""batonpass: `call`, `call-queued`, `cast`, `cast-state`; `spawn`, `idle`, `teardown`; and of `pipelines`, `remote`."""
 
 import gc
 import os
@@ -21,6 +21,7 @@ from actors import (
 )
 from scenarios.bench.actors.workers.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 from scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
+from scenarios.bench.actors.workers.remote import measure_remote
 from scenarios.bench.process_facts import resident_bytes
 
 MANY = 100_000
@@ -121,6 +122,8 @@ if __name__ == "__main__":
     todo, duration_s = arguments("batonpass")
     if todo in {"spawn", "idle", "teardown"}:
         tell(trio.run(measure_many, todo))
+    elif todo.startswith("remote-"):
+        tell(measure_remote(todo, duration_s))
     elif todo in DEMANDS:
         tell(trio.run(measure_events, todo, duration_s))
     else:
