@@ -145,7 +145,7 @@ async def test_a_heartbeat_moves_the_id_on(alpha: Home) -> None:
 async def test_what_is_not_kept_any_more_is_said_to_be_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tree.replica.History", lambda: History(max_events=3))
+    monkeypatch.setattr("tree.local_tree.History", lambda: History(max_events=3))
     with new_ports() as ports:
         async with served(homeserver_config(tmp_path, ports)) as home:
             for number in range(6):
