@@ -121,7 +121,8 @@ class Process:
     @property
     def owned(self) -> bool:
         """Whether it ends with its parent. What `start_link` started does not: its link decides."""
-        return self.parent is not None and self.parent.children is not None and self in self.parent.children
+        parent = self.parent
+        return parent is not None and parent.alive and parent.children is not None and self in parent.children
 
     @property
     def traps_exits(self) -> bool:

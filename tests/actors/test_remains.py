@@ -6,7 +6,15 @@ import pytest
 import trio
 import trio.testing
 
-from actors import DynamicSupervisor, DynamicSupervisorSpec, RestartLimitReached, ServiceSpec, SupervisorSpec, System
+from actors import (
+    DynamicSupervisor,
+    DynamicSupervisorSpec,
+    Exit,
+    RestartLimitReached,
+    ServiceSpec,
+    SupervisorSpec,
+    System,
+)
 from actors.children import ChildSpec
 from actors.shutdown import REMAINS_S
 
@@ -83,3 +91,16 @@ async def test_who_does_not_end_is_reported_and_does_not_hold_up_the_restart_for
         await kill_and_wait()
     assert trio.current_time() - began_s > REMAINS_S
     assert "ignores its cancellation" in caplog.text
+
+
+async def test_a_system_whose_root_was_killed_ends_what_was_below_it(autojump_clock: trio.testing.MockClock) -> None:
+    udp = Socket()
+
+    async def kill_and_wait() -> None:
+        async with System.open("test", [nested(ServiceSpec("udp", udp.serve), 2)]) as system:
+            system.root.kill()
+            await trio.sleep_forever()
+
+    with trio.fail_after(20), pytest.raises(Exit, match="killed"):
+        await kill_and_wait()
+    assert not udp.is_taken
