@@ -13,6 +13,8 @@ import click
 import pytest
 import trio
 
+from actors import Exit, RestartLimitReached
+from actors.restart import RestartWindow
 from authority.settings import ConfigError
 from crypto.errors import KeyFileError
 from homeserver.config import HomeserverConfig, RelayConfig
@@ -126,6 +128,10 @@ def raising(error: BaseException) -> Callable[[], None]:
     return action
 
 
+WINDOW = RestartWindow(3, 5.0)
+GAVE_UP = RestartLimitReached("<Supervisor 'simserver'>", WINDOW, "ticks", ZeroDivisionError("no time"))
+
+
 @pytest.mark.parametrize(
     ("action", "status", "err"),
     [
@@ -141,6 +147,13 @@ def raising(error: BaseException) -> Callable[[], None]:
             3,
             "baton: an address that this server should listen on is in use; is it running already?\n",
         ),
+        (
+            raising(Exit("killed", "<the root>")),
+            3,
+            f"baton: this server cannot go on: {Exit('killed', '<the root>')}\n",
+        ),
+        (raising(ExceptionGroup("", [GAVE_UP])), 3, f"baton: this server cannot go on: {GAVE_UP}\n"),
+        (raising(RestartLimitReached("s", WINDOW, "key", KeyFileError("lost"))), 3, "baton: lost\n"),
         # The empty line is click's, so that the sentence does not stand behind the ^C of the terminal.
         (raising(KeyboardInterrupt()), 130, "\nbaton: interrupted\n"),
     ],

@@ -7,9 +7,13 @@ from pathlib import Path as FilePath
 import pytest
 import trio
 
+from actors import Exit, RestartLimitReached
 from actors.outline import Path, draw
 from homeserver import app as homeserver_app
 from simserver import app as simserver_app
+from simserver.app import run as run_simserver
+from simserver.node import Node as SimNode
+from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
 from tests.scenarios.healing import instance, paths, trees, under_load
 
 # A request that is broken off leaves the generator of its body to the garbage collector: httpx, not us.
@@ -78,3 +82,35 @@ async def test_many_kills_at_random_lose_nothing(
     told = f"seed {seed}: {alpha.kills}"
     assert evidence.findings == [], told
     assert evidence.invariants.broken() == {}, told
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05])
+async def test_a_part_that_fails_every_time_ends_its_server_which_says_so(
+    after_s: float, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(self: SimNode, *, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep(after_s)
+        raise RuntimeError("no time any more")
+
+    with new_ports() as ports:
+        async with served(homeserver_config(tmp_path, ports)) as home:
+            monkeypatch.setattr(SimNode, "serve_ticks", fails)
+            with (
+                trio.fail_after(20),
+                pytest.raises(RestartLimitReached, match=r"'simserver'.*'ticks'.*no time any more"),
+            ):
+                await run_simserver(simserver_config(home, "alpha.s1"))
+
+
+async def test_a_server_whose_root_is_killed_ends(tmp_path: FilePath) -> None:
+    """The one actor that nobody restarts: whoever started the process does."""
+    with new_ports() as ports:
+        async with served(homeserver_config(tmp_path, ports)) as home, trio.open_nursery() as nursery:
+
+            async def run(*, task_status: trio.TaskStatus[SimNode]) -> None:
+                with pytest.raises(Exit, match="killed"):
+                    await run_simserver(simserver_config(home, "alpha.s1"), task_status=task_status)
+
+            node: SimNode = await nursery.start(run)
+            node.system.root.kill()

@@ -1,0 +1,191 @@
+"""The old authority at work: whoever of those that carry a transfer is ended, it goes on, and is never half begun."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors import System
+from actors.clock import Clock
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.messages import Activated, HandoffReply, HandoffRequest, Message, NotHere, Report, ReportReply
+from authority.sealing import Opened, Sealer
+from crypto.keys import Identity
+from simserver.departures import Departures, Plan
+from simserver.holdings import Holding, Holdings
+from simserver.home import HomeUnreachable
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_holdings import Written
+
+HERE, THERE = "alpha.s1", "alpha.s2"
+IDENTITY = Identity.generate()
+
+
+class TrioClock(Clock):
+    """The test's own clock."""
+
+    def monotonic_ns(self) -> int:
+        return round(trio.current_time() * 1e9)
+
+
+@dataclass
+class Mail:
+    """Home and courier in one: what was asked and sent, and what home answers."""
+
+    asked: list[Message] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
+    is_open: bool = True
+
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+        await trio.lowlevel.checkpoint()
+        if not self.is_open:
+            raise HomeUnreachable("nobody")
+        self.asked.append(message)
+        if isinstance(message, Report):
+            return Opened(ReportReply(transfer_id=message.transfer_id), "alpha.h1", Trace(message.transfer_id))
+        return None
+
+    def send(self, message: Message, trace: Trace, to: str, **_: Any) -> None:
+        self.sent.append((to, message))
+
+    def tell_player(self, player: str, message: Any) -> None:
+        self.sent.append((player, message))
+
+
+class Scene:
+    def __init__(self, system: System) -> None:
+        self.mail = Mail()
+        post: Any = self.mail
+        self.counts: Counter[str] = Counter()
+        self.stage = Stage(system)
+        self.holdings = Holdings(self.stage.environment, Written())
+        sealer = Sealer(HERE, IDENTITY)
+        self.departures = Departures(sealer, post, post, self.holdings, TrioClock(), self.counts)
+
+    def spawn(self) -> Holding:
+        return self.holdings.spawn(BALL, "ball", {}, Fence(1))
+
+    def requests(self) -> int:
+        return sum(isinstance(message, HandoffRequest) for message in self.mail.asked)
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[None]:
+        """One life of the service, for the length of the block."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.departures.serve)
+            yield
+            nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def scene(system: System) -> Scene:
+    return Scene(system)
+
+
+TRANSFER = "transfer-1"
+PLAN = Plan(TRANSFER, BALL, THERE)
+
+
+def refusal() -> tuple[Opened, HandoffReply]:
+    message = HandoffReply(
+        transfer_id=TRANSFER, outcome="refused", reason="denied", authority=HERE, epoch=2, sub=0, certificate=""
+    )
+    return Opened(message, "alpha.h1", Trace(TRANSFER)), message
+
+
+def activated() -> tuple[Opened, Activated]:
+    message = Activated(transfer_id=TRANSFER, entity=BALL, epoch=2, sub=0)
+    return Opened(message, THERE, Trace(TRANSFER)), message
+
+
+async def test_a_transfer_that_begins_while_nobody_serves_is_seen_to_by_the_next_who_does(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    holding = scene.spawn()
+    scene.departures.begin(PLAN)
+    assert holding.life.frozen
+    await trio.sleep(5)
+    assert scene.requests() == 0
+    async with scene.served():
+        await trio.sleep(0.1)
+        assert scene.requests() == 1
+
+
+async def test_served_again_it_goes_on_asking_until_the_log_has_answered(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    scene.spawn()
+    for lives in range(1, 4):
+        async with scene.served():
+            if lives == 1:
+                scene.departures.begin(PLAN)
+            before = scene.requests()
+            await trio.sleep(3)
+            assert scene.requests() > before
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    scene.departures.replied(*refusal())
+    assert (holding.life.frozen, holding.fence, len(scene.departures)) == (False, Fence(2), 0)
+
+
+async def test_what_the_log_has_decided_is_carried_out_at_once_whether_or_not_anybody_serves(scene: Scene) -> None:
+    holding = scene.spawn()
+    holding.life.take_input(ADA, 1, b"")
+    scene.departures.begin(PLAN)
+    holding.life.take_input(ADA, 2, b"late")
+    scene.departures.activated(*activated())
+    assert (scene.holdings.get(BALL), holding.life.over) == (None, True)
+    gone = scene.holdings.gone(BALL)
+    assert gone is not None
+    assert (gone.moved_to, gone.fence) == (THERE, Fence(2))
+    (forwarded,) = [message for to, message in scene.mail.sent if to == THERE and message.type == "forward"]
+    assert [item.seq for item in forwarded.inputs] == [2]
+    assert [to for to, message in scene.mail.sent if isinstance(message, NotHere)] == [ADA]
+
+
+async def test_a_report_that_is_owed_is_made_by_the_next_who_serves_and_only_once(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    scene.spawn()
+    scene.mail.is_open = False
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        scene.departures.activated(*activated())
+        await trio.sleep(1)
+    scene.mail.is_open = True
+    for _ in range(2):
+        async with scene.served():
+            await trio.sleep(5)
+    assert sum(isinstance(message, Report) for message in scene.mail.asked) == 1
+
+
+async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = scene.spawn()
+    holding.delegated(("grant",), (HERE, THERE))
+    monkeypatch.setattr("simserver.departures.jose.sign", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
+    assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
+    scene.departures.wants_to_go(BALL, THERE)
+    assert (holding.life.frozen, scene.counts["internal_error"]) == (False, 1)
+    (stint,) = scene.stage.custody.to_data()
+    assert stint["ended_ns"] == 0
+
+
+async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding = scene.spawn()
+    scene.departures.begin(PLAN)
+    holding.life.take_input(ADA, 1, b"")
+    monkeypatch.setattr(scene.mail, "send", lambda *_, **__: 1 / 0)
+    scene.departures.activated(*activated())
+    assert (scene.holdings.get(BALL), scene.counts["internal_error"]) == (None, 1)
