@@ -169,7 +169,10 @@ class LinkEndpoint:
         settings: LinkSettings | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`inbox_capacity` is the number of untaken messages per peer after which that peer's senders wait."""
+        """`inbox_capacity` is the number of untaken messages per peer after which that peer's senders wait.
+
+        Datagrams are as long as the path carries, and no longer than `settings` says.
+        """
         self.name: Final = require_name("name", name)
         self._identity = identity
         self._directory = directory
@@ -178,7 +181,7 @@ class LinkEndpoint:
         self._family = _family_of(host)
         self._rng = rng if rng is not None else random.SystemRandom()
         self._settings = replace(
-            settings if settings is not None else LinkSettings(),
+            settings if settings is not None else LinkSettings(max_datagram_bytes=MAX_DATAGRAM_BYTES),
             window_messages=inbox_capacity,
             unreachable_after_s=unreachable_after_s,
         )
@@ -391,7 +394,10 @@ class LinkEndpoint:
             incarnation=self._rng.getrandbits(64),
             ids=ids,
             new_ephemeral=_new_ephemeral,
-            settings=replace(self._settings, max_datagram_bytes=_datagram_bytes(self._family, address)),
+            settings=replace(
+                self._settings,
+                max_datagram_bytes=min(self._settings.max_datagram_bytes, _datagram_bytes(self._family, address)),
+            ),
             counters=self._counters,
             now=now,
         )

@@ -16,7 +16,8 @@ def render_comparison(report: Comparison) -> RenderableType:
     """The whole report."""
     table = Table(title=Text(report.title), box=None)
     for heading in ("work", "who", "median [min-max]", "ours : theirs", "demand", ""):
-        table.add_column(heading, no_wrap=True, justify="right" if heading.startswith(("median", "ours")) else "left")
+        is_number = heading.startswith(("median", "ours"))
+        table.add_column(heading, no_wrap=heading != "demand", justify="right" if is_number else "left")
     for row in report.rows:
         _add_row(table, row)
     return Group(table, *_notes(report))

@@ -20,11 +20,13 @@ class Unit(StrEnum):
     TIMES = "x"
     MICROSECONDS = "µs"
     MEGABYTES = "MB"
+    MEGABYTES_PER_SECOND = "MB/s"
+    SHARE = "of 1"
 
     @property
     def lower_is_better(self) -> bool:
         """Whether a smaller figure is the better one."""
-        return self is not Unit.PER_SECOND
+        return self not in {Unit.PER_SECOND, Unit.MEGABYTES_PER_SECOND, Unit.SHARE}
 
 
 class NodesFigure(StrEnum):

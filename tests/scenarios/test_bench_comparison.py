@@ -2,6 +2,7 @@
 
 import io
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scenarios.bench.actors.rows import ROWS, SUBJECT_WORK
-from scenarios.bench.actors.run import PEERS, Plan, run_bench
+from scenarios.bench.actors.course import COURSE as ACTORS
 from scenarios.bench.actors.workers import on_batonpass
 from scenarios.bench.actors.workers.remote import measure_remote
 from scenarios.bench.comparison import OURS, Comparison, Limit, Row, compare
 from scenarios.bench.comparison_table import render_comparison
 from scenarios.bench.judgement import Verdict
+from scenarios.bench.link.course import COURSE as LINK
 from scenarios.bench.machine import HostFacts
 from scenarios.bench.peers import Peer, PeerMissing, install
 from scenarios.bench.rows import Unit
+from scenarios.bench.side_by_side import Course, Plan, run_course
 from scenarios.errors import EnvironmentFailed
 
 HOST = HostFacts(cores=2, processor="one", load_average_1m=0.0, kernel="6", versions={"python": "3.11"})
@@ -75,11 +77,14 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
     assert Comparison.model_validate_json(report.model_dump_json()) == report
 
 
-def test_every_subject_of_a_row_is_somebody_who_can_be_measured() -> None:
-    known = {peer.name for peer in PEERS} | {"trio deque", "trio channel", "sealed link", "trio UDP", "raw UDP"}
-    assert {subject for row in ROWS for subject in row.subjects} <= known
-    assert {limit.than for row in ROWS for limit in row.limits if limit.than} <= known
-    assert {row for _, row in SUBJECT_WORK} <= {row.name for row in ROWS}
+@pytest.mark.parametrize("course", [ACTORS, LINK], ids=["actors", "link"])
+def test_every_subject_of_a_row_is_somebody_who_can_be_measured(course: Course) -> None:
+    known = {peer.name for peer in course.peers} | course.workers.keys()
+    assert {subject for row in course.rows for subject in row.subjects} <= known
+    assert {limit.than for row in course.rows for limit in row.limits if limit.than} <= known
+    assert {row for _, row in course.work} <= {row.name for row in course.rows}
+    for worker in (*course.workers.values(), *(f"on_{peer.name}" for peer in course.peers)):
+        assert find_spec(f"{course.package}.{worker}") is not None
 
 
 async def test_what_is_counted_of_many_actors_is_counted_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +98,26 @@ def test_what_is_measured_between_two_processes_is_measured(work: str) -> None:
     assert measure_remote(work, 0.02) > 0
 
 
-async def test_ours_and_bare_trio_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("course", "names"),
+    [
+        (ACTORS, {"call", "call-queued", "cast", "cast-state"}),
+        (LINK, {"rtt", "echo", "bulk", "bulk-1200", "envelope"}),
+    ],
+    ids=["actors", "link"],
+)
+async def test_whoever_runs_here_is_measured_in_processes_of_their_own(
+    course: Course, names: set[str], tmp_path: Path
+) -> None:
     told: list[str] = []
-    rows = tuple(row for row in ROWS if row.name in {"call", "call-queued", "cast", "cast-state"})
-    plan = Plan(rows, rounds=1, seconds=0.02, peers=False, directory=tmp_path)
-    report = await run_bench(plan, told.append)
+    rows = tuple(row for row in course.rows if row.name in names)
+    plan = Plan(course, rows, rounds=1, seconds=0.02, peers=False, directory=tmp_path)
+    report = await run_course(plan, told.append)
+    assert not report.not_measured
     assert [row.name for row in report.rows] == [row.name for row in rows]
-    assert all(row.figures[OURS].median > 0 for row in report.rows)
-    assert {"trio deque", "trio channel"} <= set(report.rows[0].figures)
+    for spec, row in zip(rows, report.rows, strict=True):
+        assert set(row.figures) == {OURS, *spec.subjects} & course.workers.keys()
+        assert all(figure.median > 0 for figure in row.figures.values())
     assert len(told) == len(rows)
     assert json.loads(report.model_dump_json())["schema_version"] == 1
 

@@ -19,9 +19,9 @@ from actors import (
     Server,
     System,
 )
-from scenarios.bench.actors.workers.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 from scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from scenarios.bench.actors.workers.remote import measure_remote
+from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 from scenarios.bench.process_facts import resident_bytes
 
 MANY = 100_000

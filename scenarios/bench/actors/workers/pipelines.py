@@ -8,7 +8,7 @@ import trio
 
 from actors import From, NoReply, Reply, System
 from actors.stages import Consumer, Emit, Producer, ProducerConsumer, StageOk, SubscribeTo, Subscription
-from scenarios.bench.actors.workers.loops import expect
+from scenarios.bench.loops import expect
 
 _WARM_UP = 0.15
 DEMANDS = {"stages": 1000, "stages-one": 1}

@@ -13,7 +13,7 @@ from actors import ServiceSpec, System
 from actors.link import Address
 from actors.remote import Distribution
 from scenarios.bench.actors.workers.far import CHANNEL, FAR, NEAR, Keys, far_process
-from scenarios.bench.actors.workers.loops import arguments, async_rate, expect, rate, tell
+from scenarios.bench.loops import arguments, async_rate, expect, rate, tell
 
 TRIPS = 100
 """Round trips between two looks at the clock."""

@@ -1,17 +1,19 @@
-"""The rows of the table, who can do the work, and what is demanded. Pure."""
+"""The course: the rows of the table, who can do the work, and what is demanded."""
 
 from typing import Final
 
-from scenarios.bench.comparison import Limit, Row
+from scenarios.bench.comparison import OURS, Limit, Row
+from scenarios.bench.peers import Peer
 from scenarios.bench.rows import Unit
+from scenarios.bench.side_by_side import Course
 
-__all__ = ["ROWS", "SUBJECT_WORK"]
+__all__ = ["COURSE"]
 
 _LIBRARIES: Final = ("pykka", "triotp", "thespian", "xoscar")
 _CEILINGS: Final = ("trio deque", "trio channel")
 _FLOORS: Final = ("sealed link", "trio UDP", "raw UDP")
 
-ROWS: Final = (
+_ROWS: Final = (
     Row(
         "call",
         "calls in sequence",
@@ -68,16 +70,27 @@ ROWS: Final = (
     Row("remote-cast", "casts between two processes, sealed", Unit.PER_SECOND, note="10,000 and then a call"),
 )
 
-SUBJECT_WORK: Final[dict[tuple[str, str], str]] = {
-    ("trio deque", "call"): "deque-call",
-    ("trio deque", "call-queued"): "deque-call",
-    ("trio deque", "cast"): "deque-cast",
-    ("trio channel", "call"): "channel-call",
-    ("trio channel", "cast"): "channel-cast",
-    ("pykka", "cast-state"): "cast",
-    ("triotp", "cast-state"): "cast",
-    ("sealed link", "remote-call"): "link",
-    ("trio UDP", "remote-call"): "trio-udp",
-    ("raw UDP", "remote-call"): "udp",
-}
-"""What a worker calls the work of a row, where it is not the row's own name."""
+COURSE: Final = Course(
+    title="actors: one core, each sample in a fresh process: median [min-max] of the rounds",
+    rows=_ROWS,
+    package="scenarios.bench.actors.workers",
+    workers={
+        OURS: "on_batonpass",
+        "trio deque": "on_trio",
+        "trio channel": "on_trio",
+        **dict.fromkeys(_FLOORS, "remote"),
+    },
+    peers=tuple(Peer(name, (name,)) for name in _LIBRARIES),
+    work={
+        ("trio deque", "call"): "deque-call",
+        ("trio deque", "call-queued"): "deque-call",
+        ("trio deque", "cast"): "deque-cast",
+        ("trio channel", "call"): "channel-call",
+        ("trio channel", "cast"): "channel-cast",
+        ("pykka", "cast-state"): "cast",
+        ("triotp", "cast-state"): "cast",
+        ("sealed link", "remote-call"): "link",
+        ("trio UDP", "remote-call"): "trio-udp",
+        ("raw UDP", "remote-call"): "udp",
+    },
+)

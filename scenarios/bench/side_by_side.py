@@ -1,33 +1,30 @@
-"""One run: every sample in a fresh process on the same core, the subjects of a row one right after the other."""
+"""Measuring several subjects side by side: every sample in a fresh process on the same core, one right after the other.
+
+A *course* says what is measured. Each subject has a worker, a program that is run as
+`python -m WORKER WORK SECONDS` and prints one line of JSON: `{"figure": ...}` in the unit of the row, or
+`{"version": ...}` for the work `version`. Peers run in the Python of their own environment; see `peers`.
+"""
 
 import json
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from scenarios.bench.actors.rows import SUBJECT_WORK
 from scenarios.bench.comparison import OURS, Comparison, Row, compare
 from scenarios.bench.machine import is_quiet, look_at_host
 from scenarios.bench.peers import Peer, PeerMissing, install
 from scenarios.bench.subject import Tell
 from scenarios.errors import EnvironmentFailed
 
-__all__ = ["PEERS", "Plan", "run_bench"]
+__all__ = ["Course", "Plan", "run_course"]
 
-PEERS: Final = (
-    Peer("pykka", ("pykka",)),
-    Peer("triotp", ("triotp",)),
-    Peer("thespian", ("thespian",)),
-    Peer("xoscar", ("xoscar",)),
-)
-_WORKERS: Final = "scenarios.bench.actors.workers"
-_ROOT: Final = Path(__file__).parents[3]
+_ROOT: Final = Path(__file__).parents[2]
 # Beyond what it was told to take: starting up, a hundred thousand actors, a slow machine.
 _PATIENCE_S: Final = 120.0
 
@@ -35,9 +32,27 @@ _Command = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to measure, how often, and for how long each time. Without `peers`, ours and trio's limit alone."""
+class Course:
+    """What is measured: the rows, whose workers do it, and the peers whose libraries have to be installed.
 
+    `workers` names the module of each subject that runs in our own Python, ours and the limits; a peer's is
+    `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    package: str
+    workers: Mapping[str, str]
+    peers: tuple[Peer, ...]
+    work: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    versions: tuple[str, ...] = ("batonpass", "trio")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often, and for how long each time. Without `peers`, only what our own Python can run."""
+
+    course: Course
     rows: tuple[Row, ...]
     rounds: int
     seconds: float
@@ -45,14 +60,15 @@ class Plan:
     directory: Path
 
 
-async def run_bench(plan: Plan, tell: Tell) -> Comparison:
+async def run_course(plan: Plan, tell: Tell) -> Comparison:
     """Measure everything in the plan.
 
     Raises:
         EnvironmentFailed: our own program failed. A peer that fails is named in the report, and is not measured.
     """
+    course = plan.course
     commands, not_measured = await _commands(plan, tell)
-    host = look_at_host(("batonpass", "trio"))
+    host = look_at_host(course.versions)
     measured: dict[str, dict[str, list[float]]] = {row.name: defaultdict(list) for row in plan.rows}
     for number in range(plan.rounds):
         for row in plan.rows:
@@ -60,37 +76,33 @@ async def run_bench(plan: Plan, tell: Tell) -> Comparison:
             for subject in _turn([OURS, *row.subjects], number):
                 if subject in commands and subject not in not_measured:
                     await _measure(row, subject, commands[subject], plan, measured[row.name], not_measured)
+    installed = [peer.name for peer in course.peers if peer.name in commands]
     return Comparison(
-        title="actors: one core, each sample in a fresh process: median [min-max] of the rounds",
+        title=course.title,
         host=host,
         rounds=plan.rounds,
         quiet=is_quiet(host),
-        peers={name: (await _ask(commands[name], "version", 0.0))["version"] for name in _installed(commands)},
+        peers={name: (await _ask(commands[name], "version", 0.0))["version"] for name in installed},
         not_measured=not_measured,
         rows=tuple(compare(row, measured[row.name]) for row in plan.rows),
     )
 
 
 async def _commands(plan: Plan, tell: Tell) -> tuple[dict[str, _Command], dict[str, str]]:
-    """How to run each subject's program, and why a peer is missing."""
-    ours = (sys.executable, "-m", f"{_WORKERS}.on_batonpass")
-    limit = (sys.executable, "-m", f"{_WORKERS}.on_trio")
-    floor = (sys.executable, "-m", f"{_WORKERS}.remote")
-    commands: dict[str, _Command] = {OURS: ours, "trio deque": limit, "trio channel": limit}
-    commands |= dict.fromkeys(("sealed link", "trio UDP", "raw UDP"), floor)
+    """How to run each subject's worker, and why a peer is missing."""
+    course = plan.course
+    commands: dict[str, _Command] = {
+        name: (sys.executable, "-m", f"{course.package}.{worker}") for name, worker in course.workers.items()
+    }
     not_measured: dict[str, str] = {}
-    for peer in PEERS if plan.peers else ():
+    for peer in course.peers if plan.peers else ():
         try:
             python = await trio.to_thread.run_sync(install, peer, plan.directory, tell)
         except PeerMissing as error:
             not_measured[peer.name] = str(error)
         else:
-            commands[peer.name] = (str(python), "-m", f"{_WORKERS}.on_{peer.name}")
+            commands[peer.name] = (str(python), "-m", f"{course.package}.on_{peer.name}")
     return commands, not_measured
-
-
-def _installed(commands: Mapping[str, _Command]) -> list[str]:
-    return [peer.name for peer in PEERS if peer.name in commands]
 
 
 async def _measure(
@@ -101,7 +113,7 @@ async def _measure(
     measured: dict[str, list[float]],
     not_measured: dict[str, str],
 ) -> None:
-    work = SUBJECT_WORK.get((subject, row.name), row.name)
+    work = plan.course.work.get((subject, row.name), row.name)
     try:
         measured[subject].append((await _ask(command, work, plan.seconds))["figure"])
     except EnvironmentFailed as error:

@@ -1,0 +1,87 @@
+"""The command line that all courses share: read the flags, run, show."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from rich.console import Console
+
+from scenarios.bench.comparison_table import render_comparison
+from scenarios.bench.peers import cache_directory
+from scenarios.bench.side_by_side import Course, Plan, run_course
+from scenarios.options import output_file
+
+__all__ = ["course_command"]
+
+_MIN_WIDTH = 140
+_ENDING = """
+
+    Everything runs on one core, each sample in fresh processes. Absolute figures say more about the machine than about
+    the programs; the ratios are what counts. The exit status is 1 when a demand is missed.
+"""
+
+
+def course_command(course: Course, *, name: str, short_help: str, sentence: str) -> click.Command:
+    """`baton bench NAME`, which measures `course`; its help begins with `sentence`."""
+    names = [row.name for row in course.rows]
+
+    def run(**flags: Any) -> int:
+        return _run(course, flags)
+
+    run.__doc__ = sentence + _ENDING
+    for option in reversed(
+        (
+            click.option(
+                "--json",
+                "json_file",
+                type=click.Path(dir_okay=False, path_type=Path),
+                callback=output_file,
+                help="Also write it as JSON.",
+            ),
+            click.option("--quick", is_flag=True, help="One short round: noisy."),
+            click.option("--only", multiple=True, metavar="NAME", type=click.Choice(names), help="This row."),
+            click.option("--list", "list_rows", is_flag=True, help="List the rows, and end."),
+            click.option("--without-peers", is_flag=True, help="Without other libraries; installs nothing."),
+            click.option("--rounds", type=click.IntRange(1, 100), help="How often. [default: 5]"),
+            click.option("--seconds", type=click.FloatRange(0.02, 60.0), help="How long each time. [default: 1]"),
+            click.option(
+                "--peers-dir",
+                "directory",
+                type=click.Path(file_okay=False, path_type=Path),
+                default=cache_directory,
+                show_default="~/.cache/batonpass/peers",
+                help="Where the other libraries are installed, once.",
+            ),
+        )
+    ):
+        run = option(run)
+    return click.command(name=name, short_help=short_help)(run)
+
+
+def _run(course: Course, flags: dict[str, Any]) -> int:
+    if flags["list_rows"]:
+        for row in course.rows:
+            click.echo(f"{row.name:16}{row.title}")
+        return 0
+    quick = flags["quick"]
+    plan = Plan(
+        course=course,
+        rows=tuple(row for row in course.rows if not flags["only"] or row.name in flags["only"]),
+        rounds=flags["rounds"] or (1 if quick else 5),
+        seconds=flags["seconds"] or (0.2 if quick else 1.0),
+        peers=not flags["without_peers"],
+        directory=flags["directory"],
+    )
+    progress, screen = Console(stderr=True), Console()
+    if screen.width < _MIN_WIDTH:
+        screen = Console(width=_MIN_WIDTH)
+
+    def tell(sentence: str) -> None:
+        progress.print(sentence, style="dim", highlight=False, soft_wrap=True)
+
+    report = trio.run(run_course, plan, tell)
+    screen.print(render_comparison(report))
+    if flags["json_file"] is not None:
+        flags["json_file"].write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return 0 if report.passed else 1

@@ -1,0 +1,96 @@
+"""The course: the rows of the table, who can do the work, and what is demanded."""
+
+from typing import Final
+
+from scenarios.bench.comparison import OURS, Limit, Row
+from scenarios.bench.peers import Peer
+from scenarios.bench.rows import Unit
+from scenarios.bench.side_by_side import Course
+
+__all__ = ["COURSE"]
+
+_RAW, _RAW_TRIO = "UDP, blocking", "UDP, trio"
+_TLS, _TLS_TRIO = "TLS, blocking", "TLS, trio"
+_CURVE, _QUIC = "pyzmq", "aioquic"
+_JOSERFC, _JWCRYPTO, _PRIMITIVES = "joserfc", "jwcrypto", "primitives"
+
+_ROWS: Final = (
+    Row(
+        "rtt",
+        "100 bytes there and back",
+        Unit.MICROSECONDS,
+        (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
+        (Limit(1.6, _RAW_TRIO), Limit(0.15, _QUIC), Limit(0.40, _TLS_TRIO), Limit(1.0, _CURVE)),
+    ),
+    Row(
+        "echo",
+        "100 bytes there and back, 256 on their way",
+        Unit.PER_SECOND,
+        (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
+        (Limit(2.5, _RAW_TRIO), Limit(1.5, _CURVE), Limit(60, _QUIC)),
+        "a stream puts messages together by itself",
+    ),
+    Row(
+        "bulk",
+        "1 MiB, loopback",
+        Unit.MEGABYTES_PER_SECOND,
+        (_TLS, _TLS_TRIO, _CURVE, _QUIC),
+        (Limit(5, _TLS_TRIO), Limit(1.5, _CURVE), Limit(80, _QUIC), Limit(1.5, _TLS)),
+    ),
+    Row(
+        "bulk-1200",
+        "1 MiB, datagrams of 1200 bytes",
+        Unit.MEGABYTES_PER_SECOND,
+        (_TLS_TRIO, _QUIC),
+        (Limit(0.9, _TLS_TRIO), Limit(15, _QUIC)),
+        "TLS has the segments of loopback's TCP, 64 KB",
+    ),
+    Row(
+        "goodput",
+        "goodput with 1 % loss : without, 1200 bytes",
+        Unit.SHARE,
+        limits=(Limit(0.7),),
+        note="each end loses one datagram in a hundred on the way out",
+    ),
+    Row(
+        "envelope",
+        "sealing and opening an envelope of 100 bytes",
+        Unit.MICROSECONDS,
+        (_PRIMITIVES, _JOSERFC, _JWCRYPTO),
+        (Limit(1.6, _PRIMITIVES), Limit(0.77, _JOSERFC), Limit(0.4, _JWCRYPTO)),
+        "primitives: a fresh key, two agreements, two AES-GCM, a signature, its verification, reading a point",
+    ),
+    Row(
+        "envelope-1M",
+        "sealing and opening an envelope of 1 MiB",
+        Unit.MS,
+        (_JOSERFC, _JWCRYPTO),
+    ),
+)
+
+COURSE: Final = Course(
+    title="the link: both ends on one core, each sample in fresh processes: median [min-max] of the rounds",
+    rows=_ROWS,
+    package="scenarios.bench.link.workers",
+    workers={
+        OURS: "on_batonpass",
+        _RAW: "on_udp",
+        _RAW_TRIO: "on_udp",
+        _TLS: "on_tls",
+        _TLS_TRIO: "on_tls",
+        _PRIMITIVES: "on_primitives",
+    },
+    peers=(
+        Peer(_CURVE, ("pyzmq",)),
+        Peer(_QUIC, ("aioquic",)),
+        Peer(_JOSERFC, ("joserfc",)),
+        Peer(_JWCRYPTO, ("jwcrypto",)),
+    ),
+    work={
+        (subject, work): f"{kind}-{'bulk' if work == 'bulk-1200' else work}"
+        for subject, kind in ((_RAW, "blocking"), (_RAW_TRIO, "trio"), (_TLS, "blocking"), (_TLS_TRIO, "trio"))
+        for work in ("rtt", "echo", "bulk", "bulk-1200")
+    }
+    | {(_QUIC, "bulk-1200"): "bulk"},
+    versions=("batonpass", "trio", "cryptography"),
+)

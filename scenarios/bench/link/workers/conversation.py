@@ -1,0 +1,111 @@
+"""What all workers say, and how it is counted. Standard library only; runs in any environment."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+
+SMALL = bytes(range(100))
+"""A small message."""
+BULK = os.urandom(1024 * 1024)
+"""A large one; random, so that nothing is gained by compressing it."""
+ANSWER = b"ok"
+"""To a large message. A small one comes back as it is."""
+WINDOW = 256
+BULK_WINDOW = 4
+STOP = b"stop"
+"""Asks the other end to go."""
+
+_WARM_UP_RTTS = 200
+
+
+def answer_to(message: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """What the server says."""
+    return ANSWER if len(message) > len(SMALL) else message
+
+
+@contextmanager
+def other_end(module: str, *arguments: str) -> Iterator[list[str]]:
+    """Start `module` as the server, on this core; what it printed as its first line, in words."""
+    argv = [sys.executable, "-m", module, "serve", "0", *arguments]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None  # noqa: S101 - for the type checker: it was asked for
+            yield server.stdout.readline().split()
+        finally:
+            server.terminate()
+
+
+def ready(*words: object) -> None:
+    """The server is listening."""
+    print(*words, flush=True)  # noqa: T201
+
+
+class Rtt:
+    """The median of single round trips, in microseconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until_s = time.perf_counter() + seconds
+        self._times_ns: list[int] = []
+
+    def more(self) -> bool:
+        """Whether the time is not over."""
+        return len(self._times_ns) < _WARM_UP_RTTS + 10 or time.perf_counter() < self._until_s
+
+    def note(self, began_ns: int) -> None:
+        """A round trip that began then has ended."""
+        self._times_ns.append(time.perf_counter_ns() - began_ns)
+
+    @property
+    def figure(self) -> float:
+        """The median, the first ones left out."""
+        return median(self._times_ns[_WARM_UP_RTTS:]) / 1000
+
+
+async def async_rtt(there_and_back: Callable[[], Awaitable[object]], seconds: float) -> float:
+    """`Rtt` of something to await."""
+    rtt = Rtt(seconds)
+    while rtt.more():
+        began_ns = time.perf_counter_ns()
+        await there_and_back()
+        rtt.note(began_ns)
+    return rtt.figure
+
+
+def rtt(there_and_back: Callable[[], object], seconds: float) -> float:
+    """`Rtt` of something that blocks."""
+    measured = Rtt(seconds)
+    while measured.more():
+        began_ns = time.perf_counter_ns()
+        there_and_back()
+        measured.note(began_ns)
+    return measured.figure
+
+
+class Stopwatch:
+    """What came back within the time, after a warm-up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._begins_s = time.perf_counter() + 0.2 * seconds
+        self._ends_s = self._begins_s + seconds
+        self._began_s = 0.0
+        self._now_s = 0.0
+        self._count = 0
+
+    def count(self, number: int) -> bool:
+        """So many more came back; False when the time is over."""
+        self._now_s = time.perf_counter()
+        if not self._began_s:
+            if self._now_s >= self._begins_s:
+                self._began_s = self._now_s
+            return True
+        self._count += number
+        return self._now_s < self._ends_s
+
+    @property
+    def per_second(self) -> float:
+        """How many in a second."""
+        return self._count / (self._now_s - self._began_s)

@@ -1,0 +1,144 @@
+"""aioquic: QUIC in Python. One bidirectional stream, messages behind four bytes of length, datagrams of 1200 bytes."""
+
+import asyncio
+import datetime
+import ssl
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from aioquic.asyncio import QuicConnectionProtocol, connect
+from aioquic.asyncio import serve as serve_quic
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.events import QuicEvent, StreamDataReceived
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from scenarios.bench.link.workers.conversation import (
+    BULK,
+    BULK_WINDOW,
+    SMALL,
+    WINDOW,
+    Stopwatch,
+    answer_to,
+    async_rtt,
+    other_end,
+    ready,
+)
+from scenarios.bench.loops import arguments, tell
+
+MODULE = "scenarios.bench.link.workers.on_aioquic"
+_LENGTH = struct.Struct("<I")
+_PROTOCOL = ["bench"]
+
+
+def framed(message: bytes | bytearray | memoryview) -> bytes:
+    """A message behind its length."""
+    return _LENGTH.pack(len(message)) + message
+
+
+class Messages(QuicConnectionProtocol):  # type: ignore[misc, unused-ignore]
+    """Takes messages out of streams. A server answers them, a client counts them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.buffer = bytearray()
+        self.came: asyncio.Queue[int] = asyncio.Queue()
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        """More of a stream."""
+        if not isinstance(event, StreamDataReceived):
+            return
+        self.buffer += event.data
+        count = 0
+        while len(self.buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self.buffer)[0]
+            if len(self.buffer) < end:
+                break
+            message = self.buffer[_LENGTH.size : end]
+            del self.buffer[:end]
+            count += 1
+            if not self._quic.configuration.is_client:
+                self.say(event.stream_id, framed(answer_to(message)))
+        if count:
+            self.came.put_nowait(count)
+
+    def say(self, stream: int, data: bytes) -> None:
+        """Send on a stream."""
+        self._quic.send_stream_data(stream, data)
+        self.transmit()
+
+
+def configured(*, is_client: bool) -> QuicConfiguration:
+    """The library's defaults, but for windows that a message of a megabyte fits in."""
+    configuration = QuicConfiguration(alpn_protocols=_PROTOCOL, is_client=is_client)
+    configuration.max_data = configuration.max_stream_data = 64 * 1024 * 1024
+    if is_client:
+        configuration.verify_mode = ssl.CERT_NONE
+        return configuration
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)  # noqa: UP017 - the peer's Python may be old
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(begins).not_valid_after(begins + datetime.timedelta(days=36500))
+    certificate = builder.sign(key, hashes.SHA256())
+    with tempfile.TemporaryDirectory() as directory:
+        (chain := Path(directory) / "chain.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+        private = Path(directory) / "key.pem"
+        private.touch(mode=0o600)
+        private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        configuration.load_cert_chain(chain, private)
+    return configuration
+
+
+async def serve() -> None:
+    """Answer every message, until the process is ended."""
+    server = await serve_quic("127.0.0.1", 0, configuration=configured(is_client=False), create_protocol=Messages)
+    ready(server._transport.get_extra_info("sockname")[1])
+    await asyncio.Event().wait()
+
+
+async def measure(work: str, seconds: float) -> float:
+    """The figure of one work."""
+    with other_end(MODULE) as (port,):
+        client = connect(
+            "127.0.0.1",
+            int(port),
+            configuration=configured(is_client=True),
+            create_protocol=Messages,
+            wait_connected=True,
+        )
+        async with client as quic:
+            return await converse(quic, work, seconds)
+
+
+async def converse(quic: Messages, work: str, seconds: float) -> float:
+    """One client's side."""
+    stream = quic._quic.get_next_available_stream_id()
+    if work == "rtt":
+
+        async def there_and_back() -> None:
+            quic.say(stream, framed(SMALL))
+            await quic.came.get()
+
+        return await async_rtt(there_and_back, seconds)
+    message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
+    quic.say(stream, framed(message) * window)
+    watch = Stopwatch(seconds)
+    while watch.count(came := await quic.came.get()):
+        quic.say(stream, framed(message) * came)
+    return watch.per_second if message is SMALL else watch.per_second * len(BULK) / 1e6
+
+
+if __name__ == "__main__":
+    todo, duration_s = arguments("aioquic")
+    if todo == "serve":
+        asyncio.run(serve())
+    else:
+        tell(asyncio.run(measure(todo, duration_s)))
+    sys.stdout.flush()

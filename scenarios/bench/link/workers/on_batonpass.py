@@ -1,0 +1,151 @@
+"""batonpass: two link endpoints that know each other's keys."""
+
+import logging
+import random
+import socket
+import sys
+from collections.abc import Callable
+
+import trio
+
+from actors.link import LinkSettings
+from actors.link.settings import MIN_DATAGRAM_BYTES
+from actors.udp import LinkEndpoint
+from crypto.jose import Claims, open_untrusted, seal
+from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from scenarios.bench.link.workers.conversation import (
+    BULK,
+    BULK_WINDOW,
+    SMALL,
+    WINDOW,
+    Stopwatch,
+    answer_to,
+    async_rtt,
+    other_end,
+    ready,
+)
+from scenarios.bench.link.workers.envelopes import SIZES, processor_time
+from scenarios.bench.loops import arguments, tell
+
+MODULE = "scenarios.bench.link.workers.on_batonpass"
+SMALL_WINDOW = 1024
+
+
+class Lossy(LinkEndpoint):
+    """Loses one datagram in a hundred on the way out, drawn from a fixed seed. Both ends do."""
+
+    loss = 0.01
+    dice = random.Random(1)
+
+    def _transmit(self, udp: socket.socket, datagrams: list[tuple[bytes, tuple[str, int]]]) -> None:
+        super()._transmit(udp, [datagram for datagram in datagrams if self.dice.random() >= self.loss])
+
+
+class Directory:
+    """Knows the one other end there is."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, PublicIdentity] = {}
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """Its keys."""
+        return self.keys.get(name)
+
+
+def endpoint(name: str, identity: Identity, directory: Directory, work: str) -> LinkEndpoint:
+    """An endpoint for this work."""
+    kind = Lossy if work.endswith("loss") else LinkEndpoint
+    settings = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES) if "1200" in work else None
+    return kind(name, identity, directory, inbox_capacity=SMALL_WINDOW, settings=settings)
+
+
+async def serve(work: str, client_keys: str) -> None:
+    """Answer every message, until the process is ended."""
+    directory, identity = Directory(), Identity.generate()
+    directory.keys["client"] = from_text(client_keys)
+    server = endpoint("server", identity, directory, work)
+    async with trio.open_nursery() as nursery:
+        host, port = await nursery.start(server.serve)
+        ready(host, port, to_text(identity.public))
+        async for received in server.inbox:
+            server.post("client", received.address, bytes(answer_to(received.message)))
+
+
+def to_text(keys: PublicIdentity) -> str:
+    """Public keys as a word for a command line."""
+    return (encode_point(keys.signing) + encode_point(keys.agreement)).hex()
+
+
+def from_text(text: str) -> PublicIdentity:
+    """What `to_text` wrote."""
+    data = bytes.fromhex(text)
+    return PublicIdentity(decode_point_untrusted(data[:65]), decode_point_untrusted(data[65:]))
+
+
+async def measure(work: str, seconds: float) -> float:
+    """The figure of one work."""
+    directory, identity = Directory(), Identity.generate()
+    with other_end(MODULE, work, to_text(identity.public)) as (host, port, keys):
+        directory.keys["server"] = from_text(keys)
+        client = endpoint("client", identity, directory, work)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(client.serve)
+            figure = await converse(client, (host, int(port)), work, seconds)
+            nursery.cancel_scope.cancel()
+    return figure
+
+
+async def converse(client: LinkEndpoint, server: tuple[str, int], work: str, seconds: float) -> float:
+    """One client's side."""
+    if work == "rtt":
+
+        async def there_and_back() -> None:
+            client.post("server", server, SMALL)
+            await client.inbox.receive()
+
+        return await async_rtt(there_and_back, seconds)
+    small = work == "echo"
+    message, window = (SMALL, WINDOW) if small else (BULK, BULK_WINDOW)
+    for _ in range(window):
+        client.post("server", server, message)
+    watch = Stopwatch(seconds)
+    while True:
+        await client.inbox.receive()
+        client.post("server", server, message)
+        if not watch.count(1):
+            return watch.per_second if small else watch.per_second * len(BULK) / 1e6
+
+
+async def goodput(seconds: float) -> float:
+    """What one per cent of loss leaves of the goodput, in turns of a third of the time."""
+    lossless = [await measure("bulk-1200", seconds / 3) for _ in range(3)]
+    lossy = [await measure("bulk-1200-loss", seconds / 3) for _ in range(3)]
+    return sorted(lossy)[1] / sorted(lossless)[1]
+
+
+def envelope() -> Callable[[bytes], bytes]:
+    """Seal and open."""
+    alice, bob = Identity.generate(), Identity.generate()
+    claims = Claims("alpha.s1", "beta.s1", "tr-1", 7, 2.0, "digest")
+
+    def both(payload: bytes) -> bytes:
+        sealed = seal(payload, claims, sender=alice, receiver=bob.public)
+        opened = open_untrusted(
+            sealed, receiver=bob, receiver_id="beta.s1", sender=alice.public, now_s=1.0, max_bytes=len(payload)
+        )
+        return opened.payload
+
+    return both
+
+
+if __name__ == "__main__":
+    logging.disable()
+    todo, duration_s = arguments("batonpass")
+    if todo == "serve":
+        trio.run(serve, sys.argv[3], sys.argv[4])
+    elif todo == "goodput":
+        tell(trio.run(goodput, duration_s))
+    elif todo in SIZES:
+        tell(processor_time(envelope(), todo, duration_s))
+    else:
+        tell(trio.run(measure, todo, duration_s))

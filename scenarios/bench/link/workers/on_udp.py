@@ -1,0 +1,104 @@
+"""Plain UDP, the floor: nothing is secret, nothing is sure to arrive.
+
+`blocking-...` with blocking sockets, `trio-...` with trio's. Datagrams that are lost on the way are made up for by the
+next burst: the window is kept by what comes back, and a pause of 50 ms sends it anew.
+"""
+
+import socket
+import sys
+
+import trio
+
+from scenarios.bench.link.workers.conversation import SMALL, WINDOW, Stopwatch, async_rtt, other_end, ready, rtt
+from scenarios.bench.loops import arguments, tell
+
+MODULE = "scenarios.bench.link.workers.on_udp"
+_BUFFER_BYTES = 4 * 1024 * 1024
+_PAUSE_S = 0.05
+
+
+def opened() -> socket.socket:
+    """A socket on a port of its own."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+    udp.bind(("127.0.0.1", 0))
+    return udp
+
+
+def serve_blocking() -> None:
+    """Send back what comes, until the process is ended."""
+    with opened() as udp:
+        ready(udp.getsockname()[1])
+        while True:
+            data, source = udp.recvfrom(2048)
+            udp.sendto(data, source)
+
+
+async def serve_trio() -> None:
+    """Send back what comes, until the process is ended."""
+    udp = trio.socket.from_stdlib_socket(opened())
+    ready(udp.getsockname()[1])
+    while True:
+        data, source = await udp.recvfrom(2048)
+        await udp.sendto(data, source)
+
+
+def measure_blocking(work: str, seconds: float) -> float:
+    """Round trips, or echoes."""
+    with other_end(MODULE, "blocking") as (port,), opened() as udp:
+        udp.connect(("127.0.0.1", int(port)))
+        if work == "rtt":
+
+            def there_and_back() -> None:
+                udp.send(SMALL)
+                udp.recv(2048)
+
+            return rtt(there_and_back, seconds)
+        udp.settimeout(_PAUSE_S)
+        watch = Stopwatch(seconds)
+        while True:
+            for _ in range(WINDOW):
+                udp.send(SMALL)
+            came = 0
+            try:
+                while came < WINDOW:
+                    udp.recv(2048)
+                    came += 1
+            except TimeoutError:
+                pass
+            if not watch.count(came):
+                return watch.per_second
+
+
+async def measure_trio(work: str, seconds: float) -> float:
+    """Round trips, or echoes."""
+    with other_end(MODULE, "trio") as (port,):
+        udp = trio.socket.from_stdlib_socket(opened())
+        await udp.connect(("127.0.0.1", int(port)))
+        if work == "rtt":
+
+            async def there_and_back() -> None:
+                await udp.send(SMALL)
+                await udp.recv(2048)
+
+            return await async_rtt(there_and_back, seconds)
+        watch = Stopwatch(seconds)
+        while True:
+            for _ in range(WINDOW):
+                await udp.send(SMALL)
+            came = 0
+            with trio.move_on_after(_PAUSE_S):
+                while came < WINDOW:
+                    await udp.recv(2048)
+                    came += 1
+            if not watch.count(came):
+                return watch.per_second
+
+
+if __name__ == "__main__":
+    todo, duration_s = arguments("trio")
+    if todo == "serve":
+        serve_blocking() if sys.argv[3] == "blocking" else trio.run(serve_trio)
+    else:
+        kind, _, what = todo.partition("-")
+        tell(measure_blocking(what, duration_s) if kind == "blocking" else trio.run(measure_trio, what, duration_s))
