@@ -36,5 +36,14 @@ class Replayed(CryptoError):
     """This has been opened here before; whatever it asks for has been done."""
 
 
+class Revoked(CryptoError):
+    """The key this was made with, or for, has been revoked by its owner: whoever uses it may have stolen it."""
+
+
+class KeyConflict(CryptoError):
+    """The keys now shown for this server do not follow from those known for it: it has lost its keys, or
+    somebody in between lies."""
+
+
 class KeyFileError(CryptoError):
     """The key files of this server cannot be used as they are."""

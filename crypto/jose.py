@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from crypto import jwe, jws
 from crypto.base64url import encoded_chars
-from crypto.errors import Expired, Malformed, Tampered, UnknownSender, WrongReceiver
+from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import is_name, require_name
 from crypto.seen import Seen
@@ -127,9 +127,10 @@ def open_untrusted(
     seconds.
 
     Raises exactly one class of CryptoError for each way to be wrong: Malformed (not one of ours, or longer
-    than a payload of `max_bytes` can be), UnknownSender (made with another key than `sender`'s), Tampered
-    (signature, seal or parties do not fit), WrongReceiver, Expired, and with `seen` Replayed. The signature is
-    verified before anything but the bounded header is parsed.
+    than a payload of `max_bytes` can be), UnknownSender (made with a key that is none of `sender`'s), Tampered
+    (signature, seal or parties do not fit), WrongReceiver, Expired (also when a key it was made with or for has been
+    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed. The signature is verified
+    before anything but the bounded header is parsed.
 
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
@@ -138,7 +139,7 @@ def open_untrusted(
         sealed, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(jwe.OVERHEAD_CHARS + encoded_chars(max_bytes))
     )
     claims = _claims_untrusted(signed.header)
-    encrypted = _verify_untrusted(signed, sender)
+    encrypted = _verify_untrusted(signed, sender, now_s)
     if claims.receiver != receiver_id:
         raise WrongReceiver(f"{claims.sender} sealed this for {claims.receiver}, not for {receiver_id}")
     if now_s >= claims.expires_at_s:
@@ -146,7 +147,8 @@ def open_untrusted(
             f"transfer {claims.transfer_id} from {claims.sender}: message {claims.sequence} expired "
             f"{now_s - claims.expires_at_s:.3f} s ago"
         )
-    payload = _decrypt_untrusted(encrypted, claims, receiver, sender, max_bytes)
+    apu = str(signed.header["kid"])
+    payload = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
     if seen is not None:
         seen.admit(signed.signed, expires_at_s=claims.expires_at_s, now_s=now_s)
     return Opened(payload, claims)
@@ -170,17 +172,18 @@ def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str
     return jws.sign(header, text, sender.signing)
 
 
-def verify_untrusted(token: str, *, sender: PublicIdentity) -> dict[str, Any]:
-    """The object that `sender` signed. Raises Malformed, UnknownSender or Tampered.
+def verify_untrusted(token: str, *, sender: PublicIdentity, now_s: float = -math.inf) -> dict[str, Any]:
+    """The object that `sender` signed. Raises Malformed, UnknownSender, Expired, Revoked or Tampered.
 
-    Whose name the statement carries is `peek_sender_untrusted(token)`; the caller looked `sender` up under
-    it.
+    Without a `now_s` (Unix time in seconds), a key that is retiring counts as good: directories leave out those whose
+    time is over. Whose name the statement carries is `peek_sender_untrusted(token)`; the caller looked `sender` up
+    under it.
     """
     signed = jws.read_untrusted(token, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
     header = signed.header
     if header.keys() != _STATEMENT_FIELDS or header["typ"] != _STATEMENT_TYPE or not is_name(header["iss"]):
         raise Malformed("this is not a batonpass statement")
-    return jws.json_object_untrusted(_verify_untrusted(signed, sender))
+    return jws.json_object_untrusted(_verify_untrusted(signed, sender, now_s))
 
 
 def _max_chars(payload_bytes: int) -> int:
@@ -202,36 +205,35 @@ def _claims_untrusted(header: dict[str, Any]) -> Claims:
         raise Malformed(str(error)) from error
 
 
-def _verify_untrusted(signed: jws.Compact, sender: PublicIdentity) -> bytes:
+def _verify_untrusted(signed: jws.Compact, sender: PublicIdentity, now_s: float) -> bytes:
     """The payload, once its signature fits `sender`'s key."""
     header = signed.header
     if header.get("alg") != "ES256":
         raise Malformed("batonpass signs with ES256 only")
-    if header.get("kid") != sender.signing_kid:
-        raise UnknownSender(
-            f"signed with key {header.get('kid')!s:.64}, but the key known for {header.get('iss')!s:.128} is "
-            f"{sender.signing_kid}"
-        )
     try:
-        return signed.verify_untrusted(sender.signing)
+        key = sender.signing_key(str(header.get("kid")), now_s)
+    except CryptoError as error:
+        raise type(error)(f"{header.get('iss')!s:.128}: {error}") from error
+    try:
+        return signed.verify_untrusted(key)
     except Tampered as error:
         raise Tampered(f"the signature in the name of {header.get('iss')!s:.128} does not fit") from error
 
 
 def _decrypt_untrusted(
-    token: bytes, claims: Claims, receiver: Identity, sender: PublicIdentity, max_bytes: int
+    token: bytes, claims: Claims, receiver: Identity, sender_kid: str, now_s: float, max_bytes: int
 ) -> bytes:
     try:
         encrypted = jwe.read_untrusted(token, max_bytes=max_bytes)
     except Malformed as error:
         raise Malformed(f"what {claims.sender} signed: {error}") from error
-    if encrypted.apv != receiver.public.agreement_kid:
-        raise WrongReceiver(
-            f"{claims.sender} sealed this for another key of {claims.receiver}: it must fetch the new one"
-        )
-    if encrypted.apu != sender.signing_kid:
+    try:
+        key = receiver.agreement_key(encrypted.apv, now_s)
+    except CryptoError as error:
+        raise type(error)(f"{claims.sender} wrote to {claims.receiver}: {error}") from error
+    if encrypted.apu != sender_kid:
         raise Tampered(f"{claims.sender} signed what somebody else had sealed")
     try:
-        return encrypted.decrypt_untrusted(receiver.agreement)
+        return encrypted.decrypt_untrusted(key)
     except Tampered as error:
         raise Tampered(f"the seal of what {claims.sender} signed does not fit") from error

@@ -1,118 +1,66 @@
-"""Who a server is: one P-256 key that signs, one that agrees on secrets, and their public halves.
+"""Who a server is: keys that sign, keys that agree on secrets, and their public halves.
 
 Two keys, because the same key should not both sign and decrypt (NIST SP 800-57 part 1, section 5.2): a trick
-against one use must not break the other. On the wire and in the key directory they are a JWK Set (RFC 7517),
-and each is named by its RFC 7638 thumbprint, so a name can never be attached to another key.
+against one use must not break the other. They are replaced together, from time to time or because somebody may know
+them: the new ones sign from then on, the old ones are accepted until an overlap ends, revoked ones never again.
+How keys are written down is in `key_forms`, what others know of them in `public_keys`, where they are kept in
+`key_store`, and how others come to believe in new ones in `continuity`.
 """
 
-import base64
-import binascii
-import hashlib
-import json
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
 
-from crypto.errors import KeyFileError, Malformed
+from crypto.errors import Expired, Revoked, WrongReceiver
+from crypto.key_forms import decode_point_untrusted, encode_point, thumbprint
+from crypto.public_keys import MAX_RETIRING, PublicIdentity, Retiring
 
-SIGNING_FILE: Final = "signing.pem"
-AGREEMENT_FILE: Final = "agreement.pem"
-
-_COORDINATE_BYTES: Final = 32
-_MAX_JWKS_KEYS: Final = 16  # two are used; a few more may stand beside them while keys are rotated
-_MAX_PEM_BYTES: Final = 4096  # a P-256 PKCS #8 file is 241 bytes
+__all__ = [
+    "Identity",
+    "PublicIdentity",
+    "Retiring",
+    "RetiringIdentity",
+    "decode_point_untrusted",
+    "encode_point",
+    "thumbprint",
+]
 
 
-@dataclass(frozen=True, eq=False)
-class PublicIdentity:
-    """The public keys of one server: `signing` verifies what it signed, `agreement` seals what only it may
-    read.
+@dataclass(frozen=True)
+class RetiringIdentity:
+    """Private keys that have been replaced, and still open what is sealed for them until `expires_at_s` (Unix)."""
 
-    Equal when both keys are equal.
-    """
-
-    signing: ec.EllipticCurvePublicKey
-    agreement: ec.EllipticCurvePublicKey
-
-    def __post_init__(self) -> None:
-        _require_p256(self.signing)
-        _require_p256(self.agreement)
-
-    @cached_property
-    def signing_kid(self) -> str:
-        """RFC 7638 thumbprint of the signing key, 43 characters."""
-        return thumbprint(self.signing)
-
-    @cached_property
-    def agreement_kid(self) -> str:
-        """RFC 7638 thumbprint of the agreement key, 43 characters."""
-        return thumbprint(self.agreement)
-
-    def to_jwks(self) -> dict[str, Any]:
-        """Both keys as a JWK Set (RFC 7517): `{"keys": [signing, agreement]}`, JSON-able."""
-        signing = {**_jwk_members(self.signing), "use": "sig", "alg": "ES256", "kid": self.signing_kid}
-        agreement = {**_jwk_members(self.agreement), "use": "enc", "alg": "ECDH-ES", "kid": self.agreement_kid}
-        return {"keys": [signing, agreement]}
-
-    @classmethod
-    def from_jwks_untrusted(cls, obj: object) -> Self:
-        """Read a JWK Set with exactly one P-256 key for `"use": "sig"` and one for `"use": "enc"`.
-
-        Keys of other kinds, curves or uses beside them are ignored, as RFC 7517 section 5 asks. Raises
-        Malformed, also when the set contains a private key: somebody published what must stay secret.
-        """
-        keys = obj.get("keys") if isinstance(obj, Mapping) else None
-        if not isinstance(keys, list) or len(keys) > _MAX_JWKS_KEYS:
-            raise Malformed(f"a JWK Set is an object with at most {_MAX_JWKS_KEYS} `keys`; got {type(obj).__name__}")
-        found: dict[str, ec.EllipticCurvePublicKey] = {}
-        for jwk in keys:
-            if not isinstance(jwk, Mapping):
-                raise Malformed("every entry of a JWK Set is an object")
-            if "d" in jwk or "k" in jwk:
-                raise Malformed("this JWK Set contains a private key; publish public keys only, and replace that key")
-            use = jwk.get("use")
-            if jwk.get("kty") != "EC" or jwk.get("crv") != "P-256" or use not in {"sig", "enc"}:
-                continue
-            if use in found:
-                raise Malformed(f'this JWK Set has two P-256 keys for "use": "{use}"; keep one')
-            found[use] = _public_key_from_jwk_untrusted(jwk)
-        if len(found) != 2:
-            raise Malformed('a batonpass JWK Set needs one P-256 key with "use": "sig" and one with "use": "enc"')
-        return cls(signing=found["sig"], agreement=found["enc"])
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PublicIdentity):
-            return NotImplemented
-        return (self.signing_kid, self.agreement_kid) == (other.signing_kid, other.agreement_kid)
-
-    def __hash__(self) -> int:
-        return hash((self.signing_kid, self.agreement_kid))
-
-    def __repr__(self) -> str:
-        return f"PublicIdentity(signing_kid={self.signing_kid!r}, agreement_kid={self.agreement_kid!r})"
+    keys: "Identity"
+    expires_at_s: int
 
 
 class Identity:
-    """The private keys of this server. Never printed: its repr shows only the names of the public halves."""
+    """The private keys of this server. Never printed: its repr shows only the names of the public halves.
 
-    def __init__(self, signing: ec.EllipticCurvePrivateKey, agreement: ec.EllipticCurvePrivateKey) -> None:
+    Immutable; `rotated` and `without` say what becomes of it, and `crypto.key_store` keeps the result.
+    """
+
+    def __init__(
+        self,
+        signing: ec.EllipticCurvePrivateKey,
+        agreement: ec.EllipticCurvePrivateKey,
+        retiring: tuple[RetiringIdentity, ...] = (),
+        revoked: Mapping[str, int] | None = None,
+    ) -> None:
+        """Raises ValueError as `PublicIdentity` does."""
         self.signing: Final = signing
         self.agreement: Final = agreement
-        self.public: Final = PublicIdentity(signing.public_key(), agreement.public_key())
+        self.retiring: Final[tuple[RetiringIdentity, ...]] = retiring
+        self.public: Final[PublicIdentity] = PublicIdentity(
+            signing.public_key(),
+            agreement.public_key(),
+            tuple(Retiring(old.keys.public, old.expires_at_s) for old in retiring),
+            revoked or {},
+        )
 
     @classmethod
     def generate(cls) -> Self:
@@ -120,141 +68,100 @@ class Identity:
         return cls(ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1()))
 
     @classmethod
-    def load_or_create(cls, directory: Path) -> Self:
-        """The identity kept in `directory`, made on first use.
+    def load_or_create(cls, directory: Path) -> "Identity":
+        """The identity kept in `directory`, made on first use: `crypto.key_store.KeyStore(directory).load_or_create()`.
 
-        Two PKCS #8 PEM files, `signing.pem` and `agreement.pem`, mode 0600 in a directory of mode 0700. They
-        are written beside their place, synced and linked into it, so that a crash never leaves half a key and
-        two processes that start at once end up with the same one. Raises KeyFileError when files can be read
-        or replaced by others, are not P-256 keys, or when one of them has been lost.
+        Raises KeyFileError.
         """
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _require_private(directory, "chmod 700")
-        signing_path, agreement_path = directory / SIGNING_FILE, directory / AGREEMENT_FILE
-        if signing_path.exists() and not agreement_path.exists():
-            raise KeyFileError(
-                f"{agreement_path} is missing but {signing_path} is there: restore it from a backup, or remove "
-                f"{signing_path} to give this server a new identity (its peers must then learn the new keys)"
+        from crypto.key_store import KeyStore  # which is built on this module
+
+        return KeyStore(directory).load_or_create()
+
+    @cached_property
+    def generations(self) -> "tuple[Identity, ...]":
+        """Each generation by itself, the current one first."""
+        current = Identity(self.signing, self.agreement) if self.retiring or self.public.revoked else self
+        return (current, *(old.keys for old in self.retiring))
+
+    def agreement_key(self, kid: str, now_s: float) -> ec.EllipticCurvePrivateKey:
+        """The key with this id, to open with at `now_s` (Unix time in seconds) what was sealed for it.
+
+        Raises Revoked, Expired when the key was replaced and its overlap is over, or WrongReceiver.
+        """
+        if kid == self.public.agreement_kid:
+            return self.agreement
+        if kid in self.public.revoked:
+            raise Revoked(f"sealed for key {kid}, which is revoked; {self.public.agreement_kid} is in force")
+        for old in self.retiring:
+            if kid == old.keys.public.agreement_kid:
+                if now_s >= old.expires_at_s:
+                    raise Expired(
+                        f"sealed for key {kid}, which was replaced by {self.public.agreement_kid} and ended "
+                        f"{now_s - old.expires_at_s:.0f} s ago"
+                    )
+                return old.keys.agreement
+        raise WrongReceiver(f"sealed for key {kid!s:.64}, not for {self.public.agreement_kid}: fetch the new key")
+
+    def valid_at(self, now_s: float) -> "Identity":
+        """Without the keys whose overlap is over at `now_s`; this very object when that is all of it."""
+        kept = tuple(old for old in self.retiring if now_s < old.expires_at_s)
+        if len(kept) == len(self.retiring):
+            return self
+        return Identity(self.signing, self.agreement, kept, self.public.revoked)
+
+    def rotated(self, fresh: "Identity", *, now_s: float, overlap_s: float) -> "Identity":
+        """Signs with the keys of `fresh` from now on; those in force until now retire when the overlap ends.
+
+        Times are Unix seconds, and are rounded to whole ones. Raises ValueError when more generations would overlap
+        than can be published.
+        """
+        if overlap_s < 0:
+            raise ValueError(f"an overlap of {overlap_s} s is in the past")
+        old = self.valid_at(now_s)
+        if len(old.retiring) >= MAX_RETIRING:
+            soonest_s = min(one.expires_at_s for one in old.retiring)
+            raise ValueError(
+                f"{MAX_RETIRING} earlier generations are still good; rotate again in {soonest_s - now_s:.0f} s, or "
+                "revoke one of them"
             )
-        # The signing key last: it is what makes the identity complete, so an interrupted creation is simply continued.
-        agreement = _load_or_create_key(agreement_path)
-        return cls(signing=_load_or_create_key(signing_path), agreement=agreement)
+        retiring = (RetiringIdentity(old.generations[0], round(now_s + overlap_s)), *old.retiring)
+        return Identity(fresh.signing, fresh.agreement, retiring, self.public.revoked)
+
+    def without(self, kid: str, *, now_s: float, fresh: "Identity | None" = None) -> "Identity":
+        """Both keys of the generation that `kid` belongs to are revoked. There is no way back.
+
+        When that is the current generation, the keys of `fresh` take its place. Raises KeyError for a key that is
+        neither current nor retiring, ValueError when `fresh` is missing or no more revoked keys can be remembered.
+        """
+        at = next(
+            (n for n, one in enumerate(self.generations) if kid in (one.public.signing_kid, one.public.agreement_kid)),
+            None,
+        )
+        if at is None:
+            raise KeyError(kid)
+        gone = self.generations[at].public
+        revoked = {**self.public.revoked, gone.signing_kid: round(now_s), gone.agreement_kid: round(now_s)}
+        if at > 0:
+            kept = tuple(old for old in self.retiring if old.keys.public.signing_kid != gone.signing_kid)
+            return Identity(self.signing, self.agreement, kept, revoked)
+        if fresh is None:
+            raise ValueError("the current keys can only be revoked with new ones in their place")
+        return Identity(fresh.signing, fresh.agreement, self.retiring, revoked)
+
+    def led_by(self, signing_kid: str, *, expires_at_s: int) -> "Identity":
+        """The same keys, with another generation as the current one: new keys open messages before they sign any.
+
+        What is current here retires at `expires_at_s`. Raises KeyError for a generation that is not here.
+        """
+        for old in self.retiring:
+            if old.keys.public.signing_kid == signing_kid:
+                rest = tuple(one for one in self.retiring if one is not old)
+                retiring = (RetiringIdentity(self.generations[0], expires_at_s), *rest)
+                return Identity(old.keys.signing, old.keys.agreement, retiring, self.public.revoked)
+        raise KeyError(signing_kid)
 
     def __repr__(self) -> str:
         return f"Identity(public={self.public!r})"
 
     def __reduce__(self) -> str:
         raise TypeError("an Identity is not copied or serialised: its private keys stay where they are")
-
-
-def thumbprint(key: ec.EllipticCurvePublicKey) -> str:
-    """RFC 7638 SHA-256 thumbprint of a P-256 public key, base64url, 43 characters."""
-    canonical = json.dumps(_jwk_members(key), sort_keys=True, separators=(",", ":")).encode("ascii")
-    return _b64url(hashlib.sha256(canonical).digest())
-
-
-def encode_point(key: ec.EllipticCurvePublicKey) -> bytes:
-    """A P-256 public key as an uncompressed point (SEC 1 section 2.3.3), 65 bytes."""
-    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
-
-
-def decode_point_untrusted(data: bytes) -> ec.EllipticCurvePublicKey:
-    """Read what `encode_point` wrote. Raises Malformed for anything but a point on P-256."""
-    if len(data) != 1 + 2 * _COORDINATE_BYTES or data[0] != 4:
-        raise Malformed("a P-256 public key is an uncompressed point of 65 bytes")
-    try:
-        return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), data)
-    except ValueError as error:
-        raise Malformed("these coordinates are not a point on P-256") from error
-
-
-def _jwk_members(key: ec.EllipticCurvePublicKey) -> dict[str, str]:
-    point = encode_point(key)
-    return {
-        "crv": "P-256",
-        "kty": "EC",
-        "x": _b64url(point[1 : 1 + _COORDINATE_BYTES]),
-        "y": _b64url(point[1 + _COORDINATE_BYTES :]),
-    }
-
-
-def _public_key_from_jwk_untrusted(jwk: Mapping[str, object]) -> ec.EllipticCurvePublicKey:
-    key = decode_point_untrusted(b"\x04" + _coordinate_untrusted(jwk, "x") + _coordinate_untrusted(jwk, "y"))
-    if "kid" in jwk and jwk["kid"] != thumbprint(key):
-        raise Malformed("the `kid` of a batonpass key is its RFC 7638 thumbprint; this one belongs to another key")
-    return key
-
-
-def _coordinate_untrusted(jwk: Mapping[str, object], name: str) -> bytes:
-    text = jwk.get(name)
-    # 43 characters is the only length of 32 bytes in base64url (RFC 7518 section 6.2.1.2 forbids dropping zero bytes).
-    if not isinstance(text, str) or len(text) != 43 or not text.isascii():
-        raise Malformed(f"coordinate `{name}` of a P-256 key is 43 characters of base64url")
-    try:
-        value = base64.b64decode(text + "=", altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise Malformed(f"coordinate `{name}` of a P-256 key is not base64url") from error
-    if _b64url(value) != text:
-        raise Malformed(f"coordinate `{name}` of a P-256 key is not canonical base64url")
-    return value
-
-
-def _b64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def _require_p256(key: ec.EllipticCurvePublicKey) -> None:
-    if not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError(f"batonpass keys are on P-256 (secp256r1), not on {key.curve.name}")
-
-
-def _load_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    if not path.exists():
-        _publish(path, ec.generate_private_key(ec.SECP256R1()))
-    _require_private(path, "chmod 600")
-    with path.open("rb") as file:
-        pem = file.read(_MAX_PEM_BYTES + 1)
-    try:
-        key = load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise KeyFileError(
-            f"{path} is not an unencrypted PEM private key: restore it from a backup, or remove it and its "
-            "neighbour to give this server a new identity"
-        ) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise KeyFileError(f"{path} holds a key that is not P-256; batonpass uses nothing else")
-    return key
-
-
-def _publish(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)  # unlike a rename, this cannot replace the key another process has just made
-        except FileExistsError:
-            return
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _require_private(path: Path, remedy: str) -> None:
-    status = path.stat()
-    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise KeyFileError(
-            f"{path} can be used by others (mode {stat.S_IMODE(status.st_mode):04o}): private keys are for this "
-            f"server's user alone. Run `{remedy} {path}`, and consider the keys known if others could log in here"
-        )
-    if status.st_uid != os.geteuid():
-        raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to the user running this server: chown it")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto import jws
-from crypto.errors import CryptoError, Expired, Malformed, Replayed, Tampered, UnknownSender, WrongReceiver
+from crypto.errors import CryptoError, Expired, Malformed, Replayed, Revoked, Tampered, UnknownSender, WrongReceiver
 from crypto.jose import (
     MAX_STATEMENT_BYTES,
     Claims,
@@ -126,7 +126,7 @@ def test_passing_a_sealed_message_on_to_somebody_else_does_not_work() -> None:
 
 def test_a_message_for_an_old_key_says_that_the_key_is_old() -> None:
     sealed = seal(b"", CLAIMS, sender=ALICE, receiver=MALLORY.public)
-    with pytest.raises(WrongReceiver, match="another key"):
+    with pytest.raises(WrongReceiver, match="fetch the new key"):
         open_as_bob(sealed)
 
 
@@ -319,3 +319,69 @@ def test_seen_remembers_exactly_what_is_still_valid(messages: list[tuple[int, in
             assert number not in model
             model[number] = now_s + lifetime_s
         assert len(seen) == len(model) <= 4
+
+
+# Keys that were replaced
+
+
+def test_what_was_signed_with_or_sealed_for_keys_that_are_retiring_is_opened() -> None:
+    end_s = NOW_S + 10
+    for sealed in (
+        seal(b"old", CLAIMS, sender=ALICE, receiver=BOB.public),
+        seal(b"old", CLAIMS, sender=ALICE, receiver=rotated(BOB, end_s).public),
+        seal(b"old", CLAIMS, sender=rotated(ALICE, end_s), receiver=BOB.public),
+    ):
+        opened = open_untrusted(
+            sealed,
+            receiver=rotated(BOB, end_s),
+            receiver_id="beta.s1",
+            sender=rotated(ALICE, end_s).public,
+            now_s=NOW_S,
+        )
+        assert opened.payload == b"old"
+
+
+@pytest.mark.parametrize("is_sender", [True, False])
+def test_after_the_overlap_they_have_expired_and_after_revocation_they_are_revoked(is_sender: bool) -> None:
+    sealed = seal(b"", CLAIMS, sender=ALICE, receiver=BOB.public)
+
+    def opens(of_alice: Identity, of_bob: Identity) -> None:
+        open_untrusted(sealed, receiver=of_bob, receiver_id="beta.s1", sender=of_alice.public, now_s=NOW_S)
+
+    whose = ALICE if is_sender else BOB
+    late = rotated(whose, NOW_S)
+    revoked = rotated(whose, NOW_S + 10).without(whose.public.signing_kid, now_s=NOW_S)
+    for changed, expected in ((late, Expired), (revoked, Revoked)):
+        with pytest.raises(expected, match=r"alpha\.s1"):
+            opens(*((changed, BOB) if is_sender else (ALICE, changed)))
+
+
+def test_one_generation_does_not_lend_its_signature_to_another() -> None:
+    """`apu` is the very key that signed: who has an old signing key cannot wrap what was sealed by the new one."""
+    both = rotated(ALICE, NOW_S + 10)
+    sealed = seal(b"", CLAIMS, sender=both, receiver=BOB.public)
+    inner = jws.read_untrusted(sealed, max_header_chars=2000, max_chars=5000).verify_untrusted(both.public.signing)
+    header = header_of(sealed) | {"kid": ALICE.public.signing_kid}
+    with pytest.raises(Tampered, match="somebody else had sealed"):
+        open_untrusted(
+            sign_by_hand(header, inner, ALICE),
+            receiver=BOB,
+            receiver_id="beta.s1",
+            sender=both.public,
+            now_s=NOW_S,
+        )
+
+
+def test_statements_are_checked_in_the_same_way() -> None:
+    token = sign({"a": 1}, sender=ALICE, sender_id="alpha.s1")
+    both = rotated(ALICE, NOW_S + 10)
+    assert verify_untrusted(token, sender=both.public, now_s=NOW_S) == {"a": 1}
+    assert verify_untrusted(token, sender=both.public) == {"a": 1}
+    with pytest.raises(Expired, match=r"alpha\.s1"):
+        verify_untrusted(token, sender=both.public, now_s=NOW_S + 10)
+    with pytest.raises(Revoked):
+        verify_untrusted(token, sender=both.without(ALICE.public.signing_kid, now_s=NOW_S).public)
+
+
+def rotated(identity: Identity, end_s: float) -> Identity:
+    return identity.rotated(Identity.generate(), now_s=NOW_S, overlap_s=end_s - NOW_S)

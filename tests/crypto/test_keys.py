@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 from joserfc.jwk import ECKey
 
 from crypto.errors import KeyFileError, Malformed
-from crypto.keys import (
-    AGREEMENT_FILE,
-    SIGNING_FILE,
-    Identity,
-    PublicIdentity,
-    decode_point_untrusted,
-    encode_point,
-)
+from crypto.key_store import AGREEMENT_FILE, SIGNING_FILE
+from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
 
 IDENTITY = Identity.generate()
 
