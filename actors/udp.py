@@ -30,6 +30,7 @@ from actors.link import (
     LinkExpired,
     LinkFull,
     LinkSettings,
+    PeerClosed,
     PeerReachable,
     PeerRestarted,
     PeerUnreachable,
@@ -603,14 +604,14 @@ class LinkEndpoint:
 
     # Consequences
 
-    def _on_event(
-        self, link: Link, event: PeerRestarted | PeerUnreachable | PeerReachable | LinkExpired, now: float
-    ) -> None:
+    def _on_event(self, link: Link, event: Event, now: float) -> None:
         for listener in tuple(self._listeners):
             listener(link.peer, event)
         match event:
             case PeerRestarted():
                 log.info("%s: %s has restarted", self.name, link.peer)
+            case PeerClosed():
+                log.info("%s: %s has ended", self.name, link.peer)
             case PeerReachable():
                 log.info("%s: %s answers again", self.name, link.peer)
             case PeerUnreachable():

@@ -17,7 +17,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 The shell that gives it a socket and a clock is `actors.udp`; the protocol, byte by byte, is docs/protocol-link.md.
 """
 
-from actors.link.events import Event, LinkExpired, PeerReachable, PeerRestarted, PeerUnreachable
+from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.link.incoming import ReceivedMessage
 from actors.link.link import Link
 from actors.link.outgoing import LinkFull, require_sendable
@@ -32,6 +32,7 @@ __all__ = [
     "LinkExpired",
     "LinkFull",
     "LinkSettings",
+    "PeerClosed",
     "PeerReachable",
     "PeerRestarted",
     "PeerUnreachable",

@@ -19,6 +19,11 @@ class PeerReachable:
 
 
 @dataclass(frozen=True)
+class PeerClosed:
+    """The peer has said that it ends. What it had not acknowledged is kept for its successor."""
+
+
+@dataclass(frozen=True)
 class LinkExpired:
     """The link has no further use: it was idle, or the peer stayed away. `dropped_messages` were never
     acknowledged."""
@@ -26,4 +31,4 @@ class LinkExpired:
     dropped_messages: int
 
 
-Event = PeerRestarted | PeerUnreachable | PeerReachable | LinkExpired
+Event = PeerRestarted | PeerUnreachable | PeerReachable | PeerClosed | LinkExpired

@@ -15,7 +15,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.events import Event, LinkExpired, PeerReachable, PeerRestarted, PeerUnreachable
+from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
@@ -327,6 +327,7 @@ class Link:
 
     def _on_close(self) -> None:
         self._counters["peer_closed"] += 1
+        self._events.append(PeerClosed())
         self._sessions.end_all()
         self._recovery.declare_all_lost()
 

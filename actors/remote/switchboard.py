@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import trio
 
-from actors.link import LinkExpired, PeerReachable, PeerRestarted
+from actors.link import LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.remote.errors import NodeBusy, NodeDown
 from actors.remote.peer import Effect, Peer, State, WentDown
 from actors.remote.settings import MAX_PEERS
@@ -36,6 +37,18 @@ logger = logging.getLogger("actors")
 NEVER: Final = float("inf")
 
 
+class Mail(Protocol):
+    """What peers have sent on one channel; ends when the link does."""
+
+    async def receive(self) -> Received:
+        """The next message. Raises trio.EndOfChannel."""
+        ...
+
+    def receive_nowait(self) -> Received:
+        """The next message. Raises trio.WouldBlock, trio.EndOfChannel."""
+        ...
+
+
 class Carrier(Protocol):
     """What distribution needs of the link: a `LinkEndpoint` or a `LinkService`."""
 
@@ -46,7 +59,7 @@ class Carrier(Protocol):
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
         """Queue a message. Raises `LinkFull`, `LinkDown`, ValueError, RuntimeError."""
 
-    def claim(self, channel: int) -> trio.abc.ReceiveChannel[Received]:
+    def claim(self, channel: int) -> Mail:
         """What peers send on this channel."""
 
     def listen(self, listener: Callable[[str, Event], object]) -> Callable[[], None]:
@@ -71,6 +84,8 @@ class LinkEnded(Exception):
 _NEWS: Final[dict[type, str]] = {
     PeerRestarted: "its link has begun anew",
     LinkExpired: "its link has expired",
+    PeerClosed: "it has ended",
+    PeerUnreachable: "it does not answer",
 }
 
 
@@ -145,6 +160,7 @@ class Switchboard:
         self._draw = draw
         self._dirty: dict[Slot, None] = {}
         self._flush_wanted = trio.Event()
+        self._unread: deque[Received] = deque()
         self._news: deque[tuple[str, Event]] = deque()
         self._nursery: trio.Nursery | None = None
 
@@ -152,15 +168,20 @@ class Switchboard:
         """Talk to other nodes until cancelled. Raises `LinkEnded`, ValueError for a link of another name."""
         if self._link.name != self._node:
             raise ValueError(f"peers know the link as {self._link.name!r}, the system is {self._node!r}: one name")
-        inbox = self._link.claim(self._channel)
+        mail = self._link.claim(self._channel)
         stop_listening = self._link.listen(self._on_news)
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                nursery.start_soon(self._flush_forever)
+                nursery.start_soon(self._flush_forever, mail)
                 task_status.started(self._node)
-                async for received in inbox:
-                    self._on_message(received)
+                while True:
+                    try:
+                        self._unread.append(await mail.receive())
+                    except trio.EndOfChannel:
+                        break
+                    self._take_news(mail)
+                    self._read()
                 raise LinkEnded(f"{self._node}: the link has stopped; restart it first, then this")
         finally:
             self._nursery = None
@@ -218,8 +239,11 @@ class Switchboard:
 
     # In
 
+    def _read(self) -> None:
+        while self._unread:
+            self._on_message(self._unread.popleft())
+
     def _on_message(self, received: Received) -> None:
-        self._take_news()
         try:
             slot = self.slot(received.peer)
         except NodeDown:
@@ -237,14 +261,23 @@ class Switchboard:
             self._news.append((peer, event))
             self._flush_wanted.set()
 
-    def _take_news(self) -> None:
+    def _take_news(self, mail: Mail) -> None:
         while self._news:
             name, event = self._news.popleft()
+            if isinstance(event, PeerClosed):
+                self._take_last_words(mail)
             slot = self.slots.get(name)
             if slot is None or (isinstance(event, PeerRestarted) and slot.peer.state is State.OPENING):
                 continue  # what it has not acknowledged, and so our Open, is sent to the new one
-            slot.peer.lost(_NEWS.get(type(event), "the link says that it is gone"), trio.current_time())
+            slot.peer.lost(_NEWS[type(event)], trio.current_time())
             self.settle(slot)
+
+    def _take_last_words(self, mail: Mail) -> None:
+        """Who ends in order has said before why; that is in the mail, and better than the news that it has ended."""
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            while True:
+                self._read()
+                self._unread.append(mail.receive_nowait())
 
     # Out
 
@@ -260,11 +293,11 @@ class Switchboard:
             self._dirty[slot] = None
             self._flush_wanted.set()
 
-    async def _flush_forever(self) -> None:
+    async def _flush_forever(self, mail: Mail) -> None:
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted = trio.Event()
-            self._take_news()
+            self._take_news(mail)
             dirty, self._dirty = self._dirty, {}
             for slot in dirty:
                 self.settle(slot)

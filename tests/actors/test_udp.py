@@ -477,6 +477,7 @@ async def test_whoever_listens_hears_what_becomes_of_links() -> None:
         async with serving("beta.s1", BETA, port=address[1]) as beta:
             assert (await receive(beta)).message == b"second"
         assert ("beta.s1", "PeerRestarted") in heard
+        await until(lambda: ("beta.s1", "PeerClosed") in heard)
         stop_listening()
         stop_listening_again = alpha.listen(lambda peer, event: heard.append((peer, "again")))
         stop_listening_again()

@@ -122,6 +122,34 @@ class MemoryNetwork:
         return pipe.waiting[0][0] + self.latency_s if pipe.waiting else math.inf
 
 
+class MemoryMail:
+    """What one node was sent. As the link's inbox, it hands nothing over before it is asked."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Received] = deque()
+        self._receivers = trio.lowlevel.ParkingLot()
+        self._is_closed = False
+
+    async def receive(self) -> Received:
+        await trio.lowlevel.checkpoint()
+        while not self._messages and not self._is_closed:
+            await self._receivers.park()
+        return self.receive_nowait()
+
+    def receive_nowait(self) -> Received:
+        if self._messages:
+            return self._messages.popleft()
+        raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
+
+    def put(self, received: Received) -> None:
+        self._messages.append(received)
+        self._receivers.unpark()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._receivers.unpark_all()
+
+
 class MemoryLink:
     """One life of one node's link; see `actors.remote.switchboard.Carrier`."""
 
@@ -130,7 +158,7 @@ class MemoryLink:
         self.capacity = math.inf
         self._network = network
         self._listeners: list[Callable[[str, Event], object]] = []
-        self._send, self._receive = trio.open_memory_channel[Received](math.inf)
+        self._mail = MemoryMail()
 
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
         if self._network.links.get(self.name) is not self:
@@ -141,8 +169,8 @@ class MemoryLink:
         pipe.waiting.append((trio.current_time(), channel, message))
         self._network.changed()
 
-    def claim(self, channel: int) -> trio.abc.ReceiveChannel[Received]:
-        return self._receive
+    def claim(self, channel: int) -> MemoryMail:
+        return self._mail
 
     def listen(self, listener: Callable[[str, Event], object]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -157,7 +185,7 @@ class MemoryLink:
             listener(peer, event)
 
     def take(self, received: Received) -> None:
-        self._send.send_nowait(received)
+        self._mail.put(received)
 
     def close(self) -> None:
-        self._send.close()
+        self._mail.close()

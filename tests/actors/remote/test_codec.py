@@ -106,7 +106,7 @@ def shape(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value), [shape(part) for part in value]
     if isinstance(value, set | frozenset):
-        return type(value), {repr(shape(part)) for part in value}
+        return type(value), sorted(repr(shape(part)) for part in value)
     if isinstance(value, Put):
         return Put, shape(value.key), shape(value.value)
     return type(value), value

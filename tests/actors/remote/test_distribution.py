@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock
 
 from actors import (
@@ -30,6 +31,8 @@ from actors import (
     System,
     Tick,
 )
+from actors.inbox import Received
+from actors.link import PeerClosed
 from actors.remote import (
     NODE_DOWN,
     NODE_UP,
@@ -707,6 +710,25 @@ async def test_when_a_node_is_killed_everybody_who_waits_for_it_is_told_once(aut
                     await ref.call("get")
                 assert [down.reason for down in await watcher.call("all")] == ["noconnection"]
         nursery.cancel_scope.cancel()
+
+
+async def test_what_a_node_said_before_it_ended_in_order_is_heard_before_that(autojump_clock: MockClock) -> None:
+    async with two_nodes() as (network, alpha, beta):
+        there = await show(beta, Keeper)
+        ref = await alpha.remote("beta").whereis("it")
+        watcher = await alpha.start(Watcher)
+        watcher.cast(ref)
+        await trio.sleep(0.1)
+        await there.call(("end", "its last word"))
+        await trio.lowlevel.checkpoint()
+        # The link hears the goodbye in the same moment in which the last message arrives.
+        pipe = network.pipe("beta", "alpha")
+        while pipe.waiting:
+            network.links["alpha"].take(Received("beta", pipe.waiting.popleft()[2], 15, ("127.0.0.1", 1)))
+        network.links["alpha"].hear("beta", PeerClosed())
+        await trio.sleep(0.1)
+        assert [down.reason for down in await watcher.call("all")] == ["its last word"]
+        assert distribution_of(alpha).nodes == []
 
 
 async def test_linked_actors_hear_noconnection(autojump_clock: MockClock) -> None:
