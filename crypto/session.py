@@ -94,7 +94,7 @@ class Session:
         self._open = AESGCM(open_key)
         self._open_salt = open_salt
 
-    def seal(self, counter: int, header: bytes, plaintext: bytes) -> bytes:
+    def seal(self, counter: int, header: bytes, plaintext: bytes | memoryview) -> bytes:
         """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""
         return self._seal.encrypt(_NONCE.pack(self._seal_salt, counter), plaintext, header)
 

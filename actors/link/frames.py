@@ -7,6 +7,7 @@ checked all the same, because the peer that sealed them may be broken.
 import struct
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
@@ -33,12 +34,16 @@ class Kind(IntEnum):
 
 
 _KINDS: Final = frozenset(Kind)
+_DATA: Final = int(Kind.DATA)  # packed in half the time
 _ACK_HEAD: Final = struct.Struct("<BQIQQB")
 _ACK_RANGE: Final = struct.Struct("<II")
 _MESSAGE_HEAD: Final = struct.Struct("<BBQH")
 _PIECE_HEAD: Final = struct.Struct("<BBQIHH")
 
 _ACK, _MESSAGE, _PIECE, _PING, _CLOSE = range(1, 6)
+
+_COPIED_BYTES: Final = 4096
+"""Up to here a copy is as cheap as a view."""
 
 MESSAGE_OVERHEAD_BYTES: Final = _MESSAGE_HEAD.size
 PIECE_OVERHEAD_BYTES: Final = _PIECE_HEAD.size
@@ -81,7 +86,7 @@ class Piece(NamedTuple):
     total_bytes: int
     piece_bytes: int
     part: int
-    data: bytes
+    data: bytes | memoryview
 
 
 class Ping(NamedTuple):
@@ -95,9 +100,18 @@ class Close(NamedTuple):
 Frame = Ack | Message | Piece | Ping | Close
 
 
+# What `Message(...)` does, for a third of the price.
+_new_message: Final = partial(tuple.__new__, Message)
+
+
 def write_header(kind: Kind, session_id: int, counter: int) -> bytes:
     """The 16 bytes in front of every datagram. `session_id` is the receiver's, 0 when it is not known yet."""
     return HEADER.pack(kind, 0, 0, session_id, counter)
+
+
+def write_data_header(session_id: int, counter: int) -> bytes:
+    """`write_header` of a DATA. Budget: 0.1 us."""
+    return HEADER.pack(_DATA, 0, 0, session_id, counter)
 
 
 def read_header_untrusted(datagram: bytes | memoryview) -> Header:
@@ -139,15 +153,26 @@ def piece_head(channel: int, number: int, total_bytes: int, piece_bytes: int, pa
 
 
 def read_frames_untrusted(body: bytes) -> list[Frame]:
-    """The frames of an opened datagram. Raises Malformed, and then none of them counts."""
+    """The frames of an opened datagram. Raises Malformed, and then none of them counts.
+
+    Budget: 0.6 us for a message, 0.7 us for a piece, 1 us for an acknowledgement of one range.
+    """
     frames: list[Frame] = []
     at = 0
+    end = len(body)
     try:
-        while at < len(body):
+        while at < end:
             kind = body[at]
             if kind == _MESSAGE:
-                frame, at = _read_message(body, at)
-            elif kind == _ACK:
+                # In place, because small messages come in hundreds.
+                _, channel, number, size = _MESSAGE_HEAD.unpack_from(body, at)
+                start = at + MESSAGE_OVERHEAD_BYTES
+                at = start + size
+                if channel >= CHANNELS or at > end:
+                    raise Malformed("a message frame is cut off or names a channel that does not exist")
+                frames.append(_new_message((channel, number, body[start:at])))
+                continue
+            if kind == _ACK:
                 frame, at = _read_ack(body, at)
             elif kind == _PIECE:
                 frame, at = _read_piece(body, at)
@@ -163,15 +188,6 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
     return frames
 
 
-def _read_message(body: bytes, at: int) -> tuple[Frame, int]:
-    _, channel, number, size = _MESSAGE_HEAD.unpack_from(body, at)
-    start = at + MESSAGE_OVERHEAD_BYTES
-    end = start + size
-    if channel >= CHANNELS or end > len(body):
-        raise Malformed("a message frame is cut off or names a channel that does not exist")
-    return Message(channel, number, body[start:end]), end
-
-
 def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
     _, channel, number, total, piece_bytes, part = _PIECE_HEAD.unpack_from(body, at)
     start = at + PIECE_OVERHEAD_BYTES
@@ -184,7 +200,10 @@ def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
         or end > len(body)
     ):
         raise Malformed("a piece is cut off, too small, or outside its message")
-    return Piece(channel, number, total, piece_bytes, part, body[start:end]), end
+    # A view keeps the whole body in memory, so it must be worth that: at most twice what the credit was charged for.
+    is_most = end - start > _COPIED_BYTES and 2 * (end - start) >= len(body)
+    data = memoryview(body)[start:end] if is_most else body[start:end]
+    return Piece(channel, number, total, piece_bytes, part, data), end
 
 
 def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:

@@ -16,15 +16,18 @@ class ReceivedMessage(NamedTuple):
 
 
 class _Assembly:
-    """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first
-    piece."""
+    """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first piece.
 
-    __slots__ = ("buffer", "missing", "piece_bytes")
+    The pieces stay where they were decrypted, until one copy of each makes the message.
+    """
+
+    __slots__ = ("missing", "piece_bytes", "pieces", "total_bytes")
 
     def __init__(self, total_bytes: int, piece_bytes: int) -> None:
-        self.buffer = bytearray(total_bytes)
+        self.total_bytes = total_bytes
         self.piece_bytes = piece_bytes
-        self.missing = set(range(-(-total_bytes // piece_bytes)))
+        self.missing = -(-total_bytes // piece_bytes)
+        self.pieces: list[bytes | memoryview | None] = [None] * self.missing
 
 
 class _Channel:
@@ -110,34 +113,35 @@ class Incoming:
         return message
 
     def on_message(self, frame: Message) -> None:
-        """Raises Malformed when the peer breaks its credit."""
-        channel = self._channels[frame.channel]
-        if frame.number < channel.next_number or frame.number in channel.complete:
+        """Raises Malformed when the peer breaks its credit. Budget: 0.7 us."""
+        channel_number, number, data = frame
+        channel = self._channels[channel_number]
+        if number < channel.next_number or number in channel.complete:
             return
-        if frame.number in channel.assemblies:
+        if number in channel.assemblies:
             raise Malformed("the peer sent a message whole that it had begun to send in pieces")
-        self._charge(len(frame.data))
-        self._complete(frame.channel, frame.number, frame.data)
+        self._charge(len(data))
+        self._complete(channel_number, number, data)
 
     def on_piece(self, frame: Piece) -> None:
-        """Raises Malformed when the peer breaks its credit or cuts one message in two ways."""
-        channel = self._channels[frame.channel]
-        if frame.number < channel.next_number or frame.number in channel.complete:
+        """Raises Malformed when the peer breaks its credit or cuts one message in two ways. Budget: 0.6 us."""
+        channel_number, number, total_bytes, piece_bytes, part, data = frame
+        channel = self._channels[channel_number]
+        if number < channel.next_number or number in channel.complete:
             return
-        assembly = channel.assemblies.get(frame.number)
+        assembly = channel.assemblies.get(number)
         if assembly is None:
-            self._charge(frame.total_bytes)
-            assembly = channel.assemblies[frame.number] = _Assembly(frame.total_bytes, frame.piece_bytes)
-        elif frame.total_bytes != len(assembly.buffer) or frame.piece_bytes != assembly.piece_bytes:
+            self._charge(total_bytes)
+            assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
+        elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             raise Malformed("the peer cut one message in two ways")
-        if frame.part not in assembly.missing:
+        if assembly.pieces[part] is not None:
             return
-        start = frame.part * frame.piece_bytes
-        assembly.buffer[start : start + len(frame.data)] = frame.data
-        assembly.missing.remove(frame.part)
+        assembly.pieces[part] = data
+        assembly.missing -= 1
         if not assembly.missing:
-            del channel.assemblies[frame.number]
-            self._complete(frame.channel, frame.number, bytes(assembly.buffer))
+            del channel.assemblies[number]
+            self._complete(channel_number, number, b"".join(assembly.pieces))  # type: ignore[arg-type]  # none is None
 
     def _charge(self, size_bytes: int) -> None:
         if self._used_bytes + size_bytes > self._granted_bytes or self._used_messages >= self._granted_messages:
@@ -148,9 +152,10 @@ class Incoming:
     def _complete(self, channel_number: int, number: int, data: bytes) -> None:
         channel = self._channels[channel_number]
         channel.complete[number] = data
+        ready = self._claimed.get(channel_number, self._ready)
         while (following := channel.complete.pop(channel.next_number, None)) is not None:
             channel.next_number += 1
-            self._claimed.get(channel_number, self._ready).append(ReceivedMessage(channel_number, following))
+            ready.append(ReceivedMessage(channel_number, following))
             self._ready_bytes += len(following)
             self._ready_messages += 1
 

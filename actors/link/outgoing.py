@@ -6,8 +6,9 @@ no other may start before it, or a stream of small ones would starve it.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from actors.link.frames import (
     MESSAGE_OVERHEAD_BYTES,
@@ -36,17 +37,10 @@ def require_sendable(data: bytes, channel: int) -> None:
         )
 
 
-class Chunk(NamedTuple):
-    """One part of one message: what is sent, acknowledged and lost as a unit."""
-
-    message: "OutgoingMessage"
-    part: int
-
-
 class OutgoingMessage:
     """A message and which of its chunks are still to be sent and to be acknowledged."""
 
-    __slots__ = ("channel", "data", "number", "piece_bytes", "started_chunks", "unacked")
+    __slots__ = ("channel", "data", "is_wanted", "number", "piece_bytes", "started_chunks", "unacked")
 
     def __init__(self, channel: int, data: bytes) -> None:
         self.channel = channel
@@ -54,7 +48,8 @@ class OutgoingMessage:
         self.number = -1
         self.piece_bytes = 0  # 0: whole
         self.started_chunks = 0
-        self.unacked: set[int] | None = None  # parts, from the start of the message until the last is acknowledged
+        self.is_wanted = False  # from its start until its last chunk is acknowledged
+        self.unacked: set[int] | None = None  # the parts; None when it is whole, which spares small messages a set
 
     @property
     def chunk_count(self) -> int:
@@ -64,31 +59,49 @@ class OutgoingMessage:
     def start(self, number: int, body_bytes: int) -> None:
         """Fix its place in its channel and how it is cut, for datagrams with room for `body_bytes`."""
         self.number = number
-        fits_whole = len(self.data) + MESSAGE_OVERHEAD_BYTES <= body_bytes and len(self.data) <= _MAX_WHOLE_BYTES
-        self.piece_bytes = 0 if fits_whole else max(body_bytes - PIECE_OVERHEAD_BYTES, MIN_PIECE_BYTES)
         self.started_chunks = 0
-        self.unacked = set(range(self.chunk_count))
+        self.is_wanted = True
+        size = len(self.data)
+        if size + MESSAGE_OVERHEAD_BYTES <= body_bytes and size <= _MAX_WHOLE_BYTES:
+            self.piece_bytes = 0
+            self.unacked = None
+        else:
+            self.piece_bytes = max(body_bytes - PIECE_OVERHEAD_BYTES, MIN_PIECE_BYTES)
+            self.unacked = set(range(self.chunk_count))
 
     def forget_progress(self) -> None:
         """As if it had never been sent: for a peer that remembers nothing of it."""
         self.number = -1
         self.piece_bytes = 0
         self.started_chunks = 0
+        self.is_wanted = False
         self.unacked = None
 
-    def frame(self, part: int) -> tuple[bytes, bytes]:
-        """Head and contents of chunk `part`."""
+    def wants(self, part: int) -> bool:
+        """Whether chunk `part` was started and is not acknowledged."""
+        return self.is_wanted and (self.unacked is None or part in self.unacked)
+
+    def write(self, part: int, parts: list[bytes | memoryview]) -> None:
+        """Append head and contents of chunk `part`."""
         if not self.piece_bytes:
-            return message_head(self.channel, self.number, len(self.data)), self.data
+            parts += (message_head(self.channel, self.number, len(self.data)), self.data)
+            return
         start = part * self.piece_bytes
-        head = piece_head(self.channel, self.number, len(self.data), self.piece_bytes, part)
-        return head, self.data[start : start + self.piece_bytes]
+        parts += (
+            piece_head(self.channel, self.number, len(self.data), self.piece_bytes, part),
+            memoryview(self.data)[start : start + self.piece_bytes],
+        )
 
     def frame_bytes(self, part: int) -> int:
         """How much room chunk `part` takes."""
         if not self.piece_bytes:
             return MESSAGE_OVERHEAD_BYTES + len(self.data)
         return PIECE_OVERHEAD_BYTES + min(self.piece_bytes, len(self.data) - part * self.piece_bytes)
+
+
+Chunk = tuple[OutgoingMessage, int]
+"""One part of one message: what is sent, acknowledged and lost as a unit. A plain tuple: there is one for every small
+message."""
 
 
 class Outgoing:
@@ -100,7 +113,7 @@ class Outgoing:
         self._max_messages = max_messages
         self._queues: list[deque[OutgoingMessage]] = [deque() for _ in range(CHANNELS)]
         self._sending: list[OutgoingMessage | None] = [None] * CHANNELS
-        self._started: list[dict[int, OutgoingMessage]] = [{} for _ in range(CHANNELS)]  # by number, unacknowledged
+        self._started: list[deque[OutgoingMessage]] = [deque() for _ in range(CHANNELS)]  # from the oldest
         self._ready: deque[int] = deque()  # channels with something to send, in turn
         self._waiting_for_credit: int | None = None  # the channel whose next message does not fit
         self._lost: deque[Chunk] = deque()
@@ -160,43 +173,57 @@ class Outgoing:
         self._queued_bytes += len(data)
         self._queued_messages += 1
 
-    def fill(self, room_bytes: int, parts: list[bytes]) -> list[Chunk]:
-        """Append frames of at most `room_bytes` together to `parts`; returns what they are."""
+    def fill(self, room_bytes: int, parts: list[bytes | memoryview]) -> list[Chunk]:
+        """Append frames of at most `room_bytes` together to `parts`; returns what they are.
+
+        Budget: 1 us for a small message, 1 us for a piece.
+        """
         chunks: list[Chunk] = []
-        while chunk := self._next_chunk(room_bytes):
-            parts.extend(chunk.message.frame(chunk.part))
-            room_bytes -= chunk.message.frame_bytes(chunk.part)
-            chunks.append(chunk)
+        if self._lost:
+            room_bytes = self._fill_lost(room_bytes, parts, chunks)
+        ready, sending, queues = self._ready, self._sending, self._queues
+        stuck = 0  # channels in a row that wait for credit
+        while stuck < len(ready):
+            channel = ready[0]
+            message = sending[channel] or self._start_next(channel)
+            if message is None:
+                ready.rotate(-1)
+                stuck += 1
+                continue
+            stuck = 0
+            part = message.started_chunks
+            size_bytes = message.frame_bytes(part)
+            if size_bytes > room_bytes:
+                break
+            room_bytes -= size_bytes
+            message.write(part, parts)
+            chunks.append((message, part))
+            message.started_chunks = part + 1
+            if message.piece_bytes and part + 1 < message.chunk_count:
+                sending[channel] = message
+            else:
+                sending[channel] = None
+                if not queues[channel]:
+                    ready.popleft()
+                    continue
+            if len(ready) > 1:
+                ready.rotate(-1)  # behind the others: a big message does not hold up the small ones
         return chunks
 
-    def _next_chunk(self, room_bytes: int) -> Chunk | None:
-        while self._lost:
-            chunk = self._lost[0]
-            if chunk.message.unacked is None or chunk.part not in chunk.message.unacked:
-                self._lost.popleft()
-            elif chunk.message.frame_bytes(chunk.part) > room_bytes:
-                return None
-            else:
-                return self._lost.popleft()
-        for _ in range(len(self._ready)):
-            channel = self._ready[0]
-            message = self._sending[channel] or self._start_next(channel)
-            if message is None:  # waits for credit
-                self._ready.rotate(-1)
-                continue
-            part = message.started_chunks
-            if message.frame_bytes(part) > room_bytes:
-                return None
-            message.started_chunks += 1
-            self._ready.popleft()
-            if message.started_chunks < message.chunk_count:
-                self._sending[channel] = message
-            else:
-                self._sending[channel] = None
-            if self._sending[channel] is not None or self._queues[channel]:
-                self._ready.append(channel)  # behind the others: a big message does not hold up the small ones
-            return Chunk(message, part)
-        return None
+    def _fill_lost(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
+        """What was lost goes first; returns the room that is left, which is 0 while some of it still waits."""
+        lost = self._lost
+        while lost:
+            message, part = lost[0]
+            if message.wants(part):
+                size_bytes = message.frame_bytes(part)
+                if size_bytes > room_bytes:
+                    return 0
+                room_bytes -= size_bytes
+                message.write(part, parts)
+                chunks.append((message, part))
+            lost.popleft()
+        return room_bytes
 
     def _start_next(self, channel: int) -> OutgoingMessage | None:
         if self._waiting_for_credit not in {None, channel}:
@@ -214,19 +241,21 @@ class Outgoing:
         self._used_messages += 1
         message.start(self._next_number[channel], self._body_bytes)
         self._next_number[channel] += 1
-        self._started[channel][message.number] = message
+        self._started[channel].append(message)
         self._sending[channel] = message
         return message
 
-    def on_acked(self, chunks: tuple[Chunk, ...]) -> None:
+    def on_acked(self, chunks: Iterable[Chunk]) -> None:
         """The peer has received these."""
         for message, part in chunks:
-            if message.unacked is None:
+            if not message.is_wanted:
                 continue
-            message.unacked.discard(part)
-            if not message.unacked:
-                message.unacked = None
-                self._release(message.channel)
+            if message.unacked is not None:
+                message.unacked.discard(part)
+                if message.unacked:
+                    continue
+            message.is_wanted = False
+            self._release(message.channel)
 
     def _release(self, channel: int) -> None:
         """Let go of what the peer can hand to its application.
@@ -235,17 +264,13 @@ class Outgoing:
         here, a restart of the peer would lose it and not what came before it.
         """
         started = self._started[channel]
-        while started:
-            first = next(iter(started.values()))
-            if first.unacked is not None:
-                break
-            del started[first.number]
-            self.held_bytes -= len(first.data)
+        while started and not started[0].is_wanted:
+            self.held_bytes -= len(started.popleft().data)
             self.held_messages -= 1
 
-    def on_lost(self, chunks: tuple[Chunk, ...]) -> int:
+    def on_lost(self, chunks: Iterable[Chunk]) -> int:
         """These must be sent again, before anything new; returns how many of them are still wanted."""
-        wanted = [c for c in chunks if c.message.unacked is not None and c.part in c.message.unacked]
+        wanted = [chunk for chunk in chunks if chunk[0].wants(chunk[1])]
         self._lost.extend(wanted)
         return len(wanted)
 
@@ -261,7 +286,7 @@ class Outgoing:
     def restart(self) -> None:
         """The peer has lost its memory: everything unacknowledged begins again, in order, from number 0."""
         for channel in range(CHANNELS):
-            again = list(chain(self._started[channel].values(), self._queues[channel]))
+            again = list(chain(self._started[channel], self._queues[channel]))
             for message in again:
                 message.forget_progress()
             self._queues[channel] = deque(again)

@@ -138,7 +138,7 @@ class TestCongestion:
 
 def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, int]]:
     """(channel, number, part) of what the next datagram would carry."""
-    return [(chunk.message.channel, chunk.message.number, chunk.part) for chunk in outgoing.fill(room_bytes, [])]
+    return [(message.channel, message.number, part) for message, part in outgoing.fill(room_bytes, [])]
 
 
 class TestOutgoing:
