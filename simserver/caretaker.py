@@ -10,11 +10,14 @@ import logging
 from collections.abc import Hashable
 from typing import Final
 
+import trio
+
 from actors.children import ActorSpec, SupervisorError
 from actors.dynamic_supervisor import DynamicSupervisor
 from actors.exits import AlreadyStarted, Exit, StartError
 from actors.restart import Restart
 from actors.server import Continue, Ok, Server
+from actors.shutdown import BREATHER
 from simserver.entity import Entity
 from simserver.holdings import Holdings
 from simserver.life import EntityEnvironment, Life
@@ -43,8 +46,10 @@ class Caretaker(Server[None]):
 
     async def handle_continue(self, value: None, state: None) -> None:
         """Give an actor to whoever has none."""
-        for holding in self._holdings:
+        for number, holding in enumerate(self._holdings, 1):
             await self._attend(holding.life)
+            if number % BREATHER == 0:
+                await trio.lowlevel.checkpoint()
 
     async def handle_cast(self, message: Life, state: None) -> None:
         """A life has begun."""

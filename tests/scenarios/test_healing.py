@@ -2,7 +2,9 @@
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path as FilePath
+from typing import Any
 
 import pytest
 import trio
@@ -11,7 +13,9 @@ from actors import Exit, RestartLimitReached
 from actors.outline import Path, draw
 from homeserver import app as homeserver_app
 from simserver import app as simserver_app
+from simserver import life
 from simserver.app import run as run_simserver
+from simserver.entity import Entity
 from simserver.node import Node as SimNode
 from tests.homeserver.served import homeserver_config, new_ports, served, simserver_config
 from tests.scenarios.healing import instance, paths, trees, under_load
@@ -24,6 +28,7 @@ pytestmark = [
 
 # More by hand: BATON_SEEDS="3 4 5" BATON_KILLS=500 pytest tests/scenarios/test_healing.py -k random
 SEEDS = [int(seed) for seed in os.environ.get("BATON_SEEDS", "1 2").split()]
+CRASHES = 0.005
 KILLS = int(os.environ.get("BATON_KILLS", "25"))
 TREES = trees()
 # Every actor of both kinds of server, as the composition roots make them: a new one is killed here from its first day.
@@ -60,14 +65,30 @@ async def test_whoever_is_killed_under_load_everything_runs_again_and_nothing_is
     assert alpha.failures == []
 
 
+def crashing(callback: Callable[..., None], dice: random.Random) -> Callable[..., None]:
+    """`callback` with a fault of ours in it, now and then: before it has done its work, or after."""
+
+    def crash(*args: Any) -> None:
+        if dice.random() < CRASHES:
+            raise RuntimeError("a fault of ours, before")
+        callback(*args)
+        if dice.random() < CRASHES:
+            raise RuntimeError("a fault of ours, after")
+
+    return crash
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_many_kills_at_random_lose_nothing(
+async def test_many_kills_and_crashes_at_random_lose_nothing(
     seed: int, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More of them than any supervisor would put up with, in any order, also while others are still healing."""
     for app in (homeserver_app, simserver_app):
         monkeypatch.setitem(app.PATIENCE, "max_restarts", 10_000)
+    monkeypatch.setattr(life, "MAX_CRASHES", 10_000)
     dice = random.Random(seed)
+    monkeypatch.setattr(Entity, "_tick", crashing(Entity._tick, dice))
+    monkeypatch.setattr(Entity, "_acknowledge", crashing(Entity._acknowledge, dice))
     victims = [(server, path) for server, path in VICTIMS if len(path) > 1]
     victims += [("alpha.s2", path) for server, path in victims if server == "alpha.s1"]
     async with instance(tmp_path, seed) as alpha:
