@@ -14,15 +14,18 @@ from typing import Annotated, Any, Final, Literal
 import cbor2
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from actors.link import MAX_MESSAGE_BYTES
 from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, TickNumber, TransferId
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 
 __all__ = [
+    "INLINE_STATE_BYTES",
     "MAX_BODY_BYTES",
     "MAX_INPUTS",
     "MAX_INPUT_BYTES",
+    "MAX_STATE_BYTES",
     "Activate",
     "Activated",
     "AdmitReply",
@@ -37,6 +40,7 @@ __all__ = [
     "InputAck",
     "InputItem",
     "LinkMessage",
+    "Manifest",
     "Message",
     "NotHere",
     "Order",
@@ -52,8 +56,12 @@ __all__ = [
     "encode_message",
 ]
 
-# Entities of this size fit a parcel whole; bigger ones are for a manifest with a stream beside it.
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
+# A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
+# envelope takes 16/9 of its contents and 15 ms for a megabyte, and the link has encrypted the state already.
+INLINE_STATE_BYTES: Final = 16 * 1024
+# With its parcel it is one message of the link.
+MAX_STATE_BYTES: Final = MAX_MESSAGE_BYTES - 64 * 1024
 MAX_INPUTS: Final = 4096
 MAX_INPUT_BYTES: Final = 4096
 MAX_TOKEN_CHARS: Final = 8192
@@ -223,14 +231,31 @@ class Spawned(_Message):
 # --- simulation server → simulation server ------------------------------------------------------------------------
 
 
-class StateTransfer(_Fenced):
-    """Old → new authority, while the request is on its way: the frozen state under the *old* fence."""
+class Manifest(_Message):
+    """Instead of a large state: what is signed and sealed of it, while its bytes travel on the link in the same parcel.
 
-    type: Literal["state"] = "state"
+    `hash` is the hex SHA-256 of the bytes, `length` their number, `stream` which of the parcel's streams it is.
+    """
+
+    hash: Hash
+    length: Annotated[int, Field(gt=INLINE_STATE_BYTES, le=MAX_STATE_BYTES)]
+    stream: Literal[0] = 0
+
+
+class _WithState(_Fenced):
+    """A message with an entity's frozen state: in `state`, or, if it is large and on the wire, beside the message."""
+
     kind: Annotated[str, Field(max_length=64)]
     tick: TickNumber
     state: bytes
     state_hash: Hash
+    manifest: Manifest | None = None
+
+
+class StateTransfer(_WithState):
+    """Old → new authority, while the request is on its way: the frozen state under the *old* fence."""
+
+    type: Literal["state"] = "state"
 
 
 class Activate(_Message):
@@ -242,14 +267,10 @@ class Activate(_Message):
     inputs: Inputs = Field(default_factory=list)
 
 
-class DirectHandoff(_Fenced):
+class DirectHandoff(_WithState):
     """Old → new authority (case 3, hop 1): state and the chain of certificates whose last one names the receiver."""
 
     type: Literal["direct"] = "direct"
-    kind: Annotated[str, Field(max_length=64)]
-    tick: TickNumber
-    state: bytes
-    state_hash: Hash
     chain: Chain
 
 
@@ -331,7 +352,8 @@ LinkMessage = Annotated[Input | InputAck | NotHere, Field(discriminator="type")]
 class Parcel(BaseModel):
     """A sealed message and the trace it travels with.
 
-    `on_path` says that the last hop of the trace is this message; otherwise the trace only names the transfer.
+    `on_path` says that the last hop of the trace is this message; otherwise the trace only names the transfer. `body`
+    is the stream of which the sealed message has the manifest; only the link carries parcels with one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
@@ -340,15 +362,22 @@ class Parcel(BaseModel):
     on_path: bool
     kind: str
     sealed: str
+    body: bytes = b""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts for in a hop: the sealed message and the body."""
+        return len(self.sealed) + len(self.body)
 
     def to_data(self) -> dict[str, Any]:
-        """As plain data for CBOR or JSON."""
-        return {
+        """As plain data for CBOR, and without a body for JSON too."""
+        data = {
             "trace": self.trace.to_data(),
             "on_path": self.on_path,
             "kind": self.kind,
             "sealed": self.sealed,
         }
+        return data | {"body": self.body} if self.body else data
 
     @classmethod
     def from_data_untrusted(cls, data: object) -> "Parcel":
@@ -357,15 +386,19 @@ class Parcel(BaseModel):
         Raises:
             MessageError: anything else.
         """
-        if not isinstance(data, dict) or set(data) != {"trace", "on_path", "kind", "sealed"}:
-            raise MessageError("a parcel has exactly trace, on_path, kind and sealed")
+        if not isinstance(data, dict) or set(data) - {"body"} != {"trace", "on_path", "kind", "sealed"}:
+            raise MessageError("a parcel has exactly trace, on_path, kind and sealed, and perhaps a body")
         on_path, kind, sealed = data["on_path"], data["kind"], data["sealed"]
         if not isinstance(on_path, bool) or not isinstance(kind, str) or not isinstance(sealed, str):
             raise MessageError("a parcel's on_path is a boolean, kind and sealed are texts")
         if not 1 <= len(kind) <= 32 or len(sealed) > 2 * MAX_BODY_BYTES:
-            raise MessageError("a parcel's kind or sealed body is too long")
+            raise MessageError("a parcel's kind or sealed message is too long")
+        body = data.get("body", b"")
+        if not isinstance(body, bytes) or len(body) > MAX_STATE_BYTES:
+            raise MessageError(f"a parcel's body is at most {MAX_STATE_BYTES} bytes")
         try:
-            return cls(trace=Trace.from_data_untrusted(data["trace"]), on_path=on_path, kind=kind, sealed=sealed)
+            trace = Trace.from_data_untrusted(data["trace"])
+            return cls(trace=trace, on_path=on_path, kind=kind, sealed=sealed, body=body)
         except BadTrace as error:
             raise MessageError(str(error)) from error
 

@@ -5,11 +5,23 @@ sender (3, 4), checked and opened (6, 7). The signature also covers the hop trac
 only add hops behind it.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 from authority.errors import MessageError
 from authority.hops import Trace
-from authority.messages import MAX_BODY_BYTES, Message, Parcel, decode_message_untrusted, encode_message
+from authority.messages import (
+    INLINE_STATE_BYTES,
+    MAX_BODY_BYTES,
+    MAX_STATE_BYTES,
+    DirectHandoff,
+    Manifest,
+    Message,
+    Parcel,
+    StateTransfer,
+    decode_message_untrusted,
+    encode_message,
+)
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import Identity, PublicIdentity
@@ -51,7 +63,10 @@ class Sealer:
         """Seal `message` for `to`, whose public keys are `keys`.
 
         A message that is `on_path` leaves this server as the next hop of `trace`; `now_ns` is monotonic time for the
-        trace, `now_s` Unix time for the expiry.
+        trace, `now_s` Unix time for the expiry. A state above `INLINE_STATE_BYTES` goes beside the sealed message.
+
+        Raises:
+            ValueError: the state is larger than `MAX_STATE_BYTES`.
         """
         if on_path:
             trace = trace.leave(self.name, message.type, now_ns)
@@ -63,8 +78,9 @@ class Sealer:
             expires_at_s=now_s + LIFETIME_S,
             trace_digest=trace.digest(),
         )
+        message, body = _detach(message)
         sealed = jose.seal(encode_message(message), claims, sender=self.identity, receiver=keys)
-        return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed)
+        return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed, body=body)
 
     def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.
@@ -86,11 +102,36 @@ class Sealer:
         claims, trace = opened.claims, parcel.trace
         if claims.transfer_id != trace.transfer_id or claims.trace_digest != trace.digest(claims.sequence):
             raise MessageError(f"the hop trace of {trace.transfer_id} was changed on the way")
-        message = decode_message_untrusted(opened.payload)
+        message = _attach_untrusted(decode_message_untrusted(opened.payload), parcel.body)
         if message.type != parcel.kind:
             raise MessageError(f"a parcel marked {parcel.kind} holds {message.type}")
         if parcel.on_path != trace.under_way:
             raise MessageError(f"the parcel and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         if parcel.on_path:
-            trace = trace.arrive(self.name, now_ns, len(parcel.sealed))
+            trace = trace.arrive(self.name, now_ns, parcel.size_bytes)
         return Opened(message, claims.sender, trace)
+
+
+def _detach(message: Message) -> tuple[Message, bytes]:
+    """The message as it is sealed, and what travels beside it."""
+    if not isinstance(message, StateTransfer | DirectHandoff) or len(message.state) <= INLINE_STATE_BYTES:
+        return message, b""
+    if len(message.state) > MAX_STATE_BYTES:
+        raise ValueError(
+            f"the state of an entity is at most {MAX_STATE_BYTES} bytes, this one has {len(message.state)}"
+        )
+    manifest = Manifest(hash=hashlib.sha256(message.state).hexdigest(), length=len(message.state))
+    return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
+
+
+def _attach_untrusted(message: Message, body: bytes) -> Message:
+    """The message with the state that its manifest, which is proved, speaks of. Raises MessageError."""
+    manifest = message.manifest if isinstance(message, StateTransfer | DirectHandoff) else None
+    if manifest is None:
+        if body:
+            raise MessageError(f"a parcel has a body of which its {message.type} says nothing")
+        return message
+    # The length first: it costs nothing, and a hash of megabytes does.
+    if len(body) != manifest.length or hashlib.sha256(body).hexdigest() != manifest.hash:
+        raise MessageError("the state beside a message is not the one in its manifest")
+    return message.model_copy(update={"state": body, "manifest": None})

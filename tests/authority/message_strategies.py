@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from authority import messages
 from authority.hops import Trace
+from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])
@@ -37,6 +38,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "grant": TOKENS,
     "inputs": st.lists(ITEMS, max_size=3),
     "kind": st.text(max_size=20),
+    "manifest": st.none()
+    | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
     "moved_to": st.sampled_from(["", "alpha.s2"]),
     "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
     "outcome": st.sampled_from(["committed", "refused"]),

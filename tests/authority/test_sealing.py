@@ -1,5 +1,6 @@
 """Sealing around transfer messages, with real keys: who may open what, and what nobody may change on the way."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,15 @@ import pytest
 
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, Hop, Trace
-from authority.messages import AdmitRequest, Grant, Message, Parcel
+from authority.messages import (
+    INLINE_STATE_BYTES,
+    MAX_STATE_BYTES,
+    AdmitRequest,
+    Grant,
+    Message,
+    Parcel,
+    StateTransfer,
+)
 from authority.sealing import LIFETIME_S, Opened, Sealer
 from crypto.keys import Identity
 
@@ -161,3 +170,67 @@ def test_what_is_sealed_must_still_be_a_message(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("authority.sealing.encode_message", nonsense)
     with pytest.raises(MessageError, match="not CBOR"):
         open_it(seal())
+
+
+# --- large states -----------------------------------------------------------------------------------------------------
+
+
+def state_of(size: int) -> StateTransfer:
+    state = hashlib.sha256(b"seed").digest() * (size // 32 + 1)
+    return StateTransfer(
+        transfer_id="transfer-1",
+        entity="alpha.e",
+        epoch=1,
+        sub=0,
+        kind="ball",
+        tick=3,
+        state=state[:size],
+        state_hash=hashlib.sha256(state[:size]).hexdigest(),
+    )
+
+
+@pytest.mark.parametrize("size", [0, INLINE_STATE_BYTES, INLINE_STATE_BYTES + 1, 1_000_000, MAX_STATE_BYTES])
+def test_a_state_arrives_whatever_its_size(size: int) -> None:
+    message = state_of(size)
+    parcel = seal(message=message)
+    assert open_it(parcel).message == message
+    assert (len(parcel.body) == size) is (size > INLINE_STATE_BYTES or size == 0)
+    assert len(parcel.sealed) < 2 * INLINE_STATE_BYTES + 3000
+
+
+def test_the_body_counts_in_the_hop() -> None:
+    parcel = seal(message=state_of(100_000))
+    assert open_it(parcel).trace.hops[-1].size_bytes == len(parcel.sealed) + 100_000
+
+
+def test_a_state_that_is_too_large_is_refused_by_its_sender() -> None:
+    with pytest.raises(ValueError, match="has at most"):
+        seal(message=state_of(MAX_STATE_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body[:-1],
+        lambda body: body + b"x",
+        lambda body: b"",
+        lambda body: bytes([body[0] ^ 1]) + body[1:],
+        lambda body: body[:-1] + bytes([body[-1] ^ 128]),
+    ],
+    ids=["cut", "longer", "missing", "first byte", "last byte"],
+)
+def test_another_body_than_the_one_in_the_manifest_is_refused(change: Callable[[bytes], bytes]) -> None:
+    parcel = seal(message=state_of(100_000))
+    with pytest.raises(MessageError, match="not the one in its manifest"):
+        open_it(parcel.model_copy(update={"body": change(parcel.body)}))
+
+
+def test_a_body_that_nothing_speaks_of_is_refused() -> None:
+    with pytest.raises(MessageError, match="says nothing"):
+        open_it(seal().model_copy(update={"body": b"stray"}))
+
+
+@pytest.mark.parametrize("body", ["text", None, bytes(MAX_STATE_BYTES + 1)], ids=["text", "none", "too long"])
+def test_a_body_of_another_form_is_refused(body: object) -> None:
+    with pytest.raises(MessageError, match="body"):
+        Parcel.from_data_untrusted(seal().to_data() | {"body": body})
