@@ -116,11 +116,10 @@ def _detach(message: Message) -> tuple[Message, bytes]:
     """The message as it is sealed, and what travels beside it."""
     if not isinstance(message, StateTransfer | DirectHandoff) or len(message.state) <= INLINE_STATE_BYTES:
         return message, b""
-    if len(message.state) > MAX_STATE_BYTES:
-        raise ValueError(
-            f"the state of an entity is at most {MAX_STATE_BYTES} bytes, this one has {len(message.state)}"
-        )
-    manifest = Manifest(hash=hashlib.sha256(message.state).hexdigest(), length=len(message.state))
+    length = len(message.state)
+    if length > MAX_STATE_BYTES:
+        raise ValueError(f"a state has at most {MAX_STATE_BYTES} bytes; that of {message.entity} has {length}")
+    manifest = Manifest(hash=hashlib.sha256(message.state).hexdigest(), length=length)
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
 
 
