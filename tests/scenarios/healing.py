@@ -123,7 +123,7 @@ class Instance:
                 await self.run.locate(entity)
             await trio.sleep(0.01)
 
-    async def let_it_work(self, moves: int = 3) -> None:
+    async def let_it_work(self, moves: int = 2) -> None:
         """Wait until so many more hand-overs are done, and every entity has ticked on."""
         before, ticks = self.moves, self.ticks()
         await until(lambda: self.moves >= before + moves)
