@@ -154,18 +154,24 @@ class World:
         self.network.changed()
 
 
-PAIRS = st.permutations(NAMES).map(lambda names: names[:2])
+PAIRS = st.sampled_from(
+    [("alpha", "beta"), ("alpha", "beta"), ("beta", "alpha"), ("beta", "gamma"), ("gamma", "alpha")]
+)
+"""Few of them, so that what a story is about meets what happens to it."""
+NODES = st.sampled_from(["beta", "beta", "alpha", "gamma"])
 STEPS = st.one_of(
     st.tuples(st.just("cast"), PAIRS),
     st.tuples(st.just("cast"), PAIRS),
-    st.tuples(st.just("call"), PAIRS, st.sampled_from([0.0, 0.0, 0.5, 30.0]), st.sampled_from([0.1, 5.0, None])),
+    st.tuples(st.just("call"), PAIRS, st.sampled_from([0.0, 0.5, 30.0]), st.sampled_from([0.1, 5.0, None])),
     st.tuples(st.just("witness"), PAIRS, st.sampled_from(["monitor", "link"])),
-    st.tuples(st.just("end target"), st.sampled_from(NAMES)),
-    st.tuples(st.just("kill"), st.sampled_from(NAMES)),
-    st.tuples(st.just("begin"), st.sampled_from(NAMES)),
+    st.tuples(st.just("witness"), PAIRS, st.sampled_from(["monitor", "link"])),
+    st.tuples(st.just("end target"), NODES),
+    st.tuples(st.just("kill"), NODES),
+    st.tuples(st.just("begin"), NODES),
+    st.tuples(st.just("break"), PAIRS, st.sampled_from([0.005, 3.0, 7.0, 12.0, 130.0])),
     st.tuples(st.just("cut"), PAIRS),
     st.tuples(st.just("mend")),
-    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.01, 0.1, 3.0, 7.0, 130.0])),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 0.005, 0.1, 7.0, 12.0])),
 )
 
 
@@ -185,6 +191,10 @@ async def tell(world: World, step: tuple[Any, ...]) -> None:
             await world.begin(name)
         case ("cut", (one, other)):
             world.cut(one, other)
+        case ("break", (one, other), duration_s):
+            world.cut(one, other)
+            await trio.sleep(duration_s)
+            world.mend()
         case ("mend",):
             world.mend()
         case ("wait", duration_s):
@@ -249,7 +259,7 @@ async def play(story: list[tuple[Any, ...]]) -> None:
         nursery.cancel_scope.cancel()
 
 
-@given(st.lists(STEPS, max_size=25))
-@settings(max_examples=60)
+@given(st.lists(STEPS, min_size=5, max_size=30))
+@settings(max_examples=80)
 def test_whatever_happens_to_nodes_and_network_everybody_is_told_once(story: list[tuple[Any, ...]]) -> None:
     trio.run(play, story, clock=trio.testing.MockClock(autojump_threshold=0))

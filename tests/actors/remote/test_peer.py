@@ -558,9 +558,11 @@ def test_what_nobody_knows_of_is_ignored() -> None:
     assert alone.say(alone.number, *unknown, LinkBroke(9, 0, b"")) == []
     assert alone.say(0, Close(12345)) == []
     assert alone.say(0, Open(1, 7, 9)) == []  # the same again
-    assert alone.say(12345, Open(1, 8, 9)) == []  # the answer to something else
-    assert alone.peer.state is State.UP
+    assert alone.say(12345, Cast(TARGET, b"")) == []  # of an earlier connection
     assert alone.answers() == [Close(12345)]
+    assert alone.say(12346, Open(1, 8, 9)) == []  # the answer to something else
+    assert alone.peer.state is State.UP
+    assert alone.answers() == [Close(12346)]
     assert alone.say(alone.number, Open(1, 8, 9)) == [WentDown("it began a new connection")]
     assert alone.answers() == [Close(alone.number)]
     for number in range(20):

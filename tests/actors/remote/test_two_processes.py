@@ -86,10 +86,13 @@ async def test_two_processes_talk_and_when_one_is_killed_the_other_is_told(tmp_p
                 watcher = await system.start(Watcher)
                 watcher.cast(ref)
 
+                failed = trio.Event()
+
                 async def wait_for_ever() -> None:
                     with pytest.raises(Exit) as caught:
                         await system.remote("far").named("waiting").call("anything", timeout_s=None)
                     outcomes.append(caught.value)
+                    failed.set()
 
                 nursery.start_soon(wait_for_ever)
                 await trio.sleep(3 * TICK_S)  # nothing but ticks
@@ -99,6 +102,8 @@ async def test_two_processes_talk_and_when_one_is_killed_the_other_is_told(tmp_p
                     assert await ref.exited() == "noconnection"
                 assert trio.current_time() - killed_s >= UNREACHABLE_AFTER_S / 2  # not by a goodbye
             assert [down.reason for down in await watcher.call("all")] == ["noconnection"]
+            with trio.fail_after(SLACK_S):
+                await failed.wait()
             assert [type(error) for error in outcomes] == [NodeDown]
             with far_node(tmp_path) as (_, address):
                 book.addresses["far"] = address
