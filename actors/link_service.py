@@ -15,6 +15,7 @@ import trio
 from actors.inbox import Inbox
 from actors.link import Address, Event
 from actors.udp import Backlog, LinkDown, LinkEndpoint
+from crypto.keys import Identity
 
 __all__ = ["LinkService"]
 
@@ -46,6 +47,11 @@ class LinkService:
             self._address = await nursery.start(self._endpoint.serve)
             self._port = self._address[1]
             task_status.started(self._address)
+
+    def change_identity(self, identity: Identity) -> None:
+        """`LinkEndpoint.change_identity`, of the present endpoint; `make` has to give later ones the same identity."""
+        if self._endpoint is not None and self._endpoint.is_serving:
+            self._endpoint.change_identity(identity)
 
     @property
     def address(self) -> Address:

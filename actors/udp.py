@@ -68,6 +68,9 @@ _MAX_UNKNOWN_NAMES: Final = 1024
 _LOOKUP_INTERVAL_S: Final = 1.0
 """A peer's keys are looked up at most this often; a name unknown to the directory stays unknown for so long."""
 
+_KEYS_REFRESH_S: Final = 30.0
+"""Every peer's keys are looked up so often, so that a revocation is heard of although the peer opens no session."""
+
 _HANDSHAKES_PER_S: Final = 500.0
 _HANDSHAKE_BURST: Final = 256.0
 """An answer to a HELLO costs about 0.2 ms, so a flood can take a tenth of a core."""
@@ -231,6 +234,16 @@ class LinkEndpoint:
         there are."""
         return {**self._counters, "links": len(self._links)}
 
+    def change_identity(self, identity: Identity) -> None:
+        """Prove this server's name with other keys from now on; every session is replaced, and goes on until it is.
+
+        Peers have to find the new keys in the directory, beside the old ones until all of them know the new.
+        """
+        self._identity = identity
+        for link in self._links.values():
+            link.change_identity(identity, trio.current_time())
+            self._mark(link)
+
     # Sharing
 
     def claim(self, channel: int) -> Inbox:
@@ -289,6 +302,7 @@ class LinkEndpoint:
                     nursery.start_soon(self._receive_forever, udp)
                     nursery.start_soon(self._flush_forever, udp)
                     nursery.start_soon(self._keep_time, udp)
+                    nursery.start_soon(self._keep_keys_fresh)
                     task_status.started(self.address)
             finally:
                 self._nursery = None
@@ -410,14 +424,19 @@ class LinkEndpoint:
     # Who peers are
 
     def _look_up(self, peer: str, hello: tuple[Hello, Address] | None, now: float) -> None:
-        """Ask the directory for the peer's keys, unless that was done a moment ago; then hand the link its HELLO."""
+        """Ask the directory for the peer's keys, at most once in a while; then hand the link its HELLO."""
         if peer in self._lookups:
             self._lookups[peer] = hello or self._lookups[peer]
-        elif self._nursery is not None and now >= self._looked_up_s.get(peer, -math.inf) + _LOOKUP_INTERVAL_S:
-            self._lookups[peer] = hello
-            self._nursery.start_soon(self._ask_directory, peer)
+        elif self._nursery is not None:
+            wait_s = self._looked_up_s.get(peer, -math.inf) + _LOOKUP_INTERVAL_S - now
+            # A peer that was looked up a moment ago may have changed its keys since then: not never, but later.
+            if wait_s <= 0 or peer in self._links:
+                self._lookups[peer] = hello
+                self._nursery.start_soon(self._ask_directory, peer, max(wait_s, 0.0))
 
-    async def _ask_directory(self, peer: str) -> None:
+    async def _ask_directory(self, peer: str, wait_s: float) -> None:
+        if wait_s > 0:
+            await trio.sleep(wait_s)
         keys, is_answer = await self._keys_of(peer)
         while keys is None and self._wants_keys_of(peer, is_answer):
             # The application wants this peer, which may still be registering; or the directory is away.
@@ -451,6 +470,16 @@ class LinkEndpoint:
             link.know_keys(None)
             self._mark(link)
         return link.peer_keys is None
+
+    async def _keep_keys_fresh(self) -> None:
+        while True:
+            peers = list(self._links)
+            for peer in peers:
+                await trio.sleep(_KEYS_REFRESH_S / len(peers))
+                if peer in self._links:
+                    self._look_up(peer, None, trio.current_time())
+            if not peers:
+                await trio.sleep(_KEYS_REFRESH_S)
 
     def _remember_unknown(self, peer: str, now: float) -> None:
         if len(self._unknown_until_s) >= _MAX_UNKNOWN_NAMES:

@@ -72,6 +72,8 @@ class Hello:
     generation: int
     ephemeral_point: bytes
     body: bytes
+    responder_kid: str = ""
+    """The signing key of ours that stands for the generation it was made for; empty for the current one."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Established:
     session: "Session"
     peer_session_id: int
     peer_incarnation: int
+    peer_kid: str
+    """The id of the signing key with which the peer has proved its name."""
 
 
 class Session:
@@ -140,8 +144,7 @@ class Initiator:
             raise Malformed(f"an ACCEPT has {_ACCEPT_BYTES} bytes and version {VERSION}")
         core, signature = accept[: _ACCEPT_CORE.size], accept[_ACCEPT_CORE.size :]
         _, peer_session_id, peer_incarnation, point = _ACCEPT_CORE.unpack(core)
-        transcript = _transcript(self.hello, core, self._identity.public, self._peer_keys)
-        _verify_untrusted(self._peer_keys, _ACCEPT_LABEL + transcript, signature)
+        own, transcript = self._as_known_untrusted(core, signature)
         initiator_half, responder_half = _derive(self._ephemeral, decode_point_untrusted(point), transcript)
         session = Session(
             seal_key=initiator_half[0],
@@ -149,8 +152,24 @@ class Initiator:
             open_key=responder_half[0],
             open_salt=responder_half[1],
         )
-        confirm = bytes([VERSION]) + _sign(self._identity, _confirmed(transcript, signature))
-        return Established(session, peer_session_id, peer_incarnation), confirm
+        confirm = bytes([VERSION]) + _sign(own, _confirmed(transcript, signature))
+        return Established(session, peer_session_id, peer_incarnation, self._peer_keys.signing_kid), confirm
+
+    def _as_known_untrusted(self, core: bytes, signature: bytes) -> tuple[Identity, bytes]:
+        """The generation of our keys by which the responder knows us, and the transcript with it.
+
+        A peer that has not heard yet of our newest keys knows us by those that are retiring. Raises Tampered.
+        """
+        problem: Tampered | None = None
+        for own in self._identity.generations:
+            transcript = _transcript(self.hello, core, own.public, self._peer_keys)
+            try:
+                _verify_untrusted(self._peer_keys, _ACCEPT_LABEL + transcript, signature)
+            except Tampered as error:
+                problem = problem or error
+            else:
+                return own, transcript
+        raise problem or Tampered("there is no key to have been addressed by")
 
 
 class Responder:
@@ -167,11 +186,13 @@ class Responder:
         ephemeral: ec.EllipticCurvePrivateKey,
     ) -> None:
         """Raises Malformed when the ephemeral key of the HELLO is not on the curve."""
+        addressed = (one for one in identity.generations if one.public.signing_kid == hello.responder_kid)
+        own = next(addressed, identity.generations[0])
         point = encode_point(ephemeral.public_key())
         core = _ACCEPT_CORE.pack(VERSION, session_id, incarnation, point)
-        transcript = _transcript(hello.body, core, peer_keys, identity.public)
+        transcript = _transcript(hello.body, core, peer_keys, own.public)
         initiator_half, responder_half = _derive(ephemeral, decode_point_untrusted(hello.ephemeral_point), transcript)
-        signature = _sign(identity, _ACCEPT_LABEL + transcript)
+        signature = _sign(own, _ACCEPT_LABEL + transcript)
         self._established = Established(
             Session(
                 seal_key=responder_half[0],
@@ -181,6 +202,7 @@ class Responder:
             ),
             hello.session_id,
             hello.incarnation,
+            peer_keys.signing_kid,
         )
         self._peer_keys = peer_keys
         self._confirmed = _confirmed(transcript, signature)
@@ -197,18 +219,21 @@ class Responder:
 def read_hello_untrusted(body: bytes, *, responder: str, responder_keys: PublicIdentity) -> Hello:
     """Parse a HELLO meant for us: its length, its MAC under our public keys and only then its fields.
 
-    Raises Malformed, also when it was made for other keys or another name than ours.
+    The MAC tells for which generation of `responder_keys` it was made. Raises Malformed, also when it was made for
+    other keys or another name than ours.
     """
     if len(body) != HELLO_BYTES or body[0] != VERSION:
         raise Malformed(f"a HELLO has {HELLO_BYTES} bytes and version {VERSION}")
-    if not hmac.compare_digest(_hello_mac(responder_keys, body[:-_MAC_BYTES]), body[-_MAC_BYTES:]):
+    covered, mac = body[:-_MAC_BYTES], body[-_MAC_BYTES:]
+    addressed = [keys for keys in responder_keys.generations if hmac.compare_digest(_hello_mac(keys, covered), mac)]
+    if not addressed:
         raise Malformed("this HELLO was not made for the keys of this server")
     _, session_id, incarnation, generation, point, initiator_length = _HELLO_HEAD.unpack_from(body)
     initiator, rest = _name_untrusted(body[_HELLO_HEAD.size : -_MAC_BYTES], initiator_length)
     named, padding = _name_untrusted(rest[1:], rest[0])
     if named != responder or any(padding):
         raise Malformed("this HELLO is for another server, or its padding is not zero")
-    return Hello(initiator, named, session_id, incarnation, generation, point, body)
+    return Hello(initiator, named, session_id, incarnation, generation, point, body, addressed[0].signing_kid)
 
 
 def _write_hello(

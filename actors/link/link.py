@@ -114,11 +114,18 @@ class Link:
     def know_keys(self, keys: PublicIdentity | None) -> None:
         """The peer's public keys, as the directory knows them now; None when it knows no such peer.
 
-        Without keys nothing is sent and no HELLO answered; sessions that were proved with other keys end.
+        Without keys nothing is sent and no HELLO answered. Sessions end that were proved with keys which are neither
+        current nor retiring; those proved with retiring ones are replaced, and lose nothing.
         """
-        if keys != self._sessions.peer_keys:
-            self._sessions.know_keys(keys)
+        if self._sessions.know_keys(keys):
             self._recovery.declare_all_lost()
+
+    def change_identity(self, identity: Identity, now: float) -> None:
+        """Prove this side's name with other keys from now on, and at once: sessions go on until they are replaced."""
+        self._identity = identity
+        self._sessions.change_identity(identity)
+        if self._sessions.current is not None:
+            self._sessions.begin(now)
 
     def find_at(self, address: Address, now: float) -> None:
         """Where the application says the peer is. Another place than before means that it may have moved: open there.

@@ -85,6 +85,7 @@ class LiveSession:
         "confirm_body",
         "hello_body",
         "owes_ping",
+        "peer_kid",
         "peer_session_id",
         "rank",
         "retire_s",
@@ -97,6 +98,7 @@ class LiveSession:
         self.session_id = session_id
         self.peer_session_id = established.peer_session_id
         self.session: Session = established.session
+        self.peer_kid = established.peer_kid
         self.rank = rank
         self.retire_s = NEVER
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
@@ -188,26 +190,48 @@ class Sessions:
             and current.confirm is None
             and not current.owes_ping
             and current.sealed_datagrams < self._settings.rekey_after_datagrams
+            and not self._is_outdated
         )
 
     @property
     def is_worn_out(self) -> bool:
-        """The session in use has sealed so much that it should be replaced."""
-        return self.current is not None and self.current.sealed_datagrams >= self._settings.rekey_after_datagrams
+        """The session in use should be replaced: it has sealed so much, or the peer has newer keys than it proved."""
+        if self.current is None:
+            return False
+        return self.current.sealed_datagrams >= self._settings.rekey_after_datagrams or self._is_outdated
+
+    @property
+    def _is_outdated(self) -> bool:
+        return self._keys is not None and self.current is not None and self.current.peer_kid != self._keys.signing_kid
 
     @property
     def is_being_replaced(self) -> bool:
         """A handshake is under way, or finished on our side and not yet confirmed."""
         return self._initiation is not None or any(not session.is_confirmed for session in self.live.values())
 
-    def know_keys(self, keys: PublicIdentity | None) -> None:
+    def know_keys(self, keys: PublicIdentity | None) -> bool:
         """The peer's keys, as the directory knows them now; None when it knows no such peer.
 
-        What was proved with other keys ends.
+        What was proved with keys that are neither current nor retiring ends, and then the answer is whether a session
+        was among it. Sessions proved with retiring keys go on until they have been replaced.
         """
-        if keys != self._keys:
-            self.end_all()
-            self._keys = keys
+        if keys == self._keys:
+            return False
+        old, self._keys = self._keys, keys
+        good = set() if keys is None else {one.signing_kid for one in keys.generations}
+        ended = [session for session in self.live.values() if session.peer_kid not in good]
+        for session in ended:
+            self._drop(session)
+        if old is None or keys is None or old.signing_kid != keys.signing_kid:
+            self._end_handshakes()
+        if ended:
+            self._pick()
+        return bool(ended)
+
+    def change_identity(self, identity: Identity) -> None:
+        """Prove this side's name with other keys from now on; sessions stay, handshakes under way begin anew."""
+        self._identity = identity
+        self._end_handshakes()
 
     def begin(self, now: float) -> None:
         """Send a HELLO, and again until it is answered. Does nothing while one is on its way or the keys are
@@ -337,12 +361,15 @@ class Sessions:
 
     def end_all(self) -> None:
         """Forget every session and every handshake."""
-        self.cancel_opening()
-        for session_id in list(self._half_open):
-            self._drop_half_open(session_id)
+        self._end_handshakes()
         for session in list(self.live.values()):
             self._drop(session)
         self.current = None
+
+    def _end_handshakes(self) -> None:
+        self.cancel_opening()
+        for session_id in list(self._half_open):
+            self._drop_half_open(session_id)
 
     def _adopt(self, session: LiveSession, incarnation: int, now: float) -> Outcome:
         restarted = self._peer_incarnation not in {None, incarnation}
@@ -370,13 +397,16 @@ class Sessions:
             self._drop(session)
 
     def _choose(self, now: float) -> None:
-        self.current = max(self.live.values(), key=lambda one: (one.is_confirmed, one.rank), default=None)
+        self._pick()
         if self.current is None or not self.current.is_confirmed:
             return
         self.current.retire_s = NEVER
         for session in self.live.values():
             if session.rank < self.current.rank and session.retire_s == NEVER:
                 session.retire_s = now + self._settings.retire_after_s
+
+    def _pick(self) -> None:
+        self.current = max(self.live.values(), key=lambda one: (one.is_confirmed, one.rank), default=None)
 
     def _drop(self, session: LiveSession) -> None:
         del self.live[session.session_id]

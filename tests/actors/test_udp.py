@@ -16,6 +16,7 @@ from actors.udp import LinkDown, LinkEndpoint, LinkFull, LinkSettings, Received
 from crypto.keys import Identity, PublicIdentity
 
 ALPHA, BETA, STRANGER = Identity.generate(), Identity.generate(), Identity.generate()
+BETA_KID = BETA.public.signing_kid
 
 
 @dataclass
@@ -217,6 +218,48 @@ async def test_new_keys_in_the_directory_replace_the_old_ones() -> None:
         async with serving("beta.s1", renewed, directory, port=address[1]) as beta:
             beta.post("alpha.s1", alpha.address, b"from the new key")
             assert (await receive(alpha)).message == b"from the new key"
+
+
+async def test_a_running_server_gets_new_keys_and_no_message_is_lost() -> None:
+    directory = Directory()
+    renewed = BETA.rotated(Identity.generate(), now_s=0, overlap_s=60)
+    async with serving("alpha.s1", ALPHA, directory) as alpha, serving("beta.s1", BETA, directory) as beta:
+        numbers = iter(range(1000))
+
+        async def talk() -> None:
+            for _ in range(50):
+                number = next(numbers).to_bytes(2, "big")
+                await alpha.send("beta.s1", beta.address, number)
+                await beta.send("alpha.s1", alpha.address, number)
+                assert ((await receive(beta)).message, (await receive(alpha)).message) == (number, number)
+
+        await talk()
+        before = alpha.stats["handshakes"]
+        beta.change_identity(renewed.led_by(BETA.public.signing_kid, expires_at_s=60))
+        directory.keys["beta.s1"] = renewed.public
+        await talk()
+        beta.change_identity(renewed)
+        await talk()
+        await until(lambda: (s := alpha._links["beta.s1"]._sessions.current) is not None and s.peer_kid != BETA_KID)
+        await talk()
+        assert before < alpha.stats["handshakes"] < before + 6
+        revoked = renewed.without(BETA_KID, now_s=0)
+        directory.keys["beta.s1"] = revoked.public
+        beta.change_identity(revoked)
+        await talk()
+        assert alpha.stats.get("peer_restarts", 0) == beta.stats.get("peer_restarts", 0) == 0
+
+
+async def test_keys_are_looked_up_again_although_nobody_opens_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.udp._KEYS_REFRESH_S", 0.01)
+    monkeypatch.setattr("actors.udp._LOOKUP_INTERVAL_S", 0.0)
+    directory = Directory()
+    async with serving("alpha.s1", ALPHA, directory) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"hello")
+        await receive(beta)
+        await until(lambda: alpha._links["beta.s1"].is_open and alpha._links["beta.s1"].is_idle)
+        directory.keys["beta.s1"] = STRANGER.public
+        await until(lambda: not alpha._links["beta.s1"].is_open)
 
 
 async def test_a_full_inbox_makes_the_sender_wait_and_loses_nothing() -> None:
