@@ -7,6 +7,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `settings`    every bound and period, with its reason
 - `frames`      the bytes of a datagram
 - `sessions`    opening, choosing and retiring sessions; what happens when both open, or one restarts
+- `path`        where the peer is, and how another address is proved
 - `outgoing`    channels, pieces and the peer's credit
 - `incoming`    reassembly, order and our credit
 - `congestion`  round trip times and the congestion window

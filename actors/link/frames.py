@@ -40,13 +40,16 @@ _ACK_RANGE: Final = struct.Struct("<II")
 _MESSAGE_HEAD: Final = struct.Struct("<BBQH")
 _PIECE_HEAD: Final = struct.Struct("<BBQIHH")
 
-_ACK, _MESSAGE, _PIECE, _PING, _CLOSE = range(1, 6)
+_PATH: Final = struct.Struct("<BQ")
+
+_ACK, _MESSAGE, _PIECE, _PING, _CLOSE, _CHALLENGE, _RESPONSE = range(1, 8)
 
 _COPIED_BYTES: Final = 4096
 """Up to here a copy is as cheap as a view."""
 
 MESSAGE_OVERHEAD_BYTES: Final = _MESSAGE_HEAD.size
 PIECE_OVERHEAD_BYTES: Final = _PIECE_HEAD.size
+PATH_BYTES: Final = _PATH.size
 MAX_ACK_BYTES: Final = _ACK_HEAD.size + MAX_ACK_RANGES * _ACK_RANGE.size
 
 PING: Final = bytes([_PING])
@@ -97,7 +100,19 @@ class Close(NamedTuple):
     """The peer ends all sessions of this link; nothing more will come on them."""
 
 
-Frame = Ack | Message | Piece | Ping | Close
+class PathChallenge(NamedTuple):
+    """Asks the peer to answer from where it received this."""
+
+    token: int
+
+
+class PathResponse(NamedTuple):
+    """The answer to a PathChallenge."""
+
+    token: int
+
+
+Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse
 
 
 # What `Message(...)` does, for a third of the price.
@@ -142,6 +157,16 @@ def write_ack(ranges: Iterable[tuple[int, int]], delay_s: float, credit_bytes: i
     return _ACK_HEAD.pack(_ACK, largest, delay_us, credit_bytes, credit_messages, len(parts)) + b"".join(parts)
 
 
+def write_challenge(token: int) -> bytes:
+    """A number that only the peer can read; it goes to the address in question."""
+    return _PATH.pack(_CHALLENGE, token)
+
+
+def write_response(token: int) -> bytes:
+    """The number of a challenge, back to where it came from."""
+    return _PATH.pack(_RESPONSE, token)
+
+
 def message_head(channel: int, number: int, size_bytes: int) -> bytes:
     """What stands before the contents of a whole message."""
     return _MESSAGE_HEAD.pack(_MESSAGE, channel, number, size_bytes)
@@ -180,6 +205,9 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
                 frame, at = Ping(), at + 1
             elif kind == _CLOSE:
                 frame, at = Close(), at + 1
+            elif kind in {_CHALLENGE, _RESPONSE}:
+                _, token = _PATH.unpack_from(body, at)
+                frame, at = PathChallenge(token) if kind == _CHALLENGE else PathResponse(token), at + PATH_BYTES
             else:
                 raise Malformed(f"there is no frame of kind {kind}")
             frames.append(frame)

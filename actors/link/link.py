@@ -19,21 +19,27 @@ from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, Pe
 from actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
+    PATH_BYTES,
     PING,
     Ack,
     Frame,
     Header,
     Kind,
     Message,
+    PathChallenge,
+    PathResponse,
     Piece,
     Ping,
     read_frames_untrusted,
     read_header_untrusted,
     write_ack,
+    write_challenge,
     write_data_header,
+    write_response,
 )
 from actors.link.incoming import Incoming, ReceivedMessage
 from actors.link.outgoing import Chunk, Outgoing
+from actors.link.path import Path
 from actors.link.ranges import CounterRanges
 from actors.link.recovery import Recovery
 from actors.link.sessions import LiveSession, Outcome, SessionIds, Sessions
@@ -44,6 +50,10 @@ from crypto.replay import ReplayWindow
 from crypto.session import TAG_BYTES, read_hello_untrusted
 
 _ACK_EVERY_DATAGRAMS: Final = 8
+
+_TOKEN_MASK: Final = 2**64 - 1
+
+_CHALLENGE_DATAGRAM_BYTES: Final = HEADER_BYTES + PATH_BYTES + TAG_BYTES
 
 
 class Link:
@@ -85,7 +95,8 @@ class Link:
         self._replies: deque[tuple[bytes, Address]] = deque()
 
         self._hint: Address | None = None  # where the application says the peer is
-        self._address: Address | None = None  # where its newest authenticated datagram came from
+        self._path = Path(lambda: new_ephemeral().private_numbers().private_value & _TOKEN_MASK)
+        self._is_mute = False  # nothing more may go to an address that has not answered
         self._last_move_s = -NEVER
         self._wanted_until_s = now
         self._due_since_s = NEVER  # since when the peer owes us an answer
@@ -134,7 +145,7 @@ class Link:
         """
         if address == self._hint:
             return
-        may_have_moved = self._hint is not None and address != self._address
+        may_have_moved = self._hint is not None and address != self._path.address
         self._hint = address
         if may_have_moved and now >= self._last_move_s + self._settings.move_interval_s:
             self._last_move_s = now
@@ -153,11 +164,12 @@ class Link:
     def close(self, now: float) -> list[tuple[bytes, Address]]:
         """Datagrams that tell the peer that this side ends; nothing may be sent afterwards."""
         current = self._sessions.current
-        if current is None or self._address is None:
+        address = self._path.address
+        if current is None or address is None:
             return []
         datagram = self._seal(current, CLOSE)
         self._sessions.end_all()
-        return [(datagram, self._address)]
+        return [(datagram, address)]
 
     @property
     def is_open(self) -> bool:
@@ -189,8 +201,8 @@ class Link:
 
     @property
     def address(self) -> Address | None:
-        """Where the peer's newest authenticated datagram came from."""
-        return self._address
+        """Where the peer is: where messages for it go."""
+        return self._path.address
 
     @property
     def peer_keys(self) -> PublicIdentity | None:
@@ -242,25 +254,54 @@ class Link:
         match header.kind:
             case Kind.HELLO:
                 hello = read_hello_untrusted(body, responder=self._name, responder_keys=self._identity.public)
-                self._replies.append((self._sessions.on_hello(hello), source))
+                self._replies.append((self._sessions.on_hello(hello, source), source))
                 return
             case Kind.COOKIE:
                 self._sessions.on_cookie(header.session_id, header.counter, now)
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
-                round_trip = self._recovery.round_trip
-                if self._sessions.opening_round_trip_s is not None and not round_trip.was_measured:
-                    round_trip.add_sample(self._sessions.opening_round_trip_s, 0.0)
+                # The HELLO went to these two, so whoever answers from one of them is there.
+                is_proved = source in {self._path.address, self._hint}
+                if not is_proved and self._hint is not None:
+                    self._locate(self._hint, True, outcome, 0, now)
             case _:
                 outcome = self._sessions.on_confirm(header.session_id, body, now)
+                is_proved = source == self._sessions.answered_at
         if outcome is Outcome.REPEATED:
             return
         self._counters["handshakes"] += 1
-        self._address = source
+        self._locate(source, is_proved, outcome, HEADER_BYTES + len(body), now)
         if outcome is Outcome.RESTARTED:
             self._start_over()
+        if header.kind == Kind.ACCEPT:
+            self._measure_opening()
         self._heard(now)
+
+    def _locate(self, source: Address, is_proved: bool, outcome: Outcome, size_bytes: int, now: float) -> None:
+        """A handshake was finished by a datagram from `source`; whether that proves that the peer is there."""
+        path = self._path
+        timeout_s = self._recovery.probe_timeout_s
+        if is_proved:
+            has_moved = path.prove(source)
+        elif path.address is None or outcome is Outcome.RESTARTED:
+            has_moved = path.suppose(source, size_bytes, timeout_s, now)
+        else:
+            path.on_arrival(source, size_bytes, timeout_s, now)
+            has_moved = False
+        if has_moved:
+            self._move()
+
+    def _move(self) -> None:
+        """Traffic goes to another address from now on."""
+        self._counters["address_changes"] += 1
+        self._recovery.change_path()
+
+    def _measure_opening(self) -> None:
+        """The handshake we opened has measured the path."""
+        round_trip = self._recovery.round_trip
+        if self._sessions.opening_round_trip_s is not None and not round_trip.was_measured:
+            round_trip.add_sample(self._sessions.opening_round_trip_s, 0.0)
 
     def _start_over(self) -> None:
         """The peer is a new one under the same name."""
@@ -297,10 +338,12 @@ class Link:
         self._heard(now)
         arrived = self._arrived
         largest = arrived.largest
-        if counter > largest:
-            self._address = source
+        path = self._path
+        if counter > largest and (source != path.address or path.is_asking):
+            path.on_arrival(source, len(datagram), self._recovery.probe_timeout_s, now)
+            self._timer_s = now
         try:
-            eliciting = self._on_frames(read_frames_untrusted(body), now)
+            eliciting = self._on_frames(read_frames_untrusted(body), session, source, now)
         except Malformed:
             # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
             self._counters["dropped_violation"] += 1
@@ -311,8 +354,9 @@ class Link:
         if eliciting:
             self._note_ack_due(len(datagram), counter == largest + 1 or largest < 0, now)
 
-    def _on_frames(self, frames: list[Frame], now: float) -> bool:
+    def _on_frames(self, frames: list[Frame], session: LiveSession, source: Address, now: float) -> bool:
         eliciting = False
+        response = b""
         incoming = self._incoming
         for frame in frames:
             # By how often they come; `match` would ask for one class after the other.
@@ -327,9 +371,16 @@ class Link:
                 self._recovery.on_ack(frame, self._next_counter, now)  # type: ignore[arg-type]  # as above
             elif kind is Ping:
                 eliciting = True
+            elif kind is PathChallenge:
+                response = write_response(frame.token)  # type: ignore[union-attr]  # as above
+            elif kind is PathResponse:
+                if self._path.on_response(frame.token, now):  # type: ignore[union-attr]  # as above
+                    self._move()
             else:
                 self._on_close()
                 return False
+        if response:  # one at most, however many challenges the datagram has: it is no larger than the question
+            self._replies.append((self._seal(session, response), source))
         return eliciting
 
     def _note_ack_due(self, size_bytes: int, in_order: bool, now: float) -> None:
@@ -374,7 +425,8 @@ class Link:
         if unsettled:
             self._run_timers(now)
             self._handshakes(now, out)
-        address = self._address
+            self._challenges(now, out)
+        address = self._path.address
         if address is not None:
             if unsettled:
                 self._pings(address, now, out)
@@ -395,22 +447,43 @@ class Link:
         self._replies.clear()
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
-            addresses = (self._address, self._hint) if datagram[0] == Kind.HELLO else (self._address,)
-            out.extend((datagram, address) for address in dict.fromkeys(addresses) if address is not None)
+            known = self._path.address
+            addresses = (known, self._hint) if datagram[0] == Kind.HELLO else (known,)
+            for address in dict.fromkeys(addresses):
+                if address is not None and (address != known or self._may_send(len(datagram))):
+                    out.append((datagram, address))
+
+    def _may_send(self, size_bytes: int) -> bool:
+        """Whether a datagram may go to where the peer seems to be; if so, it counts as sent."""
+        path = self._path
+        if path.is_proved:
+            return True
+        if not path.may_send(size_bytes):
+            return False
+        path.note_sent(size_bytes)
+        return True
+
+    def _challenges(self, now: float, out: list[tuple[bytes, Address]]) -> None:
+        session = self._sessions.current
+        for token, address in self._path.due_challenges(_CHALLENGE_DATAGRAM_BYTES, now):
+            if session is not None:
+                self._counters["path_challenges"] += 1
+                out.append((self._seal(session, write_challenge(token)), address))
 
     def _wants_session(self, now: float) -> bool:
         return self._sessions.current is None and (not self._outgoing.is_empty or now < self._wanted_until_s)
 
     def _pings(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
         for session in self._sessions.live.values():
-            if session.owes_ping:
+            if session.owes_ping and self._may_send(HEADER_BYTES + len(PING) + TAG_BYTES):
                 session.owes_ping = False
                 out.append((self._seal_eliciting(session, PING, (), now), address))
 
     def _data(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
         session = self._sessions.current
         outgoing, recovery = self._outgoing, self._recovery
-        while session is not None:
+        is_proved = self._path.is_proved
+        while session is not None and (is_proved or self._path.may_send(self._settings.max_datagram_bytes)):
             chunks_wait = outgoing.has_chunks and recovery.has_room
             parts: list[bytes | memoryview] = []
             room_bytes = self._body_bytes
@@ -424,6 +497,9 @@ class Link:
             body = parts[0] if len(parts) == 1 else b"".join(parts)
             sealed = self._seal_eliciting(session, body, chunks, now) if chunks else self._seal(session, body)
             out.append((sealed, address))
+            if not is_proved:
+                self._path.note_sent(len(sealed))
+        self._is_mute = not (is_proved or self._path.may_send(self._settings.max_datagram_bytes))
         if (self._outgoing.waits_for_credit or self.is_credit_awaited) and self._recovery.is_idle:
             if self._credit_ping_s == NEVER:
                 self._credit_ping_s = now + self._credit_ping_interval_s
@@ -458,13 +534,16 @@ class Link:
 
     def next_timer(self) -> float:
         """When to call `datagrams_to_send` if nothing else happens. It may turn out that there was nothing to do."""
-        return self._timer_s if self._sessions.current is None else min(self._timer_s, self._ack_s)
+        if self._sessions.current is None or self._is_mute:
+            return self._timer_s
+        return min(self._timer_s, self._ack_s)
 
     def _earliest_timer(self) -> float:
         return min(
             self._credit_ping_s,
             self._sessions.next_timer(),
             self._recovery.next_timer(),
+            self._path.next_timer(),
             self._verdict_s,
             self._reopen_s,
             self._last_activity_s + self._settings.idle_expiry_s,
@@ -485,6 +564,9 @@ class Link:
 
     def _run_timers(self, now: float) -> None:
         self._sessions.run_timers(now)
+        self._sessions.end_exhausted(now)
+        if self._path.run_timers(now):
+            self._move()
         if self._recovery.run_timers(now) and self._sessions.current is not None:
             self._sessions.current.owes_ping = True
         if now >= self._credit_ping_s:
@@ -528,6 +610,12 @@ class Link:
             else:
                 self._sessions.cancel_opening()
             return
-        is_worn_out = self._sessions.is_worn_out and not self._sessions.is_being_replaced
-        if is_worn_out or now >= self._reopen_s:
+        if self._is_worn_out(now) or now >= self._reopen_s:
             self._sessions.begin(now)
+
+    def _is_worn_out(self, now: float) -> bool:
+        """Whether to replace the session in use. By its age only while it is used: an idle link does nothing."""
+        if self._sessions.is_being_replaced:
+            return False
+        is_used = now < self._last_activity_s + self._settings.max_pto_s
+        return self._sessions.is_worn_out or (is_used and self._sessions.is_old(now))

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link.frames import Kind, write_header
-from actors.link.settings import NEVER, LinkSettings
+from actors.link.settings import NEVER, Address, LinkSettings
 from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
 from crypto.session import Established, Hello, Initiator, Responder, Session
@@ -31,6 +31,9 @@ again."""
 
 MAX_SESSIONS: Final = 4
 """The one in use, one that replaces it, and two for openings that crossed."""
+
+_RESPONDER_REKEY_FACTOR: Final = 1.25
+"""Who opened a session replaces it; the other side waits a little longer, so that they do not both do it."""
 
 _LAST_GENERATION: Final = 0xFFFF_FFFF
 
@@ -88,6 +91,7 @@ class LiveSession:
         "peer_kid",
         "peer_session_id",
         "rank",
+        "rekey_s",
         "retire_s",
         "sealed_datagrams",
         "session",
@@ -101,6 +105,7 @@ class LiveSession:
         self.peer_kid = established.peer_kid
         self.rank = rank
         self.retire_s = NEVER
+        self.rekey_s = NEVER  # when it is old enough to be replaced
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
         self.hello_body = b""  # these two recognise repetitions, when the peer opened it
         self.confirm_body = b""
@@ -130,11 +135,12 @@ class _Initiation:
 
 
 class _HalfOpen:
-    __slots__ = ("accept_datagram", "hello", "responder", "session_id")
+    __slots__ = ("accept_datagram", "hello", "responder", "session_id", "source")
 
-    def __init__(self, session_id: int, hello: Hello, responder: Responder) -> None:
+    def __init__(self, session_id: int, hello: Hello, source: Address, responder: Responder) -> None:
         self.session_id = session_id
         self.hello = hello
+        self.source = source  # of its first copy
         self.responder = responder
         self.accept_datagram = write_header(Kind.ACCEPT, hello.session_id, 0) + responder.accept
 
@@ -168,6 +174,7 @@ class Sessions:
         self.live: dict[int, LiveSession] = {}
         self.current: LiveSession | None = None
         self.opening_round_trip_s: float | None = None  # of the last handshake we opened, when it can be told
+        self.answered_at: Address | None = None  # where the ACCEPT of the last handshake that the peer opened went
 
     @property
     def peer_keys(self) -> PublicIdentity | None:
@@ -203,6 +210,16 @@ class Sessions:
     @property
     def _is_outdated(self) -> bool:
         return self._keys is not None and self.current is not None and self.current.peer_kid != self._keys.signing_kid
+
+    def is_old(self, now: float) -> bool:
+        """The session in use is so old that it should be replaced."""
+        return self.current is not None and now >= self.current.rekey_s
+
+    def end_exhausted(self, now: float) -> None:
+        """End the session in use when its key has sealed all that it may."""
+        if self.current is not None and self.current.sealed_datagrams >= self._settings.max_session_datagrams:
+            self._drop(self.current)
+            self._choose(now)
 
     @property
     def is_being_replaced(self) -> bool:
@@ -264,8 +281,11 @@ class Sessions:
             self._ids.release(self._initiation.session_id)
             self._initiation = None
 
-    def on_hello(self, hello: Hello) -> bytes:
-        """The ACCEPT to send back. Raises Malformed. Costs an ECDH and a signature: the shell bounds how often."""
+    def on_hello(self, hello: Hello, source: Address) -> bytes:
+        """The ACCEPT to send back to `source`. Raises Malformed.
+
+        Costs an ECDH and a signature: the shell bounds how often.
+        """
         if self._keys is None or hello.initiator != self._peer:
             raise Malformed(f"a HELLO of {hello.initiator} reached the link of {self._peer}")
         for half_open in self._half_open.values():
@@ -288,7 +308,7 @@ class Sessions:
         except Malformed:
             self._ids.release(session_id)
             raise
-        half_open = self._half_open[session_id] = _HalfOpen(session_id, hello, responder)
+        half_open = self._half_open[session_id] = _HalfOpen(session_id, hello, source, responder)
         return half_open.accept_datagram
 
     def on_cookie(self, session_id: int, cookie: int, now: float) -> None:
@@ -326,6 +346,7 @@ class Sessions:
             raise Malformed("this CONFIRM completes no handshake of ours")
         established = half_open.responder.finish_untrusted(body)
         del self._half_open[session_id]
+        self.answered_at = half_open.source
         session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name))
         session.hello_body, session.confirm_body = half_open.hello.body, body
         return self._adopt(session, established.peer_incarnation, now)
@@ -377,6 +398,7 @@ class Sessions:
             self._forget_other_incarnations(incarnation)
         self.live[session.session_id] = session
         self._generation = max(self._generation, session.rank[0])
+        session.rekey_s = now + self._settings.rekey_after_s * (_RESPONDER_REKEY_FACTOR if session.is_confirmed else 1)
         if not session.is_confirmed:
             session.retire_s = now + self._settings.retire_after_s
         if len(self.live) > MAX_SESSIONS:

@@ -87,8 +87,15 @@ class LinkSettings:
     """A replaced session stays readable this long, for datagrams that are still on their way."""
 
     rekey_after_datagrams: int = 2**21
-    """A session is replaced after so many sealed datagrams: at 60 KB each this stays far below the limit of AES-GCM
-    (RFC 9001 appendix B allows 2**23 of 16 KB)."""
+    """A session is replaced after so many sealed datagrams."""
+
+    max_session_datagrams: int = 2**23
+    """With so many a session ends, although no other has replaced it: the limit of AES-GCM (RFC 9001 section 6.6,
+    for packets of up to 2**16 bytes)."""
+
+    rekey_after_s: float = 120.0
+    """A session in use is replaced when it is so old, so that whoever gets hold of its key reads no more than two
+    minutes (WireGuard's REKEY_AFTER_TIME)."""
 
     def __post_init__(self) -> None:
         if self.max_datagram_bytes < MIN_DATAGRAM_BYTES or self.max_datagram_bytes > MAX_DATAGRAM_BYTES:
@@ -96,6 +103,11 @@ class LinkSettings:
         if self.window_bytes * 3 < MAX_MESSAGE_BYTES * 4:
             raise ValueError(
                 f"window_bytes is at least 4/3 of {MAX_MESSAGE_BYTES}, or the largest message could wait forever"
+            )
+        if not 0 < self.rekey_after_datagrams <= self.max_session_datagrams // 2 <= 2**22:
+            raise ValueError(
+                "rekey_after_datagrams is at most half of max_session_datagrams, and that at most 2**23: replacing "
+                "a session takes a while"
             )
         if self.window_messages < INITIAL_CREDIT_MESSAGES:
             raise ValueError(f"window_messages (the inbox capacity per peer) is at least {INITIAL_CREDIT_MESSAGES}")

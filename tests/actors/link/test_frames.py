@@ -19,6 +19,8 @@ from actors.link.frames import (
     Header,
     Kind,
     Message,
+    PathChallenge,
+    PathResponse,
     Piece,
     Ping,
     message_head,
@@ -26,7 +28,9 @@ from actors.link.frames import (
     read_frames_untrusted,
     read_header_untrusted,
     write_ack,
+    write_challenge,
     write_header,
+    write_response,
 )
 from actors.link.settings import MAX_MESSAGE_BYTES
 from crypto.errors import Malformed
@@ -60,6 +64,10 @@ def write(frame: Frame) -> bytes:
             return PING
         case Close():
             return CLOSE
+        case PathChallenge():
+            return write_challenge(frame.token)
+        case PathResponse():
+            return write_response(frame.token)
 
 
 @st.composite
@@ -77,6 +85,8 @@ FRAMES = st.one_of(
     st.builds(Ack, ack_ranges(), st.integers(0, 10**6).map(lambda us: us / 1e6), U64, U64),
     st.just(Ping()),
     st.just(Close()),
+    st.builds(PathChallenge, U64),
+    st.builds(PathResponse, U64),
 )
 
 
@@ -116,6 +126,8 @@ def test_noise_is_read_or_malformed_and_nothing_else(noise: bytes, kind: bytes) 
     [
         b"\x00",
         b"\x06",
+        b"\x07" + bytes(7),
+        b"\x0f",
         message_head(16, 0, 0),
         message_head(0, 0, 1),
         piece_head(16, 0, 1, MIN_PIECE_BYTES, 0) + b"x",
