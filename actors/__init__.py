@@ -33,6 +33,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `observation`, `operator`  the HTTP routes for looking into a node's actors, and who may use them
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
+`pauses`                   what garbage collection adds to a callback's time
 `process`                  the life common to all actors; `server_process` and `service` run one each
 `stages`                   producers and consumers: nobody is sent more than it asked for (GenStage)
 `remote`                   actors on other nodes: refs, names and messages over the link; its `__init__` is a map

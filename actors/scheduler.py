@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import trio
 
+from actors.pauses import CollectorPauses
 from actors.ref import CALL
 from actors.telemetry import CALLBACK_SLOW
 
@@ -51,6 +52,7 @@ class Scheduler:
         "_telemetry",
         "clock_s",
         "handled",
+        "pauses",
         "slow_callback_s",
         "slow_callbacks",
     )
@@ -63,6 +65,7 @@ class Scheduler:
         self._telemetry = telemetry
         self.handled = 0
         self.slow_callbacks = 0
+        self.pauses = CollectorPauses(clock_s)
         self._at_once_left = AT_ONCE_CALLS
         self._spare_mailboxes: list[deque[Entry]] = []
 
@@ -105,26 +108,43 @@ class Scheduler:
             trio.lowlevel.reschedule(task)
 
     def report_slow(self, label: str, callback: str, took_s: float) -> None:
-        """Count and log a callback that held up the node."""
+        """Count and log a callback that held up the node, and has just ended."""
         self.slow_callbacks += 1
-        logger.warning(
-            "%s: %s held up the whole node for %.0f ms; make it shorter, or `async def` with checkpoints",
-            label,
-            callback,
-            took_s * 1000,
+        collecting_s = self.pauses.since(self.clock_s() - took_s)
+        if took_s - collecting_s > self.slow_callback_s:
+            logger.warning(
+                "%s: %s held up the whole node for %.0f ms; make it shorter, or `async def` with checkpoints",
+                label,
+                callback,
+                (took_s - collecting_s) * 1000,
+            )
+        else:
+            logger.warning(
+                "garbage collection held up the whole node for %.0f ms, while %s was in %s; see `gc.freeze`",
+                collecting_s * 1000,
+                label,
+                callback,
+            )
+        self._telemetry.execute(
+            CALLBACK_SLOW,
+            {"duration_s": took_s, "collecting_s": collecting_s},
+            {"actor": label, "callback": callback},
         )
-        self._telemetry.execute(CALLBACK_SLOW, {"duration_s": took_s}, {"actor": label, "callback": callback})
 
     async def run(self) -> None:
         """Give turns, for ever. The system runs this in its own task."""
-        while True:
-            if not self._ready:
-                self._parked = trio.lowlevel.current_task()
-                await trio.lowlevel.wait_task_rescheduled(self._abort)
-            self._run_slice()
-            self._at_once_left = AT_ONCE_CALLS
-            if self._ready:
-                await trio.lowlevel.checkpoint()
+        self.pauses.start()
+        try:
+            while True:
+                if not self._ready:
+                    self._parked = trio.lowlevel.current_task()
+                    await trio.lowlevel.wait_task_rescheduled(self._abort)
+                self._run_slice()
+                self._at_once_left = AT_ONCE_CALLS
+                if self._ready:
+                    await trio.lowlevel.checkpoint()
+        finally:
+            self.pauses.stop()
 
     def _run_slice(self) -> None:
         ready = self._ready

@@ -22,7 +22,7 @@ event                measurements                                      metadata
 `SUPERVISOR_GAVE_UP` `restarts`: within the window                     `supervisor`, `child_id`, `reason`
 `MAILBOX_OVERFLOW`   `waiting`: messages in the mailbox                `ref`, `kind` ("call", or "message": dropped)
 `STAGE_OVERFLOW`     `dropped`: events just now; `buffered`            `ref`
-`CALLBACK_SLOW`      `duration_s`                                      `actor` (its label), `callback`
+`CALLBACK_SLOW`      `duration_s`, `collecting_s` of it for garbage    `actor` (its label), `callback`
 `NODE_BLOCKED`       `duration_s`, in all                              `culprit`, `stack`; see `actors.watchdog`
 `HANDLER_FAILED`     `monotonic_time_s`                                `event`, `handler_id`, `config`, `error`
 `MESSAGE_HANDLED`    `duration_s` of the callback, `waiting` after it  `ref`, `callback`

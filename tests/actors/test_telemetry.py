@@ -280,7 +280,7 @@ async def test_a_slow_callback_is_told_when_it_is_over(clock: Clock) -> None:
         scripted.cast(dawdle)
         await scripted.call(lambda *_: Reply(None))
         assert [row[1:3] for row in told] == [
-            ({"duration_s": 0.5}, {"actor": scripted.process.label, "callback": "handle_cast"})
+            ({"duration_s": 0.5, "collecting_s": 0}, {"actor": scripted.process.label, "callback": "handle_cast"})
         ]
 
 
