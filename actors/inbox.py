@@ -2,15 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
 from actors.link import Address, Link
+from actors.lookout import Lookout, Parked
 
 __all__ = ["Inbox", "Received", "Turns"]
 
-BATCH_MESSAGES: Final = 16
+BATCH_MESSAGES: Final = 64
 """Sent, or taken from the inbox, between two turns of the scheduler."""
 
 
@@ -21,6 +23,12 @@ class Received(NamedTuple):
     message: bytes
     channel: int
     address: Address
+
+
+_NOWHERE: Final[Address] = ("", 0)
+
+# What `Received(...)` does, for a third of the price.
+_new_received: Final = partial(tuple.__new__, Received)
 
 
 class Turns:
@@ -51,35 +59,42 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
     Nothing is dropped here: what is not taken gives no credit back, so the senders wait.
     """
 
-    def __init__(self, on_credit: Callable[[Link], None], claimed: int | None = None) -> None:
+    def __init__(self, lookout: Lookout, on_credit: Callable[[Link], None], claimed: int | None = None) -> None:
         self._claimed = claimed
         self._ready: deque[Link] = deque()
         self._listed: set[Link] = set()
-        self._receivers = trio.lowlevel.ParkingLot()
+        self._lookout = lookout
+        self._parked: Parked = deque()
         self._on_credit = on_credit
         self._is_closed = False
         self._turns = Turns()
 
     async def receive(self) -> Received:
         """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left."""
-        await self._turns.take()
+        if self._ready or self._is_closed:
+            await self._turns.take()
         while not self._ready and not self._is_closed:
-            await self._receivers.park()
+            await self._lookout.wait(self._parked)
         return self.receive_nowait()
 
     def receive_nowait(self) -> Received:
-        """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come."""
-        while self._ready:
-            link = self._ready.popleft()
+        """The next message. Raises trio.WouldBlock when there is none, trio.EndOfChannel when none will come.
+
+        Budget: 1 us.
+        """
+        ready = self._ready
+        while ready:
+            link = ready[0]
             message = link.take(self._claimed)
-            if link.has_ready(self._claimed):
-                self._ready.append(link)
-            else:
+            if not link.has_ready(self._claimed):
+                ready.popleft()
                 self._listed.discard(link)
+            elif len(ready) > 1:
+                ready.rotate(-1)
             if link.owes_credit:
                 self._on_credit(link)
             if message is not None:
-                return Received(link.peer, message.data, message.channel, link.address or ("", 0))
+                return _new_received((link.peer, message[1], message[0], link.address or _NOWHERE))
         raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
 
     async def aclose(self) -> None:
@@ -90,13 +105,15 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
     def close(self) -> None:
         """As `aclose`, without a checkpoint."""
         self._is_closed = True
-        self._receivers.unpark_all()
+        while self._parked:
+            self._lookout.wake(self._parked)
+        self._lookout.disturb()
 
     def look(self, link: Link) -> None:
         """`link` may have a message to take."""
-        if not link.has_ready(self._claimed):
-            return
-        if link not in self._listed:
-            self._listed.add(link)
-            self._ready.append(link)
-        self._receivers.unpark()
+        if link.has_ready(self._claimed):
+            if link not in self._listed:
+                self._listed.add(link)
+                self._ready.append(link)
+            if self._parked:
+                self._lookout.wake(self._parked)

@@ -15,13 +15,14 @@ import math
 import random
 import socket
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, segments_of
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
     Address,
@@ -40,6 +41,7 @@ from actors.link.deadlines import Deadlines
 from actors.link.frames import HEADER_BYTES, Kind, read_header_untrusted, write_header
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from actors.lookout import Lookout
 from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import require_name
@@ -75,8 +77,8 @@ _HANDSHAKES_PER_S: Final = 500.0
 _HANDSHAKE_BURST: Final = 256.0
 """An answer to a HELLO costs about 0.2 ms, so a flood can take a tenth of a core."""
 
-_IP_MTU: Final = 14  # linux/in.h; the socket module does not name it
-_LOOPBACK_MTU_BYTES: Final = 65_535
+_HELLO: Final = int(Kind.HELLO)
+_DATA: Final = int(Kind.DATA)
 
 
 class Backlog(NamedTuple):
@@ -205,12 +207,13 @@ class LinkEndpoint:
         self._numeric_hosts: set[str] = set()
         self._turns = Turns()
         self._nursery: trio.Nursery | None = None
-        self._socket: socket.socket | None = None
+        self._socket: DatagramSocket | None = None
         self._address: Address | None = None
         self._gate = HandshakeGate(
             self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
         )
-        self.inbox: Final = Inbox(self._mark)
+        self._lookout = Lookout(self._drain, self._settle)
+        self.inbox: Final = Inbox(self._lookout, self._mark)
         self._claimed: dict[int, Inbox] = {}
         self._listeners: list[Callable[[str, Event], object]] = []
 
@@ -254,7 +257,7 @@ class LinkEndpoint:
         require_sendable(b"", channel)
         inbox = self._claimed.get(channel)
         if inbox is None:
-            inbox = self._claimed[channel] = Inbox(self._mark, channel)
+            inbox = self._claimed[channel] = Inbox(self._lookout, self._mark, channel)
             for link in self._links.values():
                 link.claim(channel)
                 inbox.look(link)
@@ -288,7 +291,7 @@ class LinkEndpoint:
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
             udp.bind((self._host, self._port))
-            self._socket = udp
+            datagrams = self._socket = DatagramSocket(udp, self._counters)
             host, port = udp.getsockname()[:2]
             # Kept: whoever asks while everything is being taken down must not find a closed socket.
             self._address = (host, port)
@@ -299,16 +302,16 @@ class LinkEndpoint:
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    nursery.start_soon(self._receive_forever, udp)
-                    nursery.start_soon(self._flush_forever, udp)
-                    nursery.start_soon(self._keep_time, udp)
+                    nursery.start_soon(self._lookout.stand_in, datagrams)
+                    nursery.start_soon(self._flush_forever, datagrams)
+                    nursery.start_soon(self._keep_time, datagrams)
                     nursery.start_soon(self._keep_keys_fresh)
                     task_status.started(self.address)
             finally:
                 self._nursery = None
-                self._say_goodbye(udp)
+                self._say_goodbye(datagrams)
 
-    def _say_goodbye(self, udp: socket.socket) -> None:
+    def _say_goodbye(self, udp: DatagramSocket) -> None:
         now = trio.current_time()
         for link in self._links.values():
             self._transmit(udp, link.close(now))
@@ -329,7 +332,9 @@ class LinkEndpoint:
         already. Raises ValueError for a message that can never be sent.
         """
         require_sendable(message, channel)
-        link = self._link_to(peer, address)
+        link = self._links.get(peer)
+        if link is None or link.hint != address:
+            link = self._link_to(peer, address)
         now = trio.current_time()
         if link.is_unreachable:
             link.open(now)  # so that the next caller may find it reachable
@@ -345,6 +350,7 @@ class LinkEndpoint:
     async def _wait_and_send(self, link: Link, waiter: _Waiter, now: float) -> None:
         waiters = self._waiters.setdefault(link, deque())
         waiters.append(waiter)
+        self._lookout.need()
         link.is_credit_awaited = True
         link.open(now)
         self._mark(link)
@@ -364,7 +370,9 @@ class LinkEndpoint:
         The bounds are 64 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
         `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
         """
-        link = self._link_to(peer, address)
+        link = self._links.get(peer)
+        if link is None or link.hint != address:
+            link = self._link_to(peer, address)
         self._post(link, message, channel, trio.current_time())
 
     def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
@@ -420,6 +428,10 @@ class LinkEndpoint:
             link.claim(channel)
         ids.link = self._links[peer] = link
         return link
+
+    def _settings_for(self, address: Address) -> LinkSettings:
+        path_bytes = _datagram_bytes(self._family, address)
+        return replace(self._settings, max_datagram_bytes=min(path_bytes, self._settings.max_datagram_bytes))
 
     # Who peers are
 
@@ -500,40 +512,52 @@ class LinkEndpoint:
 
     # Receiving
 
-    async def _receive_forever(self, udp: socket.socket) -> None:
-        buffer = memoryview(bytearray(65_536))
-        while True:
-            await trio.lowlevel.wait_readable(udp)
-            now = trio.current_time()
-            for _ in range(_BATCH_DATAGRAMS):
-                try:
-                    size_bytes, source = udp.recvfrom_into(buffer)
-                except BlockingIOError:
-                    break
-                except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
-                    self._counters["socket_errors"] += 1
-                    continue
-                self._on_datagram(buffer[:size_bytes], (source[0], source[1]), now)
-            self._flush(udp, now)
+    def _drain(self) -> None:
+        """Take what has arrived, as much as fits a batch, and answer it. Called when the socket can be read."""
+        udp = self._socket
+        if udp is None or self._nursery is None:  # ended in the meantime
+            return
+        now = trio.current_time()
+        heard: dict[Link, None] = {}
+        for _ in range(_BATCH_DATAGRAMS):
+            try:
+                arrived, segment_bytes, source = udp.receive()
+            except BlockingIOError:
+                break
+            except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
+                self._counters["socket_errors"] += 1
+                continue
+            if segment_bytes:
+                for datagram in segments_of(arrived, segment_bytes):
+                    self._on_datagram(datagram, source, now, heard)
+            else:
+                self._on_datagram(arrived, source, now, heard)
+        for link in heard:
+            self.inbox.look(link)
+            for inbox in self._claimed.values():
+                inbox.look(link)
+        self._dirty.update(heard)
+        self._flush(udp, now)
 
-    def _on_datagram(self, datagram: memoryview, source: Address, now: float) -> None:
+    def _on_datagram(self, datagram: memoryview, source: Address, now: float, heard: dict[Link, None]) -> None:
+        """Budget: 1.5 us beside what the link does with it."""
         try:
-            header = read_header_untrusted(datagram)
-            if header.kind == Kind.HELLO:
-                self._on_hello(header.counter, bytes(datagram[HEADER_BYTES:]), source, now)
+            kind, session_id, counter = read_header_untrusted(datagram)
+            if kind == _HELLO:
+                self._on_hello(counter, bytes(datagram[HEADER_BYTES:]), source, now)
                 return
         except Malformed:
             self._counters["dropped_malformed"] += 1
             return
-        link = self._ids.links.get(header.session_id)
+        link = self._ids.links.get(session_id)
         if link is None:
             self._counters["dropped_no_session"] += 1
             return
-        link.receive(datagram, now, source)
-        self.inbox.look(link)
-        for inbox in self._claimed.values():
-            inbox.look(link)
-        self._dirty[link] = None
+        if kind == _DATA:
+            link.receive_data(session_id, counter, datagram, now, source)
+        else:
+            link.receive(datagram, now, source)
+        heard[link] = None
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
         hello = read_hello_untrusted(body, responder=self.name, responder_keys=self._identity.public)
@@ -570,7 +594,7 @@ class LinkEndpoint:
         self._dirty[link] = None
         self._flush_wanted.set()
 
-    async def _flush_forever(self, udp: socket.socket) -> None:
+    async def _flush_forever(self, udp: DatagramSocket) -> None:
         while True:
             await self._flush_wanted.wait()
             self._flush_wanted = trio.Event()
@@ -581,7 +605,7 @@ class LinkEndpoint:
                 self._backlog.clear()
                 self._transmit(udp, datagrams)
 
-    async def _keep_time(self, udp: socket.socket) -> None:
+    async def _keep_time(self, udp: DatagramSocket) -> None:
         while True:
             next_s = self._deadlines.next_s
             with trio.CancelScope(deadline=math.inf if next_s is None else next_s) as self._timer_scope:
@@ -590,7 +614,12 @@ class LinkEndpoint:
             for link in self._deadlines.pop_due(now):
                 self._flush_link(udp, link, now)
 
-    def _flush(self, udp: socket.socket, now: float) -> None:
+    def _settle(self) -> None:
+        """Send what was held back: the task that would have added to it is about to wait."""
+        if self._dirty and self._socket is not None and self._nursery is not None:
+            self._flush(self._socket, trio.current_time())
+
+    def _flush(self, udp: DatagramSocket, now: float) -> None:
         while self._dirty:
             link, _ = self._dirty.popitem()
             if link.has_work(now) or link in self._waiters:
@@ -598,7 +627,7 @@ class LinkEndpoint:
             else:
                 self._look_again(link)
 
-    def _flush_link(self, udp: socket.socket, link: Link, now: float) -> None:
+    def _flush_link(self, udp: DatagramSocket, link: Link, now: float) -> None:
         self._transmit(udp, link.datagrams_to_send(now))
         while (event := link.next_event()) is not None:
             self._on_event(link, event, now)
@@ -612,20 +641,12 @@ class LinkEndpoint:
         if self._deadlines.add(link, timer_s):
             self._timer_scope.deadline = timer_s
 
-    def _transmit(self, udp: socket.socket, datagrams: list[tuple[bytes, Address]]) -> None:
-        for at, (datagram, address) in enumerate(datagrams):
-            if self._backlog:
-                self._keep(datagrams[at:])
-                return
-            try:
-                udp.sendto(datagram, address)
-            except BlockingIOError:
-                self._keep(datagrams[at:])
-                return
-            except OSError:  # no route, too long for the path: lost like any other
-                self._counters["socket_errors"] += 1
+    def _transmit(self, udp: DatagramSocket, datagrams: Sequence[Outbound]) -> None:
+        sent = 0 if self._backlog or not datagrams else udp.send(datagrams)
+        if sent < len(datagrams):
+            self._keep(datagrams[sent:])
 
-    def _keep(self, datagrams: list[tuple[bytes, Address]]) -> None:
+    def _keep(self, datagrams: Sequence[Outbound]) -> None:
         room = _MAX_BACKLOG_DATAGRAMS - len(self._backlog)
         self._backlog.extend(datagrams[:room])
         self._counters["dropped_send_buffer"] += max(len(datagrams) - room, 0)
@@ -690,12 +711,4 @@ def _family_of(host: str) -> socket.AddressFamily:
 
 def _datagram_bytes(family: socket.AddressFamily, address: Address) -> int:
     """The largest datagram for the path: the kernel's MTU tells loopback from everything else."""
-    if family != socket.AF_INET:
-        return MIN_DATAGRAM_BYTES
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(address)
-            mtu_bytes = probe.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-    except OSError:
-        return MIN_DATAGRAM_BYTES
-    return MAX_DATAGRAM_BYTES if mtu_bytes >= _LOOPBACK_MTU_BYTES else MIN_DATAGRAM_BYTES
+    return MAX_DATAGRAM_BYTES if is_loopback_path(family, address) else MIN_DATAGRAM_BYTES

@@ -94,7 +94,8 @@ class Link:
         self._events: deque[Event] = deque()
         self._replies: deque[tuple[bytes, Address]] = deque()
 
-        self._hint: Address | None = None  # where the application says the peer is
+        self.hint: Address | None = None
+        """Where the application says the peer is."""
         self._path = Path(lambda: new_ephemeral().private_numbers().private_value & _TOKEN_MASK)
         self._is_mute = False  # nothing more may go to an address that has not answered
         self._last_move_s = -NEVER
@@ -143,10 +144,10 @@ class Link:
 
         At most once in `move_interval_s`, or two parts of the application with different ideas would open for ever.
         """
-        if address == self._hint:
+        if address == self.hint:
             return
-        may_have_moved = self._hint is not None and address != self._path.address
-        self._hint = address
+        may_have_moved = self.hint is not None and address != self._path.address
+        self.hint = address
         if may_have_moved and now >= self._last_move_s + self._settings.move_interval_s:
             self._last_move_s = now
             self._sessions.begin(now)
@@ -262,9 +263,9 @@ class Link:
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
                 # The HELLO went to these two, so whoever answers from one of them is there.
-                is_proved = source in {self._path.address, self._hint}
-                if not is_proved and self._hint is not None:
-                    self._locate(self._hint, True, outcome, 0, now)
+                is_proved = source in {self._path.address, self.hint}
+                if not is_proved and self.hint is not None:
+                    self._locate(self.hint, True, outcome, 0, now)
             case _:
                 outcome = self._sessions.on_confirm(header.session_id, body, now)
                 is_proved = source == self._sessions.answered_at
@@ -448,7 +449,7 @@ class Link:
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
             known = self._path.address
-            addresses = (known, self._hint) if datagram[0] == Kind.HELLO else (known,)
+            addresses = (known, self.hint) if datagram[0] == Kind.HELLO else (known,)
             for address in dict.fromkeys(addresses):
                 if address is not None and (address != known or self._may_send(len(datagram))):
                     out.append((datagram, address))

@@ -34,8 +34,8 @@ KERNEL_DATAGRAM_BYTES: Final = 768
 class LinkSettings:
     """What one link may use and how long it waits. All times in seconds."""
 
-    max_datagram_bytes: int = MIN_DATAGRAM_BYTES
-    """Largest datagram sent. Received ones may have any size."""
+    max_datagram_bytes: int = MAX_DATAGRAM_BYTES
+    """Largest datagram sent; the shell lowers it to what the path carries. Received ones may have any size."""
 
     window_bytes: int = 8 * 1024 * 1024
     """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message, since the

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
+from actors.link.settings import MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 
 IDENTITIES = {name: Identity.generate() for name in ("alpha", "beta")}
@@ -103,7 +104,7 @@ class Network:
 
     seed: int = 0
     faults: Faults = field(default_factory=Faults)
-    settings: LinkSettings = field(default_factory=LinkSettings)
+    settings: LinkSettings = field(default_factory=lambda: LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES))
     passes: Callable[[Transit], bool] = lambda _: True
     now: float = 0.0
 

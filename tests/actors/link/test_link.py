@@ -17,12 +17,12 @@ from actors.link import (
     PeerUnreachable,
 )
 from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
-from actors.link.settings import MAX_MESSAGE_BYTES
+from actors.link.settings import MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 from crypto.session import Initiator, _hello_mac
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
 
-SMALL = LinkSettings(window_messages=32)
+SMALL = LinkSettings(window_messages=32, max_datagram_bytes=MIN_DATAGRAM_BYTES)
 
 MESSAGES = st.lists(
     st.tuples(

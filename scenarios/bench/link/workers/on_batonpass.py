@@ -2,12 +2,12 @@
 
 import logging
 import random
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
+from actors.datagrams import DatagramSocket, Outbound
 from actors.link import LinkSettings
 from actors.link.settings import MIN_DATAGRAM_BYTES
 from actors.udp import LinkEndpoint
@@ -37,7 +37,7 @@ class Lossy(LinkEndpoint):
     loss = 0.01
     dice = random.Random(1)
 
-    def _transmit(self, udp: socket.socket, datagrams: list[tuple[bytes, tuple[str, int]]]) -> None:
+    def _transmit(self, udp: DatagramSocket, datagrams: Sequence[Outbound]) -> None:
         super()._transmit(udp, [datagram for datagram in datagrams if self.dice.random() >= self.loss])
 
 

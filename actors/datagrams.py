@@ -1,0 +1,197 @@
+"""One UDP socket that carries many datagrams per system call where the kernel can: segmentation offload both ways.
+
+**Out** (GSO, `UDP_SEGMENT`, Linux 4.18): datagrams of one size for one place leave as a *train*, in one call; the last
+may be shorter. The kernel refuses trains in some places (a path without checksum offload, a datagram above the MTU of
+the path, an old kernel): then the same datagrams leave one by one, which is counted, and after a refusal that will not
+change no train is tried any more.
+
+**In** (GRO, `UDP_GRO`, Linux 5.0): datagrams of one sender arrive glued together. They are cut by the size that the
+kernel reports beside them and never by lengths that they contain, so nothing a peer writes moves a cut.
+
+Without either, everything works the same, one datagram at a time: 1.5 us each instead of 0.3 us at 1200 bytes.
+"""
+
+import errno
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from actors.link import Address
+
+__all__ = ["MAX_TRAIN_BYTES", "MAX_TRAIN_DATAGRAMS", "DatagramSocket", "Outbound", "is_loopback_path", "segments_of"]
+
+Outbound = tuple[bytes, Address]
+"""A datagram and where it goes."""
+
+MAX_TRAIN_DATAGRAMS: Final = 64
+"""Linux takes 64 segments (128 since 6.9) in one call..."""
+
+MAX_TRAIN_BYTES: Final = 65_000
+"""...and as many bytes as one IP packet has, headers included (65,535)."""
+
+RECEIVE_BYTES: Final = 65_536
+"""A train that arrives is not longer than one IP packet either."""
+
+_SOL_UDP: Final = 17
+_UDP_SEGMENT: Final = 103  # linux/udp.h; the socket module names neither
+_UDP_GRO: Final = 104
+_IP_MTU: Final = 14  # linux/in.h
+_LOOPBACK_MTU_BYTES: Final = 65_535
+_SEGMENT: Final = struct.Struct("=H")
+_REPORTED: Final = struct.Struct("=i")
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_REPORTED.size)
+
+_REFUSED: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.ENOPROTOOPT, errno.EOPNOTSUPP})
+"""What a kernel says that does not take this train. EIO: the interface cannot compute the checksums."""
+
+_LASTING: Final = frozenset({errno.EIO, errno.ENOPROTOOPT, errno.EOPNOTSUPP})
+"""Of these: what it will say to every train."""
+
+
+class DatagramSocket:
+    """A bound, non-blocking UDP socket. `counters` counts `trains_out`, `trains_in`, `trains_refused` and
+    `socket_errors`.
+
+    Made from a socket that the caller owns and closes.
+    """
+
+    def __init__(self, udp: socket.socket, counters: Counter[str]) -> None:
+        self._udp = udp
+        self._counters = counters
+        self._trains = _knows_trains(udp)
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._buffers = [self._buffer]
+        self._view = memoryview(self._buffer)
+        try:
+            udp.setsockopt(_SOL_UDP, _UDP_GRO, 1)
+        except OSError:  # before Linux 5.0: every datagram arrives alone, and nothing is reported beside it
+            counters["gro_refused"] += 1
+
+    @property
+    def sends_trains(self) -> bool:
+        """Whether the kernel has not refused them for good."""
+        return self._trains
+
+    def fileno(self) -> int:
+        """For `trio.lowlevel.wait_readable` and `wait_writable`."""
+        return self._udp.fileno()
+
+    # In
+
+    def receive(self) -> tuple[memoryview, int, Address]:
+        """What has arrived, the size of each datagram in it (0: it is one), and who sent it. Budget: 2 us.
+
+        The view is good until the next call. Raises BlockingIOError when there is nothing, OSError when the kernel
+        tells that something sent earlier could not be delivered.
+        """
+        size_bytes, ancillary, _, source = self._udp.recvmsg_into(self._buffers, _ANCILLARY_BYTES)
+        if len(source) != 2:
+            source = source[:2]  # IPv6 has a flow and a scope, too
+        if ancillary:
+            return self._view[:size_bytes], _reported_bytes(ancillary), source
+        return self._view[:size_bytes], 0, source
+
+    # Out
+
+    def send(self, datagrams: Sequence[Outbound]) -> int:
+        """Give these to the kernel, in order; returns how many it took before its buffer was full.
+
+        What it refuses for another reason (no route, too long for the path) counts as sent: it is lost on the way like
+        any other. Budget: 2 us for one datagram, 0.4 us for each of a train.
+        """
+        if len(datagrams) == 1:
+            return int(self._send_one(*datagrams[0]))
+        at = 0
+        end = len(datagrams)
+        while at < end:
+            count = train_length(datagrams, at) if self._trains else 1
+            if not (self._send_train(datagrams[at : at + count]) if count > 1 else self._send_one(*datagrams[at])):
+                return at
+            at += count
+        return at
+
+    def _send_one(self, datagram: bytes, address: Address) -> bool:
+        try:
+            self._udp.sendto(datagram, address)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._counters["socket_errors"] += 1
+        return True
+
+    def _send_train(self, train: Sequence[Outbound]) -> bool:
+        """All of it or nothing, as the kernel does."""
+        segment = _SEGMENT.pack(len(train[0][0]))
+        try:
+            self._udp.sendmsg([datagram for datagram, _ in train], ((_SOL_UDP, _UDP_SEGMENT, segment),), 0, train[0][1])
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                self._counters["socket_errors"] += 1
+                return True
+            self._counters["trains_refused"] += 1
+            self._trains = error.errno not in _LASTING
+            # Full in between: what is left counts as lost on the way, since part of the train has left.
+            sent = [self._send_one(*datagram) for datagram in train]
+            self._counters["dropped_send_buffer"] += sent.count(False)
+        else:
+            self._counters["trains_out"] += 1
+        return True
+
+
+def _knows_trains(udp: socket.socket) -> bool:
+    """A kernel that does not know them would send a train as one datagram, so it is asked."""
+    try:
+        udp.getsockopt(_SOL_UDP, _UDP_SEGMENT)
+    except OSError:
+        return False
+    return True
+
+
+def train_length(datagrams: Sequence[Outbound], at: int) -> int:
+    """How many datagrams from `at` on can leave in one call: one place, one size, the last not longer."""
+    first, address = datagrams[at]
+    size_bytes = len(first)
+    room = min(MAX_TRAIN_DATAGRAMS, MAX_TRAIN_BYTES // max(size_bytes, 1), len(datagrams) - at)
+    count = 1
+    while count < room:
+        datagram, destination = datagrams[at + count]
+        if destination is not address and destination != address:
+            break
+        if len(datagram) != size_bytes:
+            # A shorter one ends the train, and an empty one would not be a datagram of it.
+            return count + (0 < len(datagram) < size_bytes)
+        count += 1
+    return count
+
+
+def segments_of(arrived: memoryview, segment_bytes: int) -> Iterator[memoryview]:
+    """Cut what arrived every `segment_bytes`, the size that the kernel reports; 0, or one not in it: one datagram."""
+    if not 0 < segment_bytes < len(arrived):
+        yield arrived
+        return
+    for at in range(0, len(arrived), segment_bytes):
+        yield arrived[at : at + segment_bytes]
+
+
+def _reported_bytes(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in ancillary:
+        if level == _SOL_UDP and kind == _UDP_GRO and len(data) == _REPORTED.size:
+            (size_bytes,) = _REPORTED.unpack(data)
+            return int(size_bytes)
+    return 0
+
+
+def is_loopback_path(family: socket.AddressFamily, address: Address) -> bool:
+    """Whether the kernel's MTU for the way to `address` is that of loopback."""
+    if family != socket.AF_INET:
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return probe.getsockopt(socket.IPPROTO_IP, _IP_MTU) >= _LOOPBACK_MTU_BYTES
+    except OSError:
+        return False
