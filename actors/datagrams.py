@@ -15,7 +15,7 @@ import errno
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from actors.link import Address
@@ -168,13 +168,11 @@ def train_length(datagrams: Sequence[Outbound], at: int) -> int:
     return count
 
 
-def segments_of(arrived: memoryview, segment_bytes: int) -> Iterator[memoryview]:
+def segments_of(arrived: bytes, segment_bytes: int) -> list[bytes]:
     """Cut what arrived every `segment_bytes`, the size that the kernel reports; 0, or one not in it: one datagram."""
     if not 0 < segment_bytes < len(arrived):
-        yield arrived
-        return
-    for at in range(0, len(arrived), segment_bytes):
-        yield arrived[at : at + segment_bytes]
+        return [arrived]
+    return [arrived[at : at + segment_bytes] for at in range(0, len(arrived), segment_bytes)]
 
 
 def _reported_bytes(ancillary: Sequence[tuple[int, int, bytes]]) -> int:

@@ -38,7 +38,7 @@ from actors.link import (
     require_sendable,
 )
 from actors.link.deadlines import Deadlines
-from actors.link.frames import HEADER_BYTES, Kind, read_header_untrusted, write_header
+from actors.link.frames import HEADER_BYTES, Kind, is_data, read_header_untrusted, read_place, write_header
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
 from actors.lookout import Lookout
@@ -528,8 +528,7 @@ class LinkEndpoint:
                 self._counters["socket_errors"] += 1
                 continue
             if segment_bytes:
-                for datagram in segments_of(arrived, segment_bytes):
-                    self._on_datagram(datagram, source, now, heard)
+                self._on_train(bytes(arrived), segment_bytes, source, now, heard)
             else:
                 self._on_datagram(arrived, source, now, heard)
         for link in heard:
@@ -554,10 +553,43 @@ class LinkEndpoint:
             self._counters["dropped_no_session"] += 1
             return
         if kind == _DATA:
-            link.receive_data(session_id, counter, datagram, now, source)
+            link.receive_run(((session_id, counter, datagram),), now, source)
         else:
             link.receive(datagram, now, source)
         heard[link] = None
+
+    def _on_train(
+        self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: dict[Link, None]
+    ) -> None:
+        """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
+        links = self._ids.links
+        run: list[tuple[int, int, bytes | memoryview]] = []
+        run_link: Link | None = None
+        for datagram in segments_of(arrived, segment_bytes):
+            if not is_data(datagram):
+                self._on_datagram(memoryview(datagram), source, now, heard)
+                continue
+            session_id, counter = read_place(datagram)
+            link = links.get(session_id)
+            if link is not run_link:
+                self._on_run(run_link, run, source, now, heard)
+                run, run_link = [], link
+            run.append((session_id, counter, datagram))
+        self._on_run(run_link, run, source, now, heard)
+
+    def _on_run(
+        self,
+        link: Link | None,
+        run: list[tuple[int, int, bytes | memoryview]],
+        source: Address,
+        now: float,
+        heard: dict[Link, None],
+    ) -> None:
+        if link is not None:
+            link.receive_run(run, now, source)
+            heard[link] = None
+        elif run:
+            self._counters["dropped_no_session"] += len(run)
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
         hello = read_hello_untrusted(body, responder=self.name, responder_keys=self._identity.public)

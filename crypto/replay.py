@@ -36,7 +36,8 @@ class ReplayWindow:
         word = counter // _WORD_BITS
         if counter > self._top:
             top_word = self._top // _WORD_BITS
-            for stale in range(top_word + 1, min(word, top_word + _WORDS) + 1):
-                self._ring[stale % _WORDS] = 0
+            if word != top_word:
+                for stale in range(top_word + 1, min(word, top_word + _WORDS) + 1):
+                    self._ring[stale % _WORDS] = 0
             self._top = counter
         self._ring[word % _WORDS] |= 1 << (counter % _WORD_BITS)

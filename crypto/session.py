@@ -22,6 +22,7 @@ Pure: the ephemeral key is an argument, so a run can be repeated exactly.
 import hashlib
 import hmac
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,6 +102,14 @@ class Session:
     def seal(self, counter: int, header: bytes, plaintext: bytes | memoryview) -> bytes:
         """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""
         return self._seal.encrypt(_NONCE.pack(self._seal_salt, counter), plaintext, header)
+
+    def seal_run(self, counter: int, headers: Iterable[bytes], plaintexts: Iterable[bytes]) -> list[bytes]:
+        """Whole datagrams, header first, with counters from `counter` on. Budget: 1.2 us each at 1200 bytes."""
+        seal, pack, salt = self._seal.encrypt, _NONCE.pack, self._seal_salt
+        return [
+            header + seal(pack(salt, number), plaintext, header)
+            for number, (header, plaintext) in enumerate(zip(headers, plaintexts, strict=True), counter)
+        ]
 
     def open_untrusted(self, counter: int, header: bytes | memoryview, sealed: bytes | memoryview) -> bytes:
         """What the peer sealed. Raises Tampered when header, counter or contents are not the peer's."""

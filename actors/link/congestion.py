@@ -55,10 +55,12 @@ class CongestionWindow:
         self._slow_start_until_bytes = self._maximum_bytes
         self._recovery_start_s = float("-inf")
 
-    def on_acked(self, size_bytes: int, sent_s: float) -> None:
-        """`size_bytes` sent at `sent_s` have arrived while the window was in use."""
-        if sent_s <= self._recovery_start_s:
-            return
+    def may_grow_by(self, sent_s: float) -> bool:
+        """Whether the arrival of what was sent at `sent_s` says anything about the window there is now."""
+        return sent_s > self._recovery_start_s
+
+    def on_acked(self, size_bytes: int) -> None:
+        """So much that `may_grow_by` has arrived while the window was in use."""
         if self.bytes < self._slow_start_until_bytes:
             grown = self.bytes + size_bytes
         else:

@@ -115,8 +115,11 @@ class PathResponse(NamedTuple):
 Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse
 
 
-# What `Message(...)` does, for a third of the price.
+# What `Message(...)` and so on do, for a third of the price.
 _new_message: Final = partial(tuple.__new__, Message)
+_new_piece: Final = partial(tuple.__new__, Piece)
+_new_ack: Final = partial(tuple.__new__, Ack)
+_new_header: Final = partial(tuple.__new__, Header)
 
 
 def write_header(kind: Kind, session_id: int, counter: int) -> bytes:
@@ -129,6 +132,26 @@ def write_data_header(session_id: int, counter: int) -> bytes:
     return HEADER.pack(_DATA, 0, 0, session_id, counter)
 
 
+def write_data_headers(session_id: int, first: int, end: int) -> list[bytes]:
+    """Those of the counters from `first` to before `end`."""
+    pack = HEADER.pack
+    return [pack(_DATA, 0, 0, session_id, counter) for counter in range(first, end)]
+
+
+def write_pieces(channel: int, number: int, data: memoryview, piece_bytes: int, first: int, end: int) -> list[bytes]:
+    """PIECE frames of the parts from `first` to before `end`, none of which is the last. Budget: 0.3 us each."""
+    pack, join, total = _PIECE_HEAD.pack, b"".join, len(data)
+    return [
+        join(
+            (
+                pack(_PIECE, channel, number, total, piece_bytes, part),
+                data[part * piece_bytes : (part + 1) * piece_bytes],
+            )
+        )
+        for part in range(first, end)
+    ]
+
+
 def read_header_untrusted(datagram: bytes | memoryview) -> Header:
     """Raises Malformed."""
     if len(datagram) < HEADER_BYTES:
@@ -136,7 +159,22 @@ def read_header_untrusted(datagram: bytes | memoryview) -> Header:
     kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
     if kind not in _KINDS or zero or zeros:
         raise Malformed("a datagram begins with its kind and three zero bytes")
-    return Header(kind, session_id, counter)
+    return _new_header((kind, session_id, counter))
+
+
+_DATA_START: Final = bytes([_DATA, 0, 0, 0])
+_PLACE: Final = struct.Struct("<4xIQ")
+
+
+def is_data(datagram: bytes) -> bool:
+    """Whether this begins as a DATA, and is long enough for `read_place`. Budget: 0.1 us."""
+    return datagram.startswith(_DATA_START) and len(datagram) >= HEADER_BYTES
+
+
+def read_place(datagram: bytes) -> tuple[int, int]:
+    """Session id and counter of a header, as `read_header_untrusted`, where `is_data`."""
+    session_id, counter = _PLACE.unpack_from(datagram)
+    return session_id, counter
 
 
 def write_ack(ranges: Iterable[tuple[int, int]], delay_s: float, credit_bytes: int, credit_messages: int) -> bytes:
@@ -231,7 +269,7 @@ def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
     # A view keeps the whole body in memory, so it must be worth that: at most twice what the credit was charged for.
     is_most = end - start > _COPIED_BYTES and 2 * (end - start) >= len(body)
     data = memoryview(body)[start:end] if is_most else body[start:end]
-    return Piece(channel, number, total, piece_bytes, part, data), end
+    return _new_piece((channel, number, total, piece_bytes, part, data)), end
 
 
 def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
@@ -251,4 +289,4 @@ def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
             raise Malformed("the ranges of an acknowledgement run below zero or touch")
         ranges.append((first, last))
         last = first
-    return Ack(ranges, delay_us / 1e6, credit_bytes, credit_messages), at
+    return _new_ack((ranges, delay_us / 1e6, credit_bytes, credit_messages)), at

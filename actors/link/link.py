@@ -35,6 +35,7 @@ from actors.link.frames import (
     write_ack,
     write_challenge,
     write_data_header,
+    write_data_headers,
     write_response,
 )
 from actors.link.incoming import Incoming, ReceivedMessage
@@ -50,6 +51,9 @@ from crypto.replay import ReplayWindow
 from crypto.session import TAG_BYTES, read_hello_untrusted
 
 _ACK_EVERY_DATAGRAMS: Final = 8
+
+_RUN_BYTES: Final = 65_536
+"""Sealed in one go: what fits a cache. Also the most that one message gets before others on their way get a turn."""
 
 _TOKEN_MASK: Final = 2**64 - 1
 
@@ -87,6 +91,7 @@ class Link:
             settings=settings,
         )
         self._body_bytes = settings.max_datagram_bytes - HEADER_BYTES - TAG_BYTES
+        self._run_datagrams = max(_RUN_BYTES // settings.max_datagram_bytes, 1)
         self._outgoing = Outgoing(
             body_bytes=self._body_bytes, max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
@@ -238,7 +243,7 @@ class Link:
         try:
             header = read_header_untrusted(datagram)
             if header.kind == Kind.DATA:
-                self.receive_data(header.session_id, header.counter, datagram, now, source)
+                self.receive_run([(header.session_id, header.counter, datagram)], now, source)
                 return
             self._count_arrival(datagram)
             self._on_handshake(header, bytes(datagram[HEADER_BYTES:]), now, source)
@@ -313,35 +318,41 @@ class Link:
         self._incoming.restart()
         self._forget_arrivals()
 
-    def receive_data(
-        self, session_id: int, counter: int, datagram: bytes | memoryview, now: float, source: Address
-    ) -> None:
-        """As `receive`, for a DATA whose header was read already.
+    def receive_run(self, run: Sequence[tuple[int, int, bytes | memoryview]], now: float, source: Address) -> None:
+        """As `receive`, for DATA of one source whose headers were read already: (session id, counter, datagram).
 
-        Budget: 3 us beside opening it, and what its frames cost.
+        Budget: 2 us for the run, and 3 us for each datagram with one frame, of which opening it is a third.
         """
-        self._count_arrival(datagram)
-        session = self._sessions.live.get(session_id)
-        if session is None:
-            self._counters["dropped_no_session"] += 1
-            return
-        if not self._replay.is_fresh(counter):
-            self._counters["dropped_replayed"] += 1
-            return
-        try:
-            body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
-        except Tampered:
-            self._counters["dropped_bad_tag"] += 1
-            return
+        counters = self._counters
+        counters["datagrams_in"] += len(run)
+        for session_id, counter, datagram in run:
+            counters["bytes_in"] += len(datagram)
+            session = self._sessions.live.get(session_id)
+            if session is None:
+                counters["dropped_no_session"] += 1
+            elif not self._replay.is_fresh(counter):
+                counters["dropped_replayed"] += 1
+            else:
+                try:
+                    body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
+                except Tampered:
+                    counters["dropped_bad_tag"] += 1
+                else:
+                    self._on_authentic(session, counter, body, now, source)
+        if self._unacked_datagrams and self._ack_s > now:
+            self._note_ack_due(now)
+
+    def _on_authentic(self, session: LiveSession, counter: int, body: bytes, now: float, source: Address) -> None:
+        """A datagram that the peer sealed has arrived, for the first time."""
         self._replay.mark(counter)
         if session.confirm is not None:
             self._sessions.on_authentic(session, now)
         self._heard(now)
-        arrived = self._arrived
+        arrived, path = self._arrived, self._path
         largest = arrived.largest
-        path = self._path
-        if counter > largest and (source != path.address or path.is_asking):
-            path.on_arrival(source, len(datagram), self._recovery.probe_timeout_s, now)
+        size_bytes = len(body) + HEADER_BYTES + TAG_BYTES
+        if counter > largest and (path.is_asking or source != path.address):
+            path.on_arrival(source, size_bytes, self._recovery.probe_timeout_s, now)
             self._timer_s = now
         try:
             eliciting = self._on_frames(read_frames_untrusted(body), session, source, now)
@@ -353,7 +364,10 @@ class Link:
         if counter > largest:
             self._largest_arrived_s = now
         if eliciting:
-            self._note_ack_due(len(datagram), counter == largest + 1 or largest < 0, now)
+            self._unacked_datagrams += 1
+            self._unacked_bytes += size_bytes
+            if counter != largest + 1 and largest >= 0:
+                self._ack_s = min(self._ack_s, now)  # at once: something is missing, or was
 
     def _on_frames(self, frames: list[Frame], session: LiveSession, source: Address, now: float) -> bool:
         eliciting = False
@@ -384,12 +398,9 @@ class Link:
             self._replies.append((self._seal(session, response), source))
         return eliciting
 
-    def _note_ack_due(self, size_bytes: int, in_order: bool, now: float) -> None:
-        self._unacked_datagrams += 1
-        self._unacked_bytes += size_bytes
+    def _note_ack_due(self, now: float) -> None:
         at_once = (
-            not in_order
-            or self._unacked_datagrams >= _ACK_EVERY_DATAGRAMS
+            self._unacked_datagrams >= _ACK_EVERY_DATAGRAMS
             or self._unacked_bytes * 8 >= self._settings.max_flight_bytes
         )
         due = now if at_once else now + self._settings.max_ack_delay_s
@@ -492,6 +503,8 @@ class Link:
                 ack = self._write_ack(now)
                 parts.append(ack)
                 room_bytes -= len(ack)
+            elif chunks_wait and is_proved and self._data_run(session, address, now, out):
+                continue
             chunks = outgoing.fill(room_bytes, parts) if chunks_wait else []
             if not parts:
                 break
@@ -508,6 +521,24 @@ class Link:
         else:
             self._credit_ping_s = NEVER
             self._credit_ping_interval_s = self._settings.hello_interval_s
+
+    def _data_run(self, session: LiveSession, address: Address, now: float, out: list[tuple[bytes, Address]]) -> bool:
+        """Many pieces of one message at a time; False when there is nothing of the kind to send.
+
+        Budget: 2.3 us a piece at 1200 bytes, of which sealing is 0.9; 12 us at 61,440, which is copying and sealing.
+        """
+        most = min(self._recovery.room_datagrams(self._settings.max_datagram_bytes), self._run_datagrams)
+        bodies, chunks = self._outgoing.fill_run(self._body_bytes, most)
+        if not bodies:
+            return False
+        first = self._next_counter
+        end = self._next_counter = first + len(bodies)
+        session.sealed_datagrams += len(bodies)
+        headers = write_data_headers(session.peer_session_id, first, end)
+        datagrams = session.session.seal_run(first, headers, bodies)
+        self._recovery.record_run(first, len(datagrams[0]), chunks, now)
+        out += [(datagram, address) for datagram in datagrams]
+        return True
 
     def _write_ack(self, now: float) -> bytes:
         self._ack_s = NEVER

@@ -17,6 +17,7 @@ from actors.link.frames import (
     Ack,
     message_head,
     piece_head,
+    write_pieces,
 )
 from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, MAX_MESSAGE_BYTES
 
@@ -172,6 +173,25 @@ class Outgoing:
         self.held_messages += 1
         self._queued_bytes += len(data)
         self._queued_messages += 1
+
+    def fill_run(self, room_bytes: int, most: int) -> tuple[list[bytes], list[Chunk]]:
+        """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
+        the way for itself, which is when it pays to do the same for many datagrams at a time. Budget: 0.5 us each.
+        """
+        ready = self._ready
+        if self._lost or len(ready) != 1 or most < 2:
+            return [], []
+        message = self._sending[ready[0]]
+        if message is None or PIECE_OVERHEAD_BYTES + message.piece_bytes > room_bytes:
+            return [], []
+        first = message.started_chunks
+        end = min(first + most, message.chunk_count - 1)  # the last one is shorter
+        if end <= first:
+            return [], []
+        message.started_chunks = end
+        data = memoryview(message.data)
+        bodies = write_pieces(message.channel, message.number, data, message.piece_bytes, first, end)
+        return bodies, [(message, part) for part in range(first, end)]
 
     def fill(self, room_bytes: int, parts: list[bytes | memoryview]) -> list[Chunk]:
         """Append frames of at most `room_bytes` together to `parts`; returns what they are.

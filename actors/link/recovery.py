@@ -82,6 +82,21 @@ class Recovery:
         if chunks:
             self._may_probe = False
 
+    def record_run(self, counter: int, size_bytes: int, chunks: Sequence[Chunk], now: float) -> None:
+        """As `record`, for datagrams of one size with one chunk each and counters from `counter` on."""
+        charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
+        self._in_flight.update(
+            [(number, (now, charge_bytes, (chunk,))) for number, chunk in enumerate(chunks, counter)]
+        )
+        self._flight_bytes += charge_bytes * len(chunks)
+        self._last_sent_s = now
+        self._may_probe = False
+
+    def room_datagrams(self, size_bytes: int) -> int:
+        """How many datagrams of this size may leave now."""
+        room_bytes = self._congestion.bytes - self._flight_bytes
+        return max(-(-room_bytes // (size_bytes + KERNEL_DATAGRAM_BYTES)), int(self._may_probe))
+
     def on_ack(self, ack: Ack, next_counter: int, now: float) -> None:
         """Raises Malformed when the peer acknowledges a counter that was not used yet.
 
@@ -93,12 +108,19 @@ class Recovery:
         newest = self._in_flight.get(largest)
         acked = self._acked_counters(ack.ranges)
         window_was_used = 2 * self._flight_bytes >= self._congestion.bytes
+        pop = self._in_flight.pop
+        chunks: list[Chunk] = []
+        growing_bytes = acked_bytes = 0
         for counter in acked:
-            sent_s, charge_bytes, chunks = self._in_flight.pop(counter)
-            self._flight_bytes -= charge_bytes
-            self._outgoing.on_acked(chunks)
-            if window_was_used:
-                self._congestion.on_acked(charge_bytes, sent_s)
+            sent_s, charge_bytes, carried = pop(counter)
+            acked_bytes += charge_bytes
+            chunks += carried
+            if self._congestion.may_grow_by(sent_s):
+                growing_bytes += charge_bytes
+        self._flight_bytes -= acked_bytes
+        self._outgoing.on_acked(chunks)
+        if window_was_used and growing_bytes:
+            self._congestion.on_acked(growing_bytes)
         self._outgoing.on_credit(ack)
         if not acked:
             return
