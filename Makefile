@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_DIR ?= run
+FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers unit clean
+.PHONY: help setup run test lint types layers unit fuzz clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -46,6 +47,11 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 unit: $(STAMP) ## pytest
 	@echo "==> pytest"
 	@$(BIN)/pytest -n 2 --dist worksteal
+
+fuzz: $(STAMP) ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@echo "==> fuzzing for $(FUZZ_SECONDS) s"
+	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 
 clean: ## remove the environment and everything generated
 	rm -rf $(VENV) $(RUN_DIR) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

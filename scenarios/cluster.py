@@ -355,7 +355,7 @@ async def _ask_health(client: httpx.AsyncClient, rest_url: str) -> _Health:
 def _health_from_untrusted(response: httpx.Response) -> _Health:
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     fields = body if isinstance(body, dict) else {}
     name = fields.get("name")

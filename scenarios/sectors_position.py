@@ -77,13 +77,13 @@ class PositionReport:
     def from_data_untrusted(cls, data: object) -> Self:
         """Read what `to_data` made. Raises BadReport, and nothing else, whatever `data` is."""
         if not isinstance(data, list) or len(data) != len(_FIELDS):
-            raise BadReport(f"a position report is a list of {len(_FIELDS)} values, not {data!r:.80}")
+            raise BadReport(f"a position report is a list of {len(_FIELDS)} values, not {_shown(data):.80}")
         for (name, low, high, may_be_absent), value in zip(_FIELDS, data, strict=True):
             if value is None and may_be_absent:
                 continue
             right_type = isinstance(value, bool) if name == "last" else type(value) is int
             if not right_type or not low <= value <= high:
-                raise BadReport(f"{name} of a position report is from {low} to {high}, not {value!r:.40}")
+                raise BadReport(f"{name} of a position report is from {low} to {high}, not {_shown(value):.40}")
         return cls(*data)
 
     def encode(self) -> bytes:
@@ -120,3 +120,11 @@ def _rounded(value: float | None, scale: int) -> int | None:
 
 def _within(value: int | None, low: int, high: int) -> int | None:
     return value if value is not None and low <= value <= high else None
+
+
+def _shown(value: object) -> str:
+    """For a person. CBOR has integers that Python will not write in decimal, which would take it too long."""
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} too large to be shown"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tree.changes import Commit, Kind
-from tree.errors import BadData, TooMuch, TreeError
+from tree.errors import BadData, BadPath, TooMuch, TreeError
 from tree.matching import ByPrefix, EventPattern
 from tree.path import Path, check_path
 from tree.pattern import Pattern, pattern_from_data_untrusted, pattern_to_data
@@ -119,10 +119,20 @@ class Fired:
         match data:
             case [int(number), str(trigger), str(procedure), int(revision), str(kind), path, int(version), int(missed)]:
                 if kind in _KINDS:
-                    return Fired(number, trigger, procedure, revision, Kind(kind), check_path(path), version, missed)
+                    return Fired(
+                        number, trigger, procedure, revision, Kind(kind), _path_untrusted(path), version, missed
+                    )
             case _:
                 pass
         raise BadData("not a fired trigger")
+
+
+def _path_untrusted(data: Any) -> Path:
+    """A path; raises `BadData`."""
+    try:
+        return check_path(data)
+    except BadPath as error:
+        raise BadData(error.message) from error
 
 
 class Triggers:

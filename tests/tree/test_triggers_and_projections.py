@@ -383,3 +383,9 @@ def test_a_pattern_of_many_parts_cannot_be_registered_and_one_that_is_stays(driv
     registered = Triggers()
     registered.register(Trigger.from_data_untrusted(args))
     assert Triggers.from_data_untrusted(registered.to_data()).all() == registered.all()
+
+
+@pytest.mark.parametrize("path", ["a", [1], [""], ["a"] * 40, {"a": 1}])
+def test_what_fired_at_something_that_is_no_path_is_refused_as_bad_data(path: Any) -> None:
+    with pytest.raises(BadData):
+        Fired.from_data_untrusted([1, "t", "p", 3, "created", path, 1, 0])

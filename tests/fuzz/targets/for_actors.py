@@ -1,0 +1,272 @@
+"""The link and what runs over it: datagrams of strangers, frames of peers that hold good keys and mean ill."""
+
+import enum
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cbor2
+
+from actors.link import Address, Link, LinkSettings
+from actors.link.frames import (
+    CLOSE,
+    PING,
+    Kind,
+    message_head,
+    piece_head,
+    read_frames_untrusted,
+    read_header_untrusted,
+    write_ack,
+    write_header,
+)
+from actors.remote import frames as remote
+from actors.remote.codec import Codec, DataOnly
+from actors.remote.errors import RemoteError, Undecodable
+from actors.remote.frames import read_message_untrusted, write_frame, write_message
+from actors.remote.peer import Peer
+from actors.remote.settings import DistributionSettings
+from actors.strict_json import read_json_untrusted
+from crypto.errors import Malformed
+from tests.fuzz.target import Target
+from tests.fuzz.world import IDENTITIES, private_key
+
+PLACES: dict[str, Address] = {"alpha.h1": ("10.0.0.1", 1), "beta.h1": ("10.0.0.2", 2)}
+
+
+# --- the link ---------------------------------------------------------------------------------------------------------
+
+
+class _Ids:
+    def __init__(self, first: int) -> None:
+        self._next = itertools.count(first)
+        self.used: set[int] = set()
+
+    def allocate(self) -> int:
+        session_id = next(self._next)
+        self.used.add(session_id)
+        return session_id
+
+    def release(self, session_id: int) -> None:
+        self.used.remove(session_id)
+
+
+class _End:
+    def __init__(self, name: str, peer: str, first_id: int) -> None:
+        self.ids = _Ids(first_id)
+        self.counters: Counter[str] = Counter()
+        numbers = itertools.count()
+        self.link = Link(
+            name=name,
+            identity=IDENTITIES[name],
+            peer=peer,
+            incarnation=first_id,
+            ids=self.ids,
+            new_ephemeral=lambda: private_key(f"{name} {next(numbers)}"),
+            settings=LinkSettings(window_messages=64),
+            counters=self.counters,
+            now=0.0,
+        )
+        self.link.know_keys(IDENTITIES[peer].public)
+
+
+def _joined() -> tuple[_End, _End]:
+    """Two ends with a session, as after a first message."""
+    alpha, beta = _End("alpha.h1", "beta.h1", 100), _End("beta.h1", "alpha.h1", 200)
+    alpha.link.find_at(PLACES["beta.h1"], 0.0)
+    alpha.link.send(b"hello", 0.0)
+    for step in range(6):
+        for sender, receiver, place in ((alpha, beta, "alpha.h1"), (beta, alpha, "beta.h1")):
+            for datagram, _ in sender.link.datagrams_to_send(step / 100):
+                receiver.link.receive(datagram, step / 100, PLACES[place])
+    assert beta.link.take() is not None
+    return alpha, beta
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """Two bytes of length, then so many bytes; again and again."""
+    at = 0
+    while at + 2 <= len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "little")
+        yield data[at + 2 : end]
+        at = end
+
+
+def _joined_up(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(2, "little") + part for part in parts)
+
+
+def _authenticated_peer(data: bytes) -> None:
+    """Sealed frames of a peer with good keys, whatever they say: the link goes on, and holds at most the credit."""
+    alpha, beta = _joined()
+    session = alpha.link._sessions.current
+    assert session is not None
+    now = 1.0
+    held = 0
+    for counter, body in enumerate(itertools.islice(_cut(data), 200), 1000):
+        header = write_header(Kind.DATA, session.peer_session_id, counter)
+        beta.link.receive(header + session.session.seal(counter, header, body), now, PLACES["alpha.h1"])
+        beta.link.datagrams_to_send(now)
+        beta.link.next_timer()
+        while beta.link.next_event() is not None:
+            pass
+        while (message := beta.link.take()) is not None:
+            held += len(message.data)
+        now += 0.01
+    assert held <= len(data) + 4 * 1024 * 1024
+    beta.link.datagrams_to_send(now + 1.0)
+
+
+def _stranger(data: bytes) -> None:
+    """Bare datagrams of somebody without keys: nothing that exists is touched."""
+    _, beta = _joined()
+    before = beta.link._sessions.current
+    for datagram in itertools.islice(_cut(data), 50):
+        beta.link.receive(datagram, 1.0, ("10.9.9.9", 9))
+        beta.link.datagrams_to_send(1.0)
+    assert beta.link._sessions.current is before
+    assert beta.link.address == PLACES["alpha.h1"]
+    assert beta.link.take() is None
+    assert len(beta.ids.used) < 20
+
+
+def _frame_seeds() -> list[bytes]:
+    message = message_head(3, 1, 5) + b"hello"
+    piece = piece_head(2, 0, 1500, 1000, 0) + bytes(1000)
+    rest = piece_head(2, 0, 1500, 1000, 1) + bytes(500)
+    ack = write_ack([(8, 10), (2, 5)], 0.001, 2**20, 100)
+    return [message, piece, rest, ack, PING, CLOSE, ack + message + PING + piece]
+
+
+def _stranger_seeds() -> list[bytes]:
+    alpha = _End("alpha.h1", "beta.h1", 100)
+    alpha.link.find_at(PLACES["beta.h1"], 0.0)
+    alpha.link.send(b"hello", 0.0)
+    hello = alpha.link.datagrams_to_send(0.0)[0][0]
+    accept = write_header(Kind.ACCEPT, 200, 0) + bytes(142)
+    confirm = write_header(Kind.CONFIRM, 200, 0) + b"\x01" + bytes(64)
+    data = write_header(Kind.DATA, 200, 99) + bytes(40)
+    cookie = write_header(Kind.COOKIE, 200, 7)
+    return [_joined_up(hello, accept, confirm, data, cookie), _joined_up(hello, hello)]
+
+
+# --- distribution -----------------------------------------------------------------------------------------------------
+
+
+class Colour(enum.Enum):
+    """A registered enum."""
+
+    RED = 1
+
+
+@dataclass(frozen=True)
+class Natural:
+    """A registered dataclass that refuses by raising."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise ValueError("a natural number is not negative")
+
+
+def _codec() -> Codec:
+    codec = Codec(DataOnly("alpha"))
+    codec.register(Colour, "colour")
+    codec.register(Natural, "natural")
+    return codec
+
+
+def _decode(data: bytes) -> object:
+    return _codec().decode_untrusted(data)
+
+
+def _codec_seeds() -> list[bytes]:
+    codec = _codec()
+    values: list[Any] = [
+        {"a": [1, (2, b"x"), {3, 4}], "b": frozenset({"y"})}, Natural(3), Colour.RED, {(1, 2): None}, ValueError("no"),
+        RemoteError("KeyError", "k", "beta"), [1.5, None, True, 2**63, "text"],
+    ]  # fmt: skip
+    return [codec.encode(value) for value in values]
+
+
+def _peer() -> Peer:
+    return Peer("beta", 7, itertools.count(1).__next__, DistributionSettings())
+
+
+def _distribution(data: bytes) -> None:
+    """Messages of a node that holds good keys; none may raise, and what it can make us remember is bounded."""
+    peer = _peer()
+    peer.receive_untrusted(write_message(0, [write_frame(remote.Open(remote.VERSION, 77, 5))]), 0.0)
+    for number, message in enumerate(itertools.islice(_cut(data), 100)):
+        peer.receive_untrusted(message, float(number))
+        _drain(peer)
+    peer.receive_untrusted(data, 200.0)
+    _drain(peer)
+
+
+def _drain(peer: Peer) -> None:
+    peer._effects.clear()
+    peer._messages.clear()
+
+
+def _distribution_seeds() -> list[bytes]:
+    payload = cbor2.dumps("hello")
+    frames: list[remote.Frame] = [
+        remote.Call("worker", 1, payload), remote.Cast("worker", payload), remote.MonitorIt((3, 9), 2),
+        remote.LinkIt("worker", 3, payload), remote.Cancel(1), remote.Reply(4, payload), remote.Unlink(3, 1),
+    ]  # fmt: skip
+    return [
+        write_message(0, [write_frame(remote.Open(remote.VERSION, 9, 5))]),
+        _joined_up(write_message(1, [write_frame(frame) for frame in frames])),
+        write_message(0, [write_frame(remote.Close(77))]),
+        write_message(1, [write_frame(frame) for frame in frames]),
+    ]
+
+
+TARGETS = [
+    Target(
+        "link-header",
+        read_header_untrusted,
+        ["actors.link.frames:read_header_untrusted"],
+        lambda: [write_header(Kind.DATA, 7, 9)],
+        (Malformed,),
+    ),
+    Target(
+        "link-frames", read_frames_untrusted, ["actors.link.frames:read_frames_untrusted"], _frame_seeds, (Malformed,)
+    ),
+    Target(
+        "link-authenticated-peer",
+        _authenticated_peer,
+        [],
+        lambda: [_joined_up(*_frame_seeds()[:-1]), _joined_up(_frame_seeds()[-1])],
+        slow=True,
+    ),
+    Target("link-stranger", _stranger, [], _stranger_seeds, slow=True),
+    Target(
+        "remote-codec",
+        _decode,
+        ["actors.remote.codec:Codec.decode_untrusted"],
+        _codec_seeds,
+        (Undecodable,),
+        plain="",
+    ),
+    Target(
+        "remote-frames",
+        read_message_untrusted,
+        ["actors.remote.frames:read_message_untrusted"],
+        lambda: _distribution_seeds()[-1:],
+        (Undecodable,),
+        plain="cbor",
+    ),
+    Target("remote-peer", _distribution, ["actors.remote.peer:Peer.receive_untrusted"], _distribution_seeds),
+    Target(
+        "strict-json",
+        read_json_untrusted,
+        ["actors.strict_json:read_json_untrusted"],
+        lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 50],
+        (ValueError, RecursionError),
+        plain="json",
+    ),
+]

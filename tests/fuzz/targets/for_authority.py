@@ -1,0 +1,193 @@
+"""Messages about authority, their traces, parcels and certificates."""
+
+import contextlib
+from typing import Any
+
+import cbor2
+from pydantic import BaseModel
+
+from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
+from authority.errors import MessageError
+from authority.hops import BadTrace, Trace
+from authority.messages import (
+    AdmitRequest,
+    Input,
+    InputAck,
+    NotHere,
+    Parcel,
+    decode_link_untrusted,
+    decode_message_untrusted,
+    encode_link,
+    encode_message,
+)
+from authority.sealing import Sealer
+from crypto import jose
+from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
+from tests.fuzz.target import Target
+from tests.fuzz.world import IDENTITIES, NOW_S
+
+TRACE = Trace("transfer-1").leave("alpha.s1", "handoff", 10).arrive("alpha.h1", 20, 500).mark("alpha.h1", "seen", 4)
+MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
+SEALERS = {name: Sealer(name, identity) for name, identity in IDENTITIES.items()}
+
+
+def parcel() -> Parcel:
+    """A good one, from alpha.h1 to beta.h1."""
+    return SEALERS["alpha.h1"].seal(
+        MESSAGE, TRACE, to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=30, now_s=NOW_S, on_path=True
+    )
+
+
+def _open(received: Parcel) -> object:
+    return SEALERS["beta.h1"].open_untrusted(received, sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
+
+
+def _open_parcel(data: bytes) -> object:
+    return _open(Parcel.from_data_untrusted(from_cbor(data)))
+
+
+def sealed_contents(contents: bytes) -> Parcel:
+    """Whatever contents, sealed and signed by a peer with good keys."""
+    good = parcel()
+    claims = jose.Claims("alpha.h1", "beta.h1", "transfer-1", 2, NOW_S + 60, good.trace.digest(2))
+    sealed = jose.seal(contents, claims, sender=IDENTITIES["alpha.h1"], receiver=IDENTITIES["beta.h1"].public)
+    return good.model_copy(update={"sealed": sealed, "kind": _kind_of(contents) or good.kind})
+
+
+def _kind_of(contents: bytes) -> str:
+    """The type that these contents say they have, as whoever sends them would repeat it on the parcel."""
+    with contextlib.suppress(Exception):
+        found: Any = cbor2.loads(contents)
+        return str(found["type"])
+    return ""
+
+
+def message_seeds() -> list[bytes]:
+    """Bodies of transfer messages, one of each type that can be made of simple fields."""
+    return [encode_message(MESSAGE), *_all_messages()]
+
+
+_FIELDS: dict[str, Any] = {
+    "accepted": True, "applied": 3, "authority": "alpha.s1", "certificate": "a.b.c", "chain": ["a.b.c"],
+    "counters": {"x": 1}, "data": b"d", "direct": False, "entity": "alpha.e", "epoch": 3, "forwards": 1,
+    "grant": "a.b.c",
+    "inputs": [{"source": "alpha.ada", "seq": 1, "data": b"x"}], "kind": "ball", "moved_to": "", "off_path": {"y": 2},
+    "outcome": "committed", "params": {"z": 1}, "reason": "why", "seq": 1, "source": "alpha.s1", "state": b"state",
+    "state_hash": "0" * 64, "sub": 0, "target": "alpha.s2", "tick": 9, "trace": TRACE.to_data(),
+    "transfer_id": "transfer-1", "transport": "link",
+}  # fmt: skip
+
+
+def _all_messages() -> list[bytes]:
+    """One of every type that there is, made of its fields; a field that is new is left out, which spoils the seed."""
+    seeds = []
+    for kind in _kinds():
+        fields = {name: _FIELDS[name] for name in kind.model_fields if name in _FIELDS}
+        seeds.append(to_cbor({**fields, "type": kind.model_fields["type"].default}))
+    return seeds
+
+
+def _kinds() -> list[type[BaseModel]]:
+    base: Any = type(MESSAGE).__mro__[1]
+    return [kind for kind in base.__subclasses__() if "type" in kind.model_fields]
+
+
+def _link_seeds() -> list[bytes]:
+    player: list[Input | InputAck | NotHere] = [
+        Input(entity="alpha.e", seq=1, data=b"x"),
+        InputAck(entity="alpha.e", applied=1, tick=2, epoch=3, sub=0),
+        NotHere(entity="alpha.e"),
+    ]
+    return [encode_link(parcel()), *(encode_link(message) for message in player)]
+
+
+CERTIFICATE: dict[str, Any] = {
+    "kind": "commit", "entity": "alpha.e", "epoch": 3, "sub": 0, "transfer_id": "transfer-1", "source": "alpha.s1",
+    "target": "alpha.s2", "tick": 5, "state_hash": "0" * 64, "holder": "alpha.s1", "group": ["alpha.s1", "alpha.s2"],
+    "parent": "0" * 64,
+}  # fmt: skip
+
+
+def _certificates(data: bytes) -> None:
+    claims = from_json(data)
+    for kind in (CommitCertificate, DelegationGrant, PassCertificate):
+        try:
+            read = kind.from_claims_untrusted(claims)
+        except MessageError:
+            continue
+        assert kind.from_claims_untrusted(read.to_claims()) == read
+
+
+def _trace(data: bytes) -> None:
+    trace = Trace.from_data_untrusted(from_cbor(data))
+    assert Trace.from_data_untrusted(trace.to_data()) == trace
+    trace.digest()
+
+
+def _certificate_seeds() -> list[bytes]:
+    return [
+        to_json({**CERTIFICATE, "kind": "commit"}),
+        to_json({**CERTIFICATE, "kind": "delegation"}),
+        to_json({**CERTIFICATE, "kind": "pass"}),
+    ]
+
+
+TARGETS = [
+    Target(
+        "parcel",
+        _open_parcel,
+        [
+            "authority.messages:Parcel.from_data_untrusted",
+            "authority.sealing:Sealer.open_untrusted",
+            "authority.sealing:_attach_untrusted",
+        ],
+        lambda: [to_cbor(parcel().to_data())],
+        (MessageError,),
+        plain="cbor",
+    ),
+    Target(
+        "parcel-contents",
+        lambda data: _open(sealed_contents(data)),
+        [],
+        message_seeds,
+        (MessageError,),
+        plain="cbor",
+        slow=True,
+    ),
+    Target(
+        "authority-message",
+        decode_message_untrusted,
+        ["authority.messages:decode_message_untrusted"],
+        message_seeds,
+        (MessageError,),
+        plain="cbor",
+    ),
+    Target(
+        "authority-link",
+        decode_link_untrusted,
+        ["authority.messages:decode_link_untrusted"],
+        _link_seeds,
+        (MessageError,),
+        plain="cbor",
+    ),
+    Target(
+        "trace",
+        _trace,
+        [
+            "authority.hops:Trace.from_data_untrusted",
+            "authority.hops:_hop_untrusted",
+            "authority.hops:_mark_untrusted",
+        ],
+        lambda: [to_cbor(TRACE.to_data())],
+        (BadTrace,),
+        plain="cbor",
+    ),
+    Target(
+        "certificates",
+        _certificates,
+        ["authority.certificates:_Certificate.from_claims_untrusted"],
+        _certificate_seeds,
+        (MessageError,),
+        plain="json",
+    ),
+]

@@ -1,0 +1,233 @@
+"""What reaches a homeserver: requests about the tree, messages over the link, chains of certificates."""
+
+import functools
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from actors.inbox import Received
+from authority.errors import MessageError, Refused
+from authority.messages import Spawned, encode_link
+from authority.reserved import PathReserved
+from crypto import jose
+from crypto.errors import CryptoError
+from homeserver.node import Node
+from homeserver.rest import transport, tree, tree_inputs
+from homeserver.transfers import Transfers
+from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
+from tests.fuzz.target import Target
+from tests.fuzz.targets.for_authority import CERTIFICATE, SEALERS, message_seeds, parcel, sealed_contents
+from tests.fuzz.targets.for_tree import CONDITION, EXPORT
+from tests.fuzz.world import IDENTITIES, NOW_S
+from tree.errors import BadData, BadPath
+from tree.json_form import to_json as to_json_form
+
+TREE_ERRORS = (BadPath, BadData, PathReserved)
+
+
+# --- REST -------------------------------------------------------------------------------------------------------------
+
+
+def _request(path: bytes = b"/v1/tree/a", headers: list[tuple[bytes, bytes]] | None = None) -> Request:
+    return Request({"type": "http", "method": "GET", "raw_path": path, "path": "/", "headers": headers or []})
+
+
+def _preconditions(data: bytes) -> None:
+    match, _, none_match = data.partition(b"\n")
+    headers = [(b"if-match", match)] if match else []
+    headers += [(b"if-none-match", none_match)] if none_match else []
+    tree_inputs.preconditions_untrusted(_request(headers=headers))
+
+
+def _inputs(data: bytes) -> None:
+    """One piece of JSON as pattern, as conditions, as keep_while."""
+    value = from_json(data)
+    readers: list[Callable[[], object]] = [
+        lambda: tree_inputs.pattern_untrusted(value),
+        lambda: tree_inputs.conditions_untrusted(value if isinstance(value, list) else [value]),
+        lambda: tree_inputs.keep_while_untrusted(("a",), value if isinstance(value, list) else [value]),
+    ]
+    for read in readers:
+        with suppress(*TREE_ERRORS):
+            read()
+
+
+def _texts(data: bytes) -> None:
+    """One text as a pattern, a path, and the conditions of a query."""
+    text = data.decode("utf-8", "surrogateescape")
+    for read in (tree_inputs.pattern_untrusted, tree_inputs.path_from_json_untrusted, tree._list_untrusted):
+        with suppress(*TREE_ERRORS):
+            read(text)
+
+
+def _import(data: bytes) -> None:
+    for mode in ("merge", "replace"):
+        transport._rows_untrusted(data, mode)
+
+
+# --- the link ---------------------------------------------------------------------------------------------------------
+
+
+def run_at_once(coroutine: Coroutine[Any, Any, object]) -> object:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stopped:
+        return cast(object, stopped.value)
+    coroutine.close()
+    raise AssertionError("it waits for something")
+
+
+class KnownServers:
+    """A directory that answers at once."""
+
+    async def keys_of(self, name: str) -> object:
+        identity = IDENTITIES.get(name)
+        return None if identity is None else identity.public
+
+
+CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: NOW_S)
+
+
+def _transfers() -> Transfers:
+    directory = cast(Any, KnownServers())
+    return Transfers(SEALERS["beta.h1"], cast(Any, None), directory, cast(Any, None), cast(Any, None), cast(Any, CLOCK))
+
+
+class _Node:
+    """The parts of `homeserver.node.Node` that take a message."""
+
+    def __init__(self) -> None:
+        self.transfers = _transfers()
+        self.transfers.answer = _no_answer  # type: ignore[method-assign] # what it does is not about bytes
+        self._spawns: dict[str, Any] = {}
+        self.store = SimpleNamespace(entity=lambda _: None)
+        self.drop = lambda _: None
+        self._spawned = functools.partial(Node._spawned, cast(Any, self))
+
+
+async def _no_answer(opened: object) -> None:
+    return None
+
+
+def _take(message: bytes) -> object:
+    received = Received("alpha.h1", message, 0, ("10.0.0.1", 1))
+    return run_at_once(Node._take_untrusted(cast(Any, _Node()), received))
+
+
+def _take_contents(data: bytes) -> object:
+    return _take(encode_link(sealed_contents(data)))
+
+
+def _chain(data: bytes) -> object:
+    """A list of claims; those that are objects get signed, each by who it says, or by alpha.h1."""
+    items = from_json(data)
+    if not isinstance(items, list) or len(items) > 8:
+        return None
+    tokens = [_token(item) for item in items]
+    transfers = _transfers()
+    transfers._verified = _verified  # type: ignore[method-assign,assignment] # the directory's roles are not about bytes
+    return run_at_once(transfers._passes_untrusted(tokens, "alpha.e"))
+
+
+def _token(item: Any) -> str:
+    if not isinstance(item, dict):
+        return str(item)
+    signer = item.get("source")
+    name = signer if isinstance(signer, str) and signer in IDENTITIES else "alpha.h1"
+    try:
+        return jose.sign(item, sender_id=name, sender=IDENTITIES[name])
+    except ValueError as error:
+        raise NotPlain from error
+
+
+async def _verified(token: str, _role: object) -> dict[str, Any]:
+    """As `Transfers._verified`, with keys that are at hand."""
+    try:
+        keys = IDENTITIES.get(jose.peek_sender_untrusted(token))
+        if keys is None:
+            raise MessageError("no keys are known")
+        return jose.verify_untrusted(token, sender=keys.public)
+    except CryptoError as error:
+        raise MessageError(str(error)) from error
+
+
+def _chain_seeds() -> list[bytes]:
+    grant = {**CERTIFICATE, "kind": "delegation", "source": "alpha.h1"}
+    passed = {**CERTIFICATE, "kind": "pass", "sub": 1}
+    return [to_json([grant, passed]), to_json([grant]), to_json(["not a token"])]
+
+
+TARGETS = [
+    Target(
+        "rest-url",
+        lambda data: tree_inputs.path_of_url_untrusted(_request(b"/v1/tree/" + data)),
+        ["homeserver.rest.tree_inputs:path_of_url_untrusted"],
+        lambda: [b"a/b%2Fc", b"%ff"],
+        TREE_ERRORS,
+    ),
+    Target(
+        "rest-preconditions",
+        _preconditions,
+        ["homeserver.rest.tree_inputs:preconditions_untrusted"],
+        lambda: [b'"3.ab", "4"\n*', b"*"],
+        TREE_ERRORS,
+    ),
+    Target(
+        "rest-inputs",
+        _inputs,
+        [
+            "homeserver.rest.tree_inputs:pattern_untrusted",
+            "homeserver.rest.tree_inputs:conditions_untrusted",
+            "homeserver.rest.tree_inputs:keep_while_untrusted",
+        ],
+        lambda: [
+            to_json(["a", ["if_name_matches", None]]),
+            to_json([to_json_form(CONDITION.to_data())]),
+            to_json([[["b"], CONDITION.to_data()]]),
+            b'"a/*/**"',
+        ],
+        plain="json",
+    ),
+    Target(
+        "rest-texts",
+        _texts,
+        ["homeserver.rest.tree_inputs:path_from_json_untrusted", "homeserver.rest.tree:_list_untrusted"],
+        lambda: [b'["a", "b"]', b"a/*/b", b'[["if_node_exists", true]]'],
+    ),
+    Target(
+        "rest-import",
+        _import,
+        ["homeserver.rest.transport:_rows_untrusted"],
+        lambda: [b"\n".join(to_json(to_json_form(row)) for row in EXPORT)],
+        TREE_ERRORS,
+    ),
+    Target(
+        "homeserver-link",
+        _take,
+        ["homeserver.node:Node._take_untrusted", "homeserver.transfers:Transfers.open_untrusted"],
+        lambda: [encode_link(parcel())],
+        (MessageError,),
+        plain="cbor",
+    ),
+    Target(
+        "homeserver-link-contents",
+        _take_contents,
+        [],
+        lambda: [*message_seeds(), to_cbor(Spawned(entity="alpha.e", reason="").model_dump())],
+        (MessageError,),
+        plain="cbor",
+        slow=True,
+    ),
+    Target(
+        "homeserver-chain",
+        _chain,
+        ["homeserver.transfers:Transfers._passes_untrusted"],
+        _chain_seeds,
+        (MessageError, Refused),
+        plain="json",
+    ),
+]

@@ -1,0 +1,47 @@
+"""What the scenarios read from others: answers of servers, maps and position reports."""
+
+import httpx
+
+from scenarios.cluster import _health_from_untrusted
+from scenarios.sectors_map import Bounds, Grid, SectorMap, SectorMapError
+from scenarios.sectors_position import BadReport, PositionReport
+from tests.fuzz.plain import from_json, to_json
+from tests.fuzz.target import Target
+
+REPORT = PositionReport(1_700_000_000_000, 480_000_000, 110_000_000, 35_000, 4_500, 900, None, False)
+MAP = SectorMap(Bounds(45.0, 5.0, 50.0, 15.0), Grid(2, 2), 5.0)
+
+
+def _health(data: bytes) -> None:
+    health = _health_from_untrusted(httpx.Response(200, content=data))
+    assert len(health.reason) <= 2000
+
+
+TARGETS = [
+    Target(
+        "health",
+        _health,
+        ["scenarios.cluster:_health_from_untrusted"],
+        lambda: [b'{"name": "alpha.h1"}', b'{"code": "x", "message": "not ready"}'],
+        plain="json",
+    ),
+    Target(
+        "sector-map",
+        lambda data: SectorMap.from_data_untrusted(from_json(data)),
+        ["scenarios.sectors_map:SectorMap.from_data_untrusted"],
+        lambda: [to_json(MAP.to_data())],
+        (SectorMapError,),
+        plain="json",
+    ),
+    Target(
+        "position-report",
+        PositionReport.decode_untrusted,
+        [
+            "scenarios.sectors_position:PositionReport.decode_untrusted",
+            "scenarios.sectors_position:PositionReport.from_data_untrusted",
+        ],
+        lambda: [REPORT.encode()],
+        (BadReport,),
+        plain="cbor",
+    ),
+]

@@ -1,0 +1,46 @@
+"""What reaches a simulation server over the link."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from authority.errors import MessageError
+from authority.messages import Parcel
+from crypto.errors import CryptoError
+from simserver.arrivals import _decoded_untrusted
+from simserver.inputs import Inbox
+from simserver.life import Snapshot
+from simserver.node import Node
+from tests.fuzz.plain import from_cbor, to_cbor
+from tests.fuzz.target import Target
+from tests.fuzz.targets.for_authority import SEALERS, parcel
+from tests.fuzz.targets.for_homeserver import CLOCK, KnownServers, run_at_once
+
+
+def _open(data: bytes) -> object:
+    node = SimpleNamespace(home=KnownServers(), sealer=SEALERS["beta.h1"], clock=CLOCK)
+    return run_at_once(Node._open_untrusted(cast(Any, node), Parcel.from_data_untrusted(from_cbor(data))))
+
+
+def _state_seeds() -> list[bytes]:
+    inbox = {"cursors": {"alpha.ada": [3, 3]}, "pending": [["alpha.ada", 4, b"x"]]}
+    return [Snapshot("ball", 9, {"x": 1.5}, Inbox().to_data()).encode(), Snapshot("ball", 9, None, inbox).encode()]
+
+
+TARGETS = [
+    Target(
+        "simserver-parcel",
+        _open,
+        ["simserver.node:Node._open_untrusted"],
+        lambda: [to_cbor(parcel().to_data())],
+        (MessageError, CryptoError),
+        plain="cbor",
+    ),
+    Target(
+        "simserver-state",
+        lambda data: _decoded_untrusted(data, "alpha.e"),
+        ["simserver.arrivals:_decoded_untrusted"],
+        _state_seeds,
+        (MessageError,),
+        plain="cbor",
+    ),
+]

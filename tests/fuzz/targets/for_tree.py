@@ -1,0 +1,706 @@
+"""The tree: what members say to each other, what commands and snapshots hold, and what etcd answers."""
+
+import functools
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+from scenarios.simulation.disk import SimulatedDisk
+from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
+from tests.fuzz.target import Target
+from tests.tree.test_snapshot import machine_with, write
+from tree.certificates import Credentials
+from tree.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
+from tree.conditions import (
+    AllOf,
+    AnyOf,
+    IfChildListLength,
+    IfDataMatches,
+    IfNameMatches,
+    IfNodeExists,
+    IfPayloadVersion,
+    NotOf,
+    condition_from_data_untrusted,
+)
+from tree.data import decode_array_untrusted, decode_untrusted, encode
+from tree.errors import BadData, BadPath, MalformedCommand
+from tree.etcd import wire
+from tree.etcd.answers import Answers
+from tree.etcd.keys import Keys
+from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
+from tree.etcd.mirrored_store import MirroredStore
+from tree.export import FORMAT as EXPORT_FORMAT
+from tree.export import FORMAT_VERSION, read_rows_untrusted
+from tree.frames import (
+    FrameBuffer,
+    Greeting,
+    MalformedFrame,
+    Verdict,
+    decode_greeting_untrusted,
+    decode_hint_untrusted,
+    decode_message_untrusted,
+    decode_verdict_untrusted,
+    encode_frame,
+    encode_hint,
+)
+from tree.json_form import from_json_untrusted
+from tree.json_form import to_json as to_json_form
+from tree.keep_while import keep_while_from_data_untrusted
+from tree.membership import (
+    Admit,
+    ChangeRefused,
+    Configuration,
+    Member,
+    change_from_data_untrusted,
+    decode_seats_untrusted,
+)
+from tree.pattern import ANY_DEPTH, ANY_NAME, pattern_from_data_untrusted, pattern_to_data
+from tree.payload import StoredProcedure, check_payload_untrusted, encode_payload
+from tree.projections import in_use_from_data_untrusted
+from tree.raft import RaftCore
+from tree.rows import TreeBuilder
+from tree.sessions import Sessions
+from tree.snapshot import SnapshotDamaged, SnapshotFile, SnapshotReader
+from tree.state import StateLoader
+from tree.steward import Steward
+from tree.tls import TlsFailed, TlsSession
+from tree.transport import _Connection
+from tree.triggers import Fired, Trigger, Triggers
+
+KEYS = Keys("/batonpass", "homeserver", "alpha")
+MEMBERS = Configuration.initial([Member(name, "127.0.0.1", 7000 + number) for number, name in enumerate("abc")])
+CONDITION = AllOf([
+    AnyOf([IfNodeExists(True), IfChildListLength(3)]), NotOf(IfNameMatches(regex="a.*b")), IfPayloadVersion(2),
+    IfDataMatches({"a": 1}),
+])  # fmt: skip
+
+# A snapshot that was refused is logged; that is the right thing to do, and no news here.
+logging.getLogger("tree.snapshot").setLevel(logging.CRITICAL)
+
+
+def _no_procedures() -> Machine:
+    return Machine({}, {"names": lambda *_: None})
+
+
+@functools.cache
+def _machine() -> Machine:
+    """One with nodes, sessions, triggers and a projection."""
+    machine = machine_with(5)
+    pattern = pattern_to_data(("some", ANY_NAME, ANY_DEPTH))
+    for number, (procedure, args) in enumerate([
+        ("tree.put", {"path": ["proc"], "procedure": "tree.get"}),
+        ("tree.trigger_register", {"id": "t", "pattern": pattern, "procedure_path": ["proc"]}),
+        ("tree.put", {"path": ["some", "x", "y"], "data": 1}),
+        ("tree.put", {"path": ["kept"], "data": 1, "keep_while": [[pattern, CONDITION.to_data()]]}),
+    ]):  # fmt: skip
+        machine.apply(encode_command(Command(procedure, args, "registrar", number)))
+    return machine
+
+
+def _chunks() -> list[Any]:
+    machine = _machine()
+    frozen = machine.freeze()
+    found = []
+    while (chunk := frozen.next_chunk(1000)) is not None:
+        found.append(chunk)
+    machine.thaw(frozen)
+    return found
+
+
+def _plain(read: Callable[[Any], object]) -> Callable[[bytes], object]:
+    """A reader of plain data, given the data that bytes are the CBOR of: what `tree.data` lets through."""
+    return lambda data: read(_data(data))
+
+
+def _data(data: bytes) -> Any:
+    try:
+        return decode_untrusted(data)
+    except BadData:
+        return from_cbor(b"")  # raises NotPlain
+
+
+def _cbor(*values: Any) -> Callable[[], list[bytes]]:
+    return lambda: [to_cbor(value) for value in values]
+
+
+# --- frames and TLS ---------------------------------------------------------------------------------------------------
+
+
+def _frame_stream(data: bytes) -> None:
+    buffer = FrameBuffer(4096)
+    for begin in range(0, len(data), 700):
+        buffer.feed(data[begin : begin + 700])
+        while buffer.next_untrusted() is not None:
+            pass
+    buffer.take_rest()
+
+
+def _greeting(data: bytes) -> None:
+    for decode in (decode_greeting_untrusted, decode_verdict_untrusted, decode_hint_untrusted):
+        with suppress(MalformedFrame):
+            decode(data)
+
+
+def _message_seeds() -> list[bytes]:
+    entries = [[b"command", 6, 2], [b"other", 7, 2]]
+    messages: list[dict[str, Any]] = [
+        {"type": "append_entries", "term": 2, "commit_index": 5, "entries": entries, "prevLogIdx": 5, "prevLogTerm": 1},
+        {"type": "append_entries", "term": 2, "commit_index": 5, "serialized": [b"piece", True, False]},
+        {"type": "request_vote", "term": 2, "last_log_index": 5, "last_log_term": 1, "transfer": False},
+        {"type": "member_request", "round": 1, "request": ["dismiss", "c"]},
+        {"type": "member_answer", "round": 1, "code": None, "sentence": ""},
+        {"type": "next_node_idx", "term": 1, "next_node_idx": 2, "reset": False, "success": True},
+    ]
+    return [to_cbor(message) for message in messages]
+
+
+@functools.cache
+def _credentials() -> Credentials:
+    with tempfile.TemporaryDirectory() as directory:
+        return Credentials(FilePath(directory), b"s" * 32, kind="homeserver", instance="alpha", name="a")
+
+
+def _tls_server() -> TlsSession:
+    return TlsSession(_credentials().server_context, server_side=True)
+
+
+def _tls(data: bytes) -> None:
+    """In pieces, as a socket gives them; afterwards the session may not be used, whatever it was."""
+    connection = _Connection(cast(Any, None))
+    connection.decrypted_untrusted(data[:5])
+    connection.tls = _tls_server()
+    for begin in range(0, len(data), 400):
+        connection.decrypted_untrusted(data[begin : begin + 400])
+        connection.tls.outgoing()
+
+
+def _tls_seeds() -> list[bytes]:
+    client = TlsSession(_credentials().client_context, server_side=False)
+    client.feed_untrusted(b"")
+    return [client.outgoing()]
+
+
+def _steward(data: bytes) -> None:
+    """A member asks whoever is not the leader, and the leader, for whatever it likes; it is answered in any case."""
+    request = _data(data)
+    if not isinstance(request, list):
+        return
+    for leads in (False, True):
+        sent: list[Any] = []
+        steward = _asked_steward(leads, sent)
+        steward.take_request_untrusted("b", {"type": "member_request", "round": 3, "request": request})
+        assert len(sent) == 1
+
+
+def _asked_steward(leads: bool, sent: list[Any]) -> Steward:
+    def send(*said: Any) -> bool:
+        sent.append(said)
+        return True
+
+    return Steward("a", lambda: cast(RaftCore, _FakeRaft(leads)), send, lambda: None, 1.0)
+
+
+class _FakeRaft:
+    """Answers as `RaftCore` does: with nothing, or ChangeRefused."""
+
+    configuration = MEMBERS
+
+    def __init__(self, leads: bool) -> None:
+        self._leads = leads
+
+    def is_leader(self) -> bool:
+        return self._leads
+
+    def transfer_leadership(self, to: str | None = None) -> None:
+        if not self._leads:
+            raise ChangeRefused("not_leader", "another one leads")
+
+    def propose_change(self, change: object) -> None:
+        if not self._leads:
+            raise ChangeRefused("not_leader", "another one leads")
+        raise ChangeRefused("is_leader", "it is the leader itself")
+
+
+# --- commands and states ----------------------------------------------------------------------------------------------
+
+
+def _entry(data: bytes) -> None:
+    """Whatever stands in the log: no member may stop at it."""
+    machine = _no_procedures()
+    machine.apply_entry(data)
+    machine.apply(data)
+    machine.digest()
+
+
+def _entry_seeds() -> list[bytes]:
+    good = [
+        encode_command(Command("tree.put", {"path": ["a", "b"], "data": {"x": [1]}}, "c", 1)),
+        encode_command(Command("tree.get_many", {"pattern": pattern_to_data(("a", ANY_NAME))}, "c", 2)),
+        encode_command(Command("tree.delete_many", {"pattern": pattern_to_data((ANY_DEPTH,))}, "c", 3)),
+    ]
+    return [*good, encode_entry(good), encode(["x", None, "", -1])]
+
+
+def _state(data: bytes) -> None:
+    loader = StateLoader()
+    chunks = _data(data)
+    if not isinstance(chunks, list):
+        return
+    for chunk in chunks:
+        loader.take_untrusted(chunk)
+    _no_procedures().install(loader.finish())
+
+
+def _whole_state(data: bytes) -> None:
+    loader = StateLoader()
+    loader.take_whole_untrusted(_data(data))
+    _no_procedures().install(loader.finish())
+
+
+def _snapshot(data: bytes) -> None:
+    """As the member reads its own, and as it comes from the leader."""
+    file = SnapshotFile(FilePath("/member/snapshot"), "i", SimulatedDisk())
+    file.take_piece_untrusted(data[:100], True, False, newer_than=0)
+    file.take_piece_untrusted(data[100:], False, True, newer_than=0)
+    reader = SnapshotReader("i")
+    for begin in range(0, len(data), 1000):
+        reader.take_untrusted(data[begin : begin + 1000])
+    reader.finish()
+
+
+def _snapshot_chunk(data: bytes) -> None:
+    """A chunk with a checksum that fits: what a leader with bad intentions could send."""
+    import zlib
+
+    head = to_cbor(["i", [b"p", 4, 1], [b"l", 5, 1]])
+    reader = SnapshotReader("i")
+    reader.take_untrusted(_magic())
+    for chunk in (head, to_cbor(_chunks()[0]), data):
+        reader.take_untrusted(len(chunk).to_bytes(4, "big") + zlib.crc32(chunk).to_bytes(4, "big") + chunk)
+
+
+@functools.cache
+def _written() -> bytes:
+    return write(machine_with(3), SimulatedDisk())
+
+
+def _magic() -> bytes:
+    from tree import snapshot
+
+    return snapshot._MAGIC_2
+
+
+def _adopt(data: bytes) -> None:
+    for anew in (False, True):
+        _no_procedures().adopt_registrations_untrusted(data, anew=anew)
+
+
+def _sessions(data: bytes) -> None:
+    sessions = Sessions()
+    sessions.add_untrusted(_data(data))
+    sessions.of("c").remember(5, b"answer")
+
+
+def _session_rows() -> list[Any]:
+    return [rows for kind, rows in _chunks() if kind == "sessions"]
+
+
+def _tree_rows() -> list[Any]:
+    return [rows for kind, rows in _chunks() if kind == "tree"]
+
+
+def _payload_seeds() -> list[bytes]:
+    return [encode_payload({"a": 1}) or b"", encode_payload(StoredProcedure("p")) or b""]
+
+
+EXPORT: list[Any] = [
+    {"format": EXPORT_FORMAT, "version": FORMAT_VERSION, "revision": 4, "pattern": pattern_to_data((ANY_DEPTH,))},
+    {"path": ["a"], "made_on_the_way": True},
+    {"path": ["a", "b"], "data": {"x": 1}, "keep_while": [[["a"], CONDITION.to_data()]]},
+    {"path": ["p"], "procedure": "some.procedure"},
+    {"end": True, "nodes": 3},
+]
+
+
+# --- etcd -------------------------------------------------------------------------------------------------------------
+
+
+def _row(payload: Any = 1) -> bytes:
+    return encode([encode_payload(payload), 1, 1, False])
+
+
+def _items(data: bytes) -> Iterator[wire.KeyValue]:
+    """[[which key, suffix, value], ...]: keys below the instance's prefix, and others."""
+    rows = _data(data)
+    if not isinstance(rows, list):
+        return
+    prefixes = (KEYS.prefix + b"node/", KEYS.prefix + b"answer/", KEYS.registrations, KEYS.guard, KEYS.prefix, b"")
+    for revision, row in enumerate(rows, 1):
+        match row:
+            case [int(which), bytes(suffix), bytes() | None as value]:
+                yield wire.KeyValue(prefixes[which % len(prefixes)] + suffix, value, revision)
+            case _:
+                return
+
+
+ETCD_ROWS: list[Any] = [
+    [3, b"", encode([FORMAT, 7])], [0, b"", _row()], [0, b"a/", _row()], [0, b"a/b/", _row({"x": 1})],
+    [1, b"client/0000000000000000001", encode([0, [[1, b"answer"]]])],
+]  # fmt: skip
+
+
+def _mirror() -> Mirror:
+    return Mirror(KEYS, {}, Limits(128, 1_572_864), {})
+
+
+def _etcd_loading(data: bytes) -> None:
+    loading = Loading(KEYS)
+    loading.add_untrusted(_items(data))
+    _mirror().become(loading)
+
+
+def _etcd_mirror(data: bytes) -> None:
+    mirror = _mirror()
+    loading = Loading(KEYS)
+    loading.add_untrusted([wire.KeyValue(KEYS.guard, encode([FORMAT, 7]), 1), wire.KeyValue(KEYS.node(()), _row(), 1)])
+    mirror.become(loading)
+    mirror.take_untrusted(_items(data), 9)
+
+
+def _etcd_row(data: bytes) -> None:
+    store = MirroredStore()
+    store.add_row_untrusted((), _row())
+    store.add_row_untrusted(("a",), data)
+    store.take_rows_untrusted({("a",): None, ("b",): data}, 9)
+
+
+def _etcd_answers(data: bytes) -> None:
+    answers = Answers(KEYS)
+    answers.take_untrusted("client", 1, data, 5)
+    answers.take_untrusted("client", 1, None, 6)
+
+
+def _etcd_wire(data: bytes) -> None:
+    """One body, read as each of the answers that there are."""
+    readers: list[Callable[[bytes], object]] = [
+        wire.read_range_untrusted, wire.read_txn_untrusted, wire.read_leader_untrusted, wire.read_members_untrusted,
+        wire.read_lease_untrusted, wire.read_token_untrusted, wire.read_watch_untrusted,
+    ]  # fmt: skip
+    for read in readers:
+        with suppress(wire.MalformedAnswer):
+            read(data)
+    wire.read_failure_untrusted(503, data)
+
+
+def _etcd_wire_seeds() -> list[bytes]:
+    header = {"cluster_id": "1", "member_id": "2", "revision": "7", "raft_term": "3"}
+    item = {"key": "YQ==", "value": "Yg==", "mod_revision": "5"}
+    event = {"type": "DELETE", "kv": item}
+    answers: list[dict[str, Any]] = [
+        {"header": header, "kvs": [item], "more": True},
+        {"header": header, "succeeded": True},
+        {"leader": "5", "raftTerm": "3"},
+        {"members": [{"ID": "5", "name": "m", "clientURLs": ["http://127.0.0.1:1"]}]},
+        {"result": {"ID": "5", "TTL": "10"}},
+        {"token": "abc"},
+        {"result": {"header": header, "events": [event], "created": True, "compact_revision": "2"}},
+        {"error": {"message": "no", "code": 5}},
+    ]
+    return [to_json(answer) for answer in answers]
+
+
+def _etcd_lines(data: bytes) -> None:
+    lines = wire.Lines(1000)
+    for begin in range(0, len(data), 300):
+        lines.receive_untrusted(data[begin : begin + 300])
+        assert lines._held_bytes <= 1000
+
+
+def _json_form(data: bytes) -> None:
+    value = from_json_untrusted(from_json(data))
+    to_json_form(value)
+
+
+TRIGGER: dict[str, Any] = {"id": "t", "pattern": ["a"], "procedure_path": ["p"], "kinds": ["created"], "priority": 1}
+FIRED: list[Any] = [1, "t", "p", 3, "created", ["a"], 1, 0]
+TRIGGERS: dict[str, Any] = {"triggers": [TRIGGER], "pending": [FIRED], "missed": {"t": 1}, "next_number": 2}
+PROJECTIONS: list[Any] = [["names", ["a", "b"]]]
+
+TARGETS = [
+    Target(
+        "tree-data",
+        decode_untrusted,
+        ["tree.data:decode_untrusted"],
+        _cbor({"a": [1, b"x", None, 1.5]}),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-array",
+        decode_array_untrusted,
+        ["tree.data:decode_array_untrusted"],
+        _cbor([1, {2: 3}]),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-frames",
+        _frame_stream,
+        ["tree.frames:FrameBuffer.next_untrusted"],
+        lambda: [encode_frame(["x"]) * 3, b"\xff" * 9],
+        (MalformedFrame,),
+    ),
+    Target(
+        "tree-greeting",
+        _greeting,
+        [
+            "tree.frames:decode_greeting_untrusted",
+            "tree.frames:decode_verdict_untrusted",
+            "tree.frames:decode_hint_untrusted",
+            "tree.membership:Configuration.from_data_untrusted",
+        ],
+        lambda: [
+            to_cbor(Greeting("homeserver", "alpha", "a", 2).to_data()),
+            to_cbor(Verdict("code", "sentence").to_data()),
+            encode_hint(MEMBERS)[4:],
+        ],
+        plain="cbor",
+    ),
+    Target(
+        "tree-message",
+        decode_message_untrusted,
+        ["tree.frames:decode_message_untrusted"],
+        _message_seeds,
+        (MalformedFrame,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-tls",
+        _tls,
+        ["tree.tls:TlsSession.feed_untrusted", "tree.transport:_Connection.decrypted_untrusted"],
+        _tls_seeds,
+        (TlsFailed,),
+        slow=True,
+    ),
+    Target(
+        "tree-steward",
+        _steward,
+        [
+            "tree.steward:Steward.take_request_untrusted",
+            "tree.steward:Steward._decide_untrusted",
+            "tree.membership:change_from_data_untrusted",
+        ],
+        _cbor(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),
+        plain="cbor",
+    ),
+    Target(
+        "tree-change",
+        _plain(change_from_data_untrusted),
+        [],
+        _cbor(Admit(Member("d", "127.0.0.1", 7009), "c").to_data()),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-seats",
+        decode_seats_untrusted,
+        ["tree.membership:decode_seats_untrusted"],
+        lambda: [encode(MEMBERS.to_data()["members"])],
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-command",
+        decode_command_untrusted,
+        ["tree.commands:decode_command_untrusted"],
+        _entry_seeds,
+        (MalformedCommand,),
+        plain="cbor",
+    ),
+    Target("tree-entry", _entry, ["tree.commands:_decode_entry_untrusted"], _entry_seeds, plain="cbor", slow=True),
+    Target(
+        "tree-registrations",
+        _adopt,
+        [
+            "tree.commands:Machine.adopt_registrations_untrusted",
+            "tree.registrations:Registrations.read_untrusted",
+            "tree.projections:in_use_from_data_untrusted",
+            "tree.triggers:Triggers.from_data_untrusted",
+            "tree.triggers:Trigger.from_data_untrusted",
+            "tree.triggers:Fired.from_data_untrusted",
+            "tree.triggers:_path_untrusted",
+            "tree.triggers:_kinds_untrusted",
+            "tree.triggers:_priority_untrusted",
+        ],
+        lambda: [encode([TRIGGERS, PROJECTIONS]), _machine().registrations()],
+        (BadData,),
+        plain="cbor",
+    ),
+    Target("tree-trigger", _plain(Trigger.from_data_untrusted), [], _cbor(TRIGGER), (BadData,), plain="cbor"),
+    Target("tree-fired", _plain(Fired.from_data_untrusted), [], _cbor(FIRED), (BadData,), plain="cbor"),
+    Target("tree-triggers", _plain(Triggers.from_data_untrusted), [], _cbor(TRIGGERS), (BadData,), plain="cbor"),
+    Target("tree-projections", _plain(in_use_from_data_untrusted), [], _cbor(PROJECTIONS), (BadData,), plain="cbor"),
+    Target(
+        "tree-condition",
+        _plain(condition_from_data_untrusted),
+        ["tree.conditions:condition_from_data_untrusted"],
+        _cbor(CONDITION.to_data()),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-pattern",
+        _plain(pattern_from_data_untrusted),
+        ["tree.pattern:pattern_from_data_untrusted"],
+        _cbor(pattern_to_data(("a", ANY_NAME, ANY_DEPTH)), ["a", CONDITION.to_data()]),
+        (BadPath, BadData),
+        plain="cbor",
+    ),
+    Target(
+        "tree-keep-while",
+        _plain(keep_while_from_data_untrusted),
+        ["tree.keep_while:keep_while_from_data_untrusted"],
+        _cbor([[["a"], CONDITION.to_data()]]),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-payload",
+        check_payload_untrusted,
+        ["tree.payload:check_payload_untrusted"],
+        _payload_seeds,
+        (BadData,),
+    ),
+    Target(
+        "tree-export",
+        _plain(read_rows_untrusted),
+        ["tree.export:read_rows_untrusted", "tree.export:_node_untrusted"],
+        _cbor(EXPORT),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-rows",
+        _plain(lambda rows: TreeBuilder().add_untrusted(rows)),
+        ["tree.rows:TreeBuilder.add_untrusted"],
+        lambda: list(map(to_cbor, _tree_rows())),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-sessions",
+        _sessions,
+        ["tree.sessions:Sessions.add_untrusted"],
+        lambda: list(map(to_cbor, _session_rows())),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-state",
+        _state,
+        ["tree.state:StateLoader.take_untrusted"],
+        lambda: [to_cbor(_chunks())],
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-whole-state",
+        _whole_state,
+        ["tree.state:StateLoader.take_whole_untrusted"],
+        lambda: [to_cbor(_machine().to_data())],
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "tree-snapshot",
+        _snapshot,
+        ["tree.snapshot:SnapshotReader.take_untrusted", "tree.snapshot:SnapshotFile.take_piece_untrusted"],
+        lambda: [_written()],
+        (SnapshotDamaged,),
+        slow=True,
+    ),
+    Target(
+        "tree-snapshot-chunk",
+        _snapshot_chunk,
+        [],
+        lambda: list(map(to_cbor, _chunks()[1:])),
+        (SnapshotDamaged,),
+        plain="cbor",
+    ),
+    Target(
+        "json-form",
+        _json_form,
+        ["tree.json_form:from_json_untrusted"],
+        lambda: [b'{"$bytes": "AAE="}', b'{"$map": [["a", {"$float": "nan"}]]}', b'{"a": [1, {"b": null}]}'],
+        (BadData,),
+        plain="json",
+    ),
+    Target(
+        "etcd-loading",
+        _etcd_loading,
+        [
+            "tree.etcd.mirror:Changes.add_untrusted",
+            "tree.etcd.mirror:Loading.add_untrusted",
+            "tree.etcd.mirror:Loading._add_row_untrusted",
+            "tree.etcd.mirror:_read_guard_untrusted",
+        ],
+        _cbor(ETCD_ROWS),
+        (Damaged,),
+        plain="cbor",
+    ),
+    Target(
+        "etcd-mirror",
+        _etcd_mirror,
+        ["tree.etcd.mirror:Mirror.take_untrusted"],
+        _cbor([ETCD_ROWS[0], *ETCD_ROWS[2:]]),
+        (Damaged,),
+        plain="cbor",
+    ),
+    Target(
+        "etcd-row",
+        _etcd_row,
+        [
+            "tree.etcd.mirrored_store:MirroredStore.take_rows_untrusted",
+            "tree.etcd.mirrored_store:MirroredStore.add_row_untrusted",
+            "tree.etcd.mirrored_store:_read_row_untrusted",
+        ],
+        lambda: [_row(), _row([1, {"x": b"y"}])],
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "etcd-answers",
+        _etcd_answers,
+        ["tree.etcd.answers:Answers.take_untrusted", "tree.etcd.answers:_read_chunk_untrusted"],
+        _cbor([0, [[1, b"answer"], [2, b"other"]]]),
+        (BadData,),
+        plain="cbor",
+    ),
+    Target(
+        "etcd-wire",
+        _etcd_wire,
+        [
+            "tree.etcd.wire:read_range_untrusted",
+            "tree.etcd.wire:read_txn_untrusted",
+            "tree.etcd.wire:read_leader_untrusted",
+            "tree.etcd.wire:read_members_untrusted",
+            "tree.etcd.wire:read_lease_untrusted",
+            "tree.etcd.wire:read_token_untrusted",
+            "tree.etcd.wire:read_watch_untrusted",
+            "tree.etcd.wire:read_failure_untrusted",
+            "tree.etcd.wire:_json_untrusted",
+        ],
+        _etcd_wire_seeds,
+        plain="json",
+    ),
+    Target(
+        "etcd-lines",
+        _etcd_lines,
+        ["tree.etcd.wire:Lines.receive_untrusted"],
+        lambda: [b'{"a":1}\n\n{"b":2}\n{"c"'],
+        (wire.MalformedAnswer,),
+    ),
+]
