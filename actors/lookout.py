@@ -18,8 +18,9 @@ import trio
 
 __all__ = ["ABSENCE_S", "Lookout", "Parked"]
 
-ABSENCE_S: Final = 0.001
-"""How long the socket is not read because whoever read it does something else. trio wakes no more precisely."""
+ABSENCE_S: Final = 0.004
+"""How long the socket is not read because whoever read it does something else, and nobody else waits for anything: what
+may come late are acknowledgements, by less than a probe timeout. A timer comes up once in so long, at most."""
 
 Parked = deque[trio.lowlevel.Task]
 """Tasks that wait while another one keeps the lookout, from the first that came."""
@@ -77,10 +78,12 @@ class Lookout:
         deadline_s = math.inf if self._is_kept else trio.current_time() + ABSENCE_S
         with trio.CancelScope(deadline=deadline_s) as self._rest_scope:
             self._stand_in = trio.lowlevel.current_task()
-            try:
-                await trio.lowlevel.wait_task_rescheduled(_can_be_aborted)
-            finally:
-                self._stand_in = None
+            await trio.lowlevel.wait_task_rescheduled(self._stop_resting)
+
+    def _stop_resting(self, _: Any) -> trio.lowlevel.Abort:
+        # At once, and not when the task runs again: in between, somebody may need it.
+        self._stand_in = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def wait(self, parked: Parked) -> None:
         """Wait until something has arrived, for whomever; then look whether it is what was waited for, or wait again.
@@ -91,11 +94,16 @@ class Lookout:
         if self._is_kept or self._socket is None:
             await self._park(parked)
             return
+        self._is_kept = True
         try:
-            await self._keep()
+            await trio.lowlevel.wait_readable(self._socket)
+            self._is_kept = False
+            self._drain()
         except trio.ClosedResourceError:  # the socket is being closed, or an inbox is: its receivers see that
+            self._is_kept = False
             await trio.lowlevel.checkpoint()
         except BaseException:
+            self._is_kept = False
             self.need()
             raise
         if self._parked_tasks:
@@ -132,7 +140,3 @@ class Lookout:
         """Whoever keeps the lookout shall look up: something it waits for has ended."""
         if self._is_kept and self._socket is not None:
             trio.lowlevel.notify_closing(self._socket)
-
-
-def _can_be_aborted(_: Any) -> trio.lowlevel.Abort:
-    return trio.lowlevel.Abort.SUCCEEDED

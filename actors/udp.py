@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, segments_of
+from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, keep_freed_memory, segments_of
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
     Address,
@@ -56,6 +56,9 @@ _SOCKET_BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 _BATCH_DATAGRAMS: Final = 64
 """Received in one go before others get their turn: 64 of the largest are 4 MB, a few milliseconds."""
+
+_ASK_AGAIN_DRAINS: Final = 8
+"""Where datagrams come one at a time, a second one is asked for so often."""
 
 _MAX_BACKLOG_DATAGRAMS: Final = 4096
 """Waiting for the kernel's send buffer; what does not fit counts as lost on the way, and is sent again."""
@@ -212,6 +215,7 @@ class LinkEndpoint:
         self._gate = HandshakeGate(
             self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
         )
+        self._lone_drains = 0
         self._lookout = Lookout(self._drain, self._settle)
         self.inbox: Final = Inbox(self._lookout, self._mark)
         self._claimed: dict[int, Inbox] = {}
@@ -292,6 +296,7 @@ class LinkEndpoint:
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
             udp.bind((self._host, self._port))
             datagrams = self._socket = DatagramSocket(udp, self._counters)
+            keep_freed_memory()
             host, port = udp.getsockname()[:2]
             # Kept: whoever asks while everything is being taken down must not find a closed socket.
             self._address = (host, port)
@@ -519,10 +524,17 @@ class LinkEndpoint:
             return
         now = trio.current_time()
         heard: dict[Link, None] = {}
-        for _ in range(_BATCH_DATAGRAMS):
+        # When last time it was one datagram, it most likely is again, and to ask for another one costs as much as
+        # opening it. If there is one, the socket can still be read, and the next wait ends at once.
+        self._lone_drains += 1
+        batch = _BATCH_DATAGRAMS if self._lone_drains % _ASK_AGAIN_DRAINS == 0 else 1
+        received = 0
+        while received < batch:
+            received += 1
             try:
                 arrived, segment_bytes, source = udp.receive()
             except BlockingIOError:
+                received -= 1
                 break
             except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
                 self._counters["socket_errors"] += 1
@@ -531,6 +543,8 @@ class LinkEndpoint:
                 self._on_train(bytes(arrived), segment_bytes, source, now, heard)
             else:
                 self._on_datagram(arrived, source, now, heard)
+        if received > 1:
+            self._lone_drains = -1  # the next one is for a whole batch, too
         for link in heard:
             self.inbox.look(link)
             for inbox in self._claimed.values():
@@ -644,7 +658,10 @@ class LinkEndpoint:
                 await trio.sleep_forever()
             now = trio.current_time()
             for link in self._deadlines.pop_due(now):
-                self._flush_link(udp, link, now)
+                if link.has_work(now):
+                    self._flush_link(udp, link, now)
+                else:  # most deadlines move back before they come
+                    self._look_again(link)
 
     def _settle(self) -> None:
         """Send what was held back: the task that would have added to it is about to wait."""

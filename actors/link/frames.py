@@ -5,7 +5,7 @@ checked all the same, because the peer that sealed them may be broken.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
@@ -37,6 +37,7 @@ _KINDS: Final = frozenset(Kind)
 _DATA: Final = int(Kind.DATA)  # packed in half the time
 _ACK_HEAD: Final = struct.Struct("<BQIQQB")
 _ACK_RANGE: Final = struct.Struct("<II")
+_ACK_ONE: Final = struct.Struct("<BQIQQBII")  # with one range, which is most of them
 _MESSAGE_HEAD: Final = struct.Struct("<BBQH")
 _PIECE_HEAD: Final = struct.Struct("<BBQIHH")
 
@@ -177,8 +178,13 @@ def read_place(datagram: bytes) -> tuple[int, int]:
     return session_id, counter
 
 
-def write_ack(ranges: Iterable[tuple[int, int]], delay_s: float, credit_bytes: int, credit_messages: int) -> bytes:
+def write_ack(ranges: Sequence[tuple[int, int]], delay_s: float, credit_bytes: int, credit_messages: int) -> bytes:
     """`ranges` are (first, last) counters from the highest down, at least one; what does not fit is left out."""
+    delay_us = int(delay_s * 1e6)
+    delay_us = min(delay_us, 0xFFFF_FFFF)
+    first, last = ranges[0]
+    if len(ranges) == 1 and last - first <= 0xFFFF_FFFF:
+        return _ACK_ONE.pack(_ACK, last, delay_us, credit_bytes, credit_messages, 1, 0, last - first)
     parts: list[bytes] = []
     largest = above = -1
     for first, last in ranges:
@@ -191,7 +197,6 @@ def write_ack(ranges: Iterable[tuple[int, int]], delay_s: float, credit_bytes: i
             break
         parts.append(_ACK_RANGE.pack(gap, length))
         above = last - length
-    delay_us = min(int(delay_s * 1e6), 0xFFFF_FFFF)
     return _ACK_HEAD.pack(_ACK, largest, delay_us, credit_bytes, credit_messages, len(parts)) + b"".join(parts)
 
 
@@ -275,6 +280,12 @@ def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
 def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
     _, largest, delay_us, credit_bytes, credit_messages, count = _ACK_HEAD.unpack_from(body, at)
     at += _ACK_HEAD.size
+    if count == 1:
+        _, length = _ACK_RANGE.unpack_from(body, at)
+        if length > largest:
+            raise Malformed("the ranges of an acknowledgement run below zero or touch")
+        ack = [(largest - length, largest)], delay_us / 1e6, credit_bytes, credit_messages
+        return _new_ack(ack), at + _ACK_RANGE.size
     if not 0 < count <= MAX_ACK_RANGES:
         raise Malformed("an acknowledgement has 1 to 32 ranges")
     ranges: list[tuple[int, int]] = []

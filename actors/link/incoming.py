@@ -1,7 +1,8 @@
 """Messages on their way in: pieces put together, every channel in order, each message once, all within our credit."""
 
 from collections import deque
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from actors.link.frames import Message, Piece
 from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES
@@ -13,6 +14,10 @@ class ReceivedMessage(NamedTuple):
 
     channel: int
     data: bytes
+
+
+# What `ReceivedMessage(...)` does, for a third of the price.
+_new_received: Final = partial(tuple.__new__, ReceivedMessage)
 
 
 class _Assembly:
@@ -151,13 +156,17 @@ class Incoming:
 
     def _complete(self, channel_number: int, number: int, data: bytes) -> None:
         channel = self._channels[channel_number]
-        channel.complete[number] = data
         ready = self._claimed.get(channel_number, self._ready)
-        while (following := channel.complete.pop(channel.next_number, None)) is not None:
+        if number != channel.next_number:
+            channel.complete[number] = data
+            return
+        following: bytes | None = data
+        while following is not None:
             channel.next_number += 1
-            ready.append(ReceivedMessage(channel_number, following))
+            ready.append(_new_received((channel_number, following)))
             self._ready_bytes += len(following)
             self._ready_messages += 1
+            following = channel.complete.pop(channel.next_number, None) if channel.complete else None
 
     def restart(self) -> None:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""

@@ -443,11 +443,13 @@ class Link:
             if unsettled:
                 self._pings(address, now, out)
             self._data(address, now, out)
-        if self._due_since_s == NEVER and (not self._recovery.is_idle or self._wants_session(now)):
+        if self._due_since_s == NEVER and (not self._recovery.is_idle or (unsettled and self._wants_session(now))):
             self._due_since_s = now
         if out:
             self._counters["datagrams_out"] += len(out)
-            self._counters["bytes_out"] += sum([len(datagram) for datagram, _ in out])
+            self._counters["bytes_out"] += (
+                len(out[0][0]) if len(out) == 1 else sum([len(datagram) for datagram, _ in out])
+            )
         if unsettled:
             self._timer_s = self._earliest_timer()
         elif out and not self._recovery.is_timed_by(self._timer_s, now):
@@ -514,7 +516,7 @@ class Link:
             if not is_proved:
                 self._path.note_sent(len(sealed))
         self._is_mute = not (is_proved or self._path.may_send(self._settings.max_datagram_bytes))
-        if (self._outgoing.waits_for_credit or self.is_credit_awaited) and self._recovery.is_idle:
+        if (outgoing.waits_for_credit or self.is_credit_awaited) and recovery.is_idle:
             if self._credit_ping_s == NEVER:
                 self._credit_ping_s = now + self._credit_ping_interval_s
                 self._timer_s = min(self._timer_s, self._credit_ping_s)
@@ -544,7 +546,8 @@ class Link:
         self._ack_s = NEVER
         self._unacked_datagrams = self._unacked_bytes = 0
         self._incoming.note_told()
-        return write_ack(self._arrived.descending(), max(now - self._largest_arrived_s, 0.0), *self._incoming.credit)
+        delay_s = now - self._largest_arrived_s
+        return write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *self._incoming.credit)
 
     def _seal_eliciting(
         self, session: LiveSession, body: bytes | memoryview, chunks: Sequence[Chunk], now: float

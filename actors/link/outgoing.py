@@ -219,9 +219,7 @@ class Outgoing:
             message.write(part, parts)
             chunks.append((message, part))
             message.started_chunks = part + 1
-            if message.piece_bytes and part + 1 < message.chunk_count:
-                sending[channel] = message
-            else:
+            if not message.piece_bytes or part + 1 == message.chunk_count:
                 sending[channel] = None
                 if not queues[channel]:
                     ready.popleft()
@@ -296,8 +294,9 @@ class Outgoing:
 
     def on_credit(self, ack: Ack) -> None:
         """Credit is absolute and only grows: a late or repeated acknowledgement changes nothing."""
-        self._credit_bytes = max(self._credit_bytes, ack.credit_bytes)
-        self._credit_messages = max(self._credit_messages, ack.credit_messages)
+        _, _, credit_bytes, credit_messages = ack
+        self._credit_bytes = max(self._credit_bytes, credit_bytes)
+        self._credit_messages = max(self._credit_messages, credit_messages)
         if self._waiting_for_credit is not None and self._used_messages < self._credit_messages:
             head = self._queues[self._waiting_for_credit][0]
             if self._used_bytes + len(head.data) <= self._credit_bytes:

@@ -1,6 +1,5 @@
 """Which counters have arrived, as a short list of runs."""
 
-from collections.abc import Iterator
 from typing import Final
 
 MAX_RANGES: Final = 64
@@ -51,6 +50,8 @@ class CounterRanges:
             if len(lasts) > MAX_RANGES:
                 del firsts[0], lasts[0]
 
-    def descending(self) -> Iterator[tuple[int, int]]:
+    def descending(self) -> list[tuple[int, int]]:
         """The runs as (first, last), from the highest down."""
-        return zip(reversed(self._firsts), reversed(self._lasts), strict=True)
+        if len(self._lasts) == 1:  # nearly always
+            return [(self._firsts[0], self._lasts[0])]
+        return list(zip(reversed(self._firsts), reversed(self._lasts), strict=True))

@@ -102,33 +102,42 @@ class Recovery:
 
         Budget: 2 us, and 0.3 us for each datagram that it acknowledges.
         """
-        largest = ack.ranges[0][1]
+        ranges = ack[0]
+        largest = ranges[0][1]
         if largest >= next_counter:
             raise Malformed("the peer acknowledges what was never sent")
         newest = self._in_flight.get(largest)
-        acked = self._acked_counters(ack.ranges)
-        window_was_used = 2 * self._flight_bytes >= self._congestion.bytes
-        pop = self._in_flight.pop
-        chunks: list[Chunk] = []
-        growing_bytes = acked_bytes = 0
-        for counter in acked:
-            sent_s, charge_bytes, carried = pop(counter)
-            acked_bytes += charge_bytes
-            chunks += carried
-            if self._congestion.may_grow_by(sent_s):
-                growing_bytes += charge_bytes
-        self._flight_bytes -= acked_bytes
-        self._outgoing.on_acked(chunks)
-        if window_was_used and growing_bytes:
-            self._congestion.on_acked(growing_bytes)
+        acked = self._acked_counters(ranges)
+        if acked:
+            self._settle(acked)
         self._outgoing.on_credit(ack)
         if not acked:
             return
         if newest is not None:
-            self.round_trip.add_sample(now - newest[0], ack.delay_s)
+            self.round_trip.add_sample(now - newest[0], ack[1])
         self._probes = 0
         self._largest_acked = max(self._largest_acked, largest)
-        self._detect_losses(now)
+        if self._in_flight:
+            self._detect_losses(now)
+        else:
+            self._loss_s = NEVER
+
+    def _settle(self, acked: list[int]) -> None:
+        """These have arrived."""
+        congestion = self._congestion
+        window_was_used = 2 * self._flight_bytes >= congestion.bytes
+        pop = self._in_flight.pop
+        chunks: list[Chunk] = []
+        growing_bytes = 0
+        for counter in acked:
+            sent_s, charge_bytes, carried = pop(counter)
+            self._flight_bytes -= charge_bytes
+            chunks += carried
+            if window_was_used and congestion.may_grow_by(sent_s):
+                growing_bytes += charge_bytes
+        self._outgoing.on_acked(chunks)
+        if growing_bytes:
+            congestion.on_acked(growing_bytes)
 
     def _acked_counters(self, ranges: Sequence[tuple[int, int]]) -> list[int]:
         """Counters in flight that the acknowledgement names, ascending.
@@ -136,9 +145,9 @@ class Recovery:
         Looks only at what is in flight up to the largest of them, whatever the ranges claim: nearly all of that is
         acknowledged, so the cost is that of what is removed.
         """
-        acked: list[int] = []
         at = len(ranges) - 1
         first, last = ranges[at]
+        acked: list[int] = []
         for counter in self._in_flight:
             while counter > last and at:
                 at -= 1
