@@ -14,8 +14,14 @@ from actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
 from actors.link.settings import MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 
-IDENTITIES = {name: Identity.generate() for name in ("alpha", "beta")}
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+def _fixed_key(seed: str) -> ec.EllipticCurvePrivateKey:
+    return ec.derive_private_key(random.Random(seed).randrange(1, P256_ORDER), ec.SECP256R1())
+
+
+IDENTITIES = {name: Identity(_fixed_key(f"{name} signs"), _fixed_key(f"{name} agrees")) for name in ("alpha", "beta")}
 
 
 @dataclass(frozen=True)

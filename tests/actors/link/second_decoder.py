@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -24,6 +24,7 @@ HELLO, ACCEPT, CONFIRM, DATA, COOKIE = 1, 2, 3, 4, 5
 KIND_NAMES = {HELLO: "hello", ACCEPT: "accept", CONFIRM: "confirm", DATA: "data", COOKIE: "cookie"}
 HEADER_BYTES, MAC_BYTES, TAG_BYTES, POINT_BYTES, SIGNATURE_BYTES = 16, 16, 16, 65, 64
 HELLO_BYTES, ACCEPT_BYTES, CONFIRM_BYTES = 1200, 158, 81
+MAC_LABEL = b"batonpass link hello 1"
 
 
 class NotOfTheProtocol(Exception):
@@ -45,18 +46,18 @@ class PublicKeys:
     agreement: ec.EllipticCurvePublicKey
 
     def key_ids(self) -> bytes:
-        """The RFC 7638 thumbprints of both keys, 32 bytes each, the signing key's first."""
+        """The key ids of both keys, 43 characters each, the signing key's first."""
         return thumbprint(self.signing) + thumbprint(self.agreement)
 
 
 def thumbprint(key: ec.EllipticCurvePublicKey) -> bytes:
-    """RFC 7638, section 3: SHA-256 of the required members in lexical order, without blanks."""
+    """RFC 7638, section 3: SHA-256 of the required members in lexical order, without blanks; as base64url text."""
     numbers = key.public_numbers()
     x, y = (
         base64.urlsafe_b64encode(n.to_bytes(32, "big")).rstrip(b"=").decode("ascii") for n in (numbers.x, numbers.y)
     )
     members = json.dumps({"crv": "P-256", "kty": "EC", "x": x, "y": y}, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(members.encode("ascii")).digest()
+    return base64.urlsafe_b64encode(hashlib.sha256(members.encode("ascii")).digest()).rstrip(b"=")
 
 
 def verify(key: ec.EllipticCurvePublicKey, message: bytes, signature: bytes) -> None:
@@ -269,7 +270,128 @@ FRAME_READERS: dict[int, Callable[[Fields], dict[str, Any]]] = {
     3: read_piece,
     4: lambda _: {"frame": "ping"},
     5: lambda _: {"frame": "close"},
+    6: lambda fields: {"frame": "challenge", "token": fields.unsigned(8)},
+    7: lambda fields: {"frame": "response", "token": fields.unsigned(8)},
 }
 
-# The document of the day this was written says "a label" and does not say which.
-MAC_LABEL = b"?"
+
+# --- a whole recording ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Direction:
+    """What one link has said to the other in its life: one pair of incarnations, whichever sessions it used."""
+
+    counters: list[int] = field(default_factory=list)
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[tuple[int, int], dict[int, bytes]] = field(default_factory=dict)
+    sizes: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def take(self, counter: int, frames: list[dict[str, Any]]) -> None:
+        """One datagram's frames."""
+        need(counter not in self.counters, "a counter was used twice")
+        self.counters.append(counter)
+        for frame in frames:
+            self.frames.append(frame)
+            if frame["frame"] in {"message", "piece"}:
+                place, contents = (frame["channel"], frame["number"]), bytes.fromhex(frame["contents"])
+                start = frame.get("index", 0) * frame.get("piece_size", 0)
+                size = self.sizes.setdefault(place, frame.get("size", len(contents)))
+                need(size == frame.get("size", len(contents)), "one message was said to have two sizes")
+                known = self.parts.setdefault(place, {}).setdefault(start, contents)
+                need(known == contents, "a repetition differs from what it repeats")
+
+    def messages(self) -> dict[int, list[bytes]]:
+        """The messages of each channel from number 0 on; raises if a piece is missing, or a message."""
+        whole: dict[int, list[bytes]] = {}
+        for (channel, number), parts in sorted(self.parts.items()):
+            need(number == len(whole.setdefault(channel, [])), "a message is missing")
+            contents = b"".join(parts[start] for start in sorted(parts))
+            need(len(contents) == self.sizes[channel, number], "a piece is missing")
+            whole[channel].append(contents)
+        return whole
+
+
+class Wiretap:
+    """Reads datagrams in the order in which they were sent."""
+
+    def __init__(self, servers: list[PublicKeys], ephemeral_keys: list[ec.EllipticCurvePrivateKey]) -> None:
+        self._servers = {server.name: server for server in servers}
+        self._ephemerals = {point_of(key.public_key()): key for key in ephemeral_keys}
+        self._hellos: dict[int, Hello] = {}
+        self._accepts: dict[int, tuple[Hello, Datagram]] = {}
+        # By the session id in the header: key, salt, and who says it to whom.
+        self._readers: dict[int, tuple[bytes, bytes, tuple[str, int, str, int]]] = {}
+        self.directions: dict[tuple[str, int, str, int], Direction] = {}
+        self.handshakes = 0
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """One datagram as plain data, for comparison with what the endpoint says it is."""
+        datagram = split(data)
+        said: dict[str, Any] = {"kind": KIND_NAMES[datagram.kind], "to_session": datagram.session}
+        match datagram.kind:
+            case 1:
+                return said | {"cookie": datagram.counter} | self._hello(datagram)
+            case 2:
+                return said | self._accept(datagram)
+            case 3:
+                return said | self._confirm(datagram)
+            case 5:
+                need(not datagram.body, "a COOKIE has a header only")
+                return said | {"cookie": datagram.counter}
+            case _:
+                return said | self._data(datagram)
+
+    def _hello(self, datagram: Datagram) -> dict[str, Any]:
+        named = [read for server in self._servers.values() if (read := hello_for(datagram, server)) is not None]
+        need(len(named) == 1, "a HELLO for nobody here")
+        self._hellos[named[0].session] = named[0]
+        return named[0].as_json()
+
+    def _accept(self, datagram: Datagram) -> dict[str, Any]:
+        hello = self._hellos[datagram.session]
+        shaken = self._shaken(hello, datagram, None)
+        self._accepts[shaken.session_of_responder] = (hello, datagram)
+        self._add(shaken)
+        return {"session": shaken.session_of_responder, "incarnation": shaken.incarnation_of_responder}
+
+    def _confirm(self, datagram: Datagram) -> dict[str, Any]:
+        hello, accept = self._accepts[datagram.session]
+        self._shaken(hello, accept, datagram)
+        self.handshakes += 1
+        return {}
+
+    def _data(self, datagram: Datagram) -> dict[str, Any]:
+        key, salt, ends = self._readers[datagram.session]
+        frames = read_frames(open_data(datagram, key, salt))
+        self.directions.setdefault(ends, Direction()).take(datagram.counter, frames)
+        return {"counter": datagram.counter, "frames": frames}
+
+    def _shaken(self, hello: Hello, accept: Datagram, confirm: Datagram | None) -> Handshake:
+        initiator, responder = self._servers[hello.initiator], self._servers[hello.responder]
+        return read_handshake(hello, accept, confirm, self._ephemerals[hello.ephemeral], initiator, responder)
+
+    def _add(self, shaken: Handshake) -> None:
+        hello, secrets = shaken.hello, shaken.secrets
+        initiator = (hello.initiator, hello.incarnation)
+        responder = (hello.responder, shaken.incarnation_of_responder)
+        self._readers[shaken.session_of_responder] = (
+            secrets.key_of_initiator, secrets.salt_of_initiator, (*initiator, *responder),
+        )  # fmt: skip
+        self._readers[hello.session] = (
+            secrets.key_of_responder, secrets.salt_of_responder, (*responder, *initiator),
+        )  # fmt: skip
+
+
+def hello_for(datagram: Datagram, server: PublicKeys) -> Hello | None:
+    """The HELLO, if it was made for this server."""
+    try:
+        return read_hello(datagram, server)
+    except NotOfTheProtocol:
+        return None
+
+
+def point_of(key: ec.EllipticCurvePublicKey) -> bytes:
+    """The byte 4, x and y."""
+    numbers = key.public_numbers()
+    return b"\x04" + numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")
