@@ -478,7 +478,9 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord
 def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Pin a server's or player's public keys to its name; the same keys again only update its addresses.
 
-    Other keys are refused: a name belongs to whoever registered it first.
+    A name belongs to whoever registered it first. Other keys are a later version of them, and `follows` is the version
+    from which the caller has seen that they follow (`crypto.continuity`), which must still be the one that stands here;
+    anything else is refused. Signatures are not checked here: what the log decides must not depend on a library.
     """
     row = DirectoryRow.from_data(args["row"])
     table, limit = ("players", MAX_PLAYERS) if row.role is Role.PLAYER else ("servers", MAX_SERVERS)
@@ -491,13 +493,21 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)
     else:
         old = DirectoryRow.from_data(existing)
-        if (old.keys, old.role) != (row.keys, row.role):
-            raise Refused(Reason.KEY_CONFLICT, f"other keys are registered for {row.name}", name=row.name)
+        if (old.keys, old.role) != (row.keys, row.role) and not _follows(old, row, args.get("follows")):
+            text = f"other keys are registered for {row.name}: version {old.version}"
+            raise Refused(Reason.KEY_CONFLICT, text, name=row.name)
         addresses = (row.rest_url, row.link_host, row.link_port)
         moved = addresses != (old.rest_url, old.link_host, old.link_port)
-        row = row.changed(revision=old.revision + 1 if moved else old.revision)
+        changed = moved or old.keys != row.keys
+        row = row.changed(revision=old.revision + 1 if changed else old.revision)
+        if old.keys == row.keys:
+            row = row.changed(version=old.version, statements=old.statements)
     rows.put((table, row.name), row.to_data())
     return row.to_data()
+
+
+def _follows(old: DirectoryRow, row: DirectoryRow, follows: Any) -> bool:
+    return old.role is row.role and follows == old.version and row.version > old.version
 
 
 def _is_simserver(rows: Rows, name: str) -> bool:

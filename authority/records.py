@@ -10,12 +10,13 @@ Where things stand in the tree:
 """
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from authority.epoch import Fence
 from authority.rules import Rule
+from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
 __all__ = ["DirectoryRow", "EntityRecord", "Outcome", "Phase", "Role", "TransferRecord"]
 
@@ -128,7 +129,9 @@ class Role(StrEnum):
 class DirectoryRow(_Row):
     """The public keys of one server or player, pinned to its name, and where a server listens.
 
-    `keys` is a JWK set (RFC 7517) with one signing and one agreement key.
+    `keys` is a JWK set (RFC 7517): the current signing and agreement key, retiring ones, and what was revoked. Keys
+    have versions, counted from 1; `statements` (`crypto.continuity`) lead from earlier versions to this one, oldest first.
+    `revision` counts the changes of the row, addresses included.
     """
 
     name: str
@@ -138,3 +141,7 @@ class DirectoryRow(_Row):
     link_host: str = ""
     link_port: int = 0
     revision: int = 1
+    version: int = Field(default=1, ge=1, le=MAX_VERSION)
+    statements: tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...] = Field(
+        default=(), max_length=MAX_STATEMENTS
+    )

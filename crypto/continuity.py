@@ -36,6 +36,8 @@ from crypto.public_keys import MAX_UNIX_S, PublicIdentity
 
 __all__ = [
     "MAX_STATEMENTS",
+    "MAX_STATEMENT_CHARS",
+    "MAX_VERSION",
     "Pin",
     "Published",
     "Statement",

@@ -113,6 +113,18 @@ def peek_sender_untrusted(sealed: str) -> str:
     return sender
 
 
+def peek_key_untrusted(sealed: str) -> str:
+    """With which key a sealed message or a statement says it is signed, so that newer keys can be fetched. Nothing is
+    proved yet.
+
+    Raises Malformed.
+    """
+    kid = jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS).get("kid")
+    if not isinstance(kid, str) or not is_name(kid):
+        raise Malformed("the header does not name a key (`kid`)")
+    return kid
+
+
 def open_untrusted(
     sealed: str,
     *,

@@ -117,6 +117,10 @@ class PublicIdentity:
                 return retiring.keys.signing
         raise UnknownSender(f"signed with key {kid!s:.64}, but the key known for the sender is {self.signing_kid}")
 
+    def knows(self, kid: str) -> bool:
+        """Whether this says anything about the signing key `kid`: it is good, or was revoked."""
+        return kid in self.revoked or any(kid == keys.signing_kid for keys in self.generations)
+
     def valid_at(self, now_s: float) -> "PublicIdentity":
         """Without the keys whose overlap is over at `now_s`; this very object when that is all of it."""
         kept = tuple(retiring for retiring in self.retiring if now_s < retiring.expires_at_s)

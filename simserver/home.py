@@ -6,7 +6,7 @@ are asked in turn. Requests are idempotent, so asking twice is safe.
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import httpx
@@ -19,9 +19,12 @@ from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
 from authority.names import BadName, check_name
+from authority.pins import Pins
 from authority.records import DirectoryRow, Role
 from authority.sealing import Opened, Sealer
-from crypto.errors import CryptoError
+from crypto import jose
+from crypto.continuity import Published
+from crypto.errors import CryptoError, KeyConflict
 from crypto.keys import PublicIdentity
 
 __all__ = ["Home", "HomeRefused", "HomeUnreachable"]
@@ -30,6 +33,12 @@ _log = logging.getLogger("simserver.home")
 
 REQUEST_TIMEOUT_S: Final = 2.0
 ROW_TTL_NS: Final = 30_000_000_000
+# Keys of this age are asked for again before they are used; those of peers with a link are asked for earlier.
+KEYS_TTL_NS: Final = 60_000_000_000
+# Whoever has reason to think that there are newer keys (a handshake, an unknown key id) asks for them, but not more
+# often; nor is a home instance that does not answer asked more often.
+FRESH_NS: Final = 1_000_000_000
+RETRY_NS: Final = 5_000_000_000
 MAX_ROWS: Final = 100_000
 
 
@@ -48,6 +57,7 @@ class Home:
         sealer: this server's name and keys.
         urls: REST addresses of the members, as configured.
         join_token: the secret that proves, both ways, who belongs to the instance.
+        pins: what is known of the keys of others.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Home:
         join_token: bytes,
         client: httpx.AsyncClient,
         clock: Clock,
+        pins: Pins | None = None,
     ) -> None:
         self._sealer = sealer
         self._instance = instance
@@ -67,19 +78,24 @@ class Home:
         self._clock = clock
         self._members: list[DirectoryRow] = []
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
-        self._keys: dict[str, PublicIdentity] = {}
+        self._keys: dict[str, tuple[int, PublicIdentity]] = {}
+        self.pins: Final = pins or Pins()
 
     # --- registration and directory --------------------------------------------------------------------------------
 
-    async def register(self, rest_url: str, link: tuple[str, int]) -> None:
+    async def register(self, rest_url: str, link: tuple[str, int], keys: Published) -> Published:
         """Register this server's keys and addresses; waits until the home instance has taken them.
+
+        Returns the keys that the home instance shows from now on.
 
         Raises:
             HomeRefused: the token is wrong, or other keys are pinned to this name.
         """
         fields = {
             "role": Role.SIMSERVER.value,
-            "keys": self._sealer.identity.public.to_jwks(),
+            "keys": keys.keys.to_jwks(),
+            "version": keys.version,
+            "statements": list(keys.statements),
             "rest_url": rest_url,
             "link_host": link[0],
             "link_port": link[1],
@@ -87,13 +103,12 @@ class Home:
         body = fields | {"proof": registration_proof(self._join_token, self._sealer.name, fields)}
         while True:
             try:
-                await self._request("PUT", f"/v1/servers/{self._sealer.name}", json_body=body)
+                answer = await self._request("PUT", f"/v1/servers/{self._sealer.name}", json_body=body)
                 await self.refresh_members()
+                return _shown(answer)
             except HomeUnreachable as error:
                 _log.info("not registered yet: %s", error)
                 await trio.sleep(0.2)
-            else:
-                return
 
     async def refresh_members(self) -> None:
         """Learn who the homeservers are and which one leads.
@@ -101,7 +116,7 @@ class Home:
         Raises:
             HomeUnreachable: nobody can say.
         """
-        members = await self._directory({"role": Role.HOMESERVER.value})
+        members = [row for row in await self._directory({"role": Role.HOMESERVER.value}) if self._is_believed(row)]
         if not members:
             raise HomeUnreachable("the home instance has registered no homeserver yet")
         leader = (await self._request("GET", "/v1/cluster")).get("leader")
@@ -109,8 +124,15 @@ class Home:
         leading = [row.rest_url for row in self._members]
         self._urls = leading + [url for url in self._urls if url not in leading]
 
-    async def row(self, name: str) -> DirectoryRow | None:
-        """The directory row of a server or player of any instance, or None.
+    def _is_believed(self, row: DirectoryRow) -> bool:
+        try:
+            self.pins.believed(row)
+        except KeyConflict:
+            return False
+        return True
+
+    async def row(self, name: str, *, max_age_ns: int = ROW_TTL_NS) -> DirectoryRow | None:
+        """The directory row of a server or player of any instance, or None; with keys that follow from the pinned ones.
 
         Raises:
             HomeUnreachable: nobody can say now.
@@ -121,36 +143,58 @@ class Home:
             return None
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
-        if cached is not None and now_ns - cached[0] < ROW_TTL_NS and cached[1] is not None:
+        if cached is not None and now_ns - cached[0] < max_age_ns and cached[1] is not None:
             return cached[1]
-        rows = await self._directory({"name": name})
+        fresh = {"fresh": "true"} if max_age_ns < ROW_TTL_NS else {}
+        rows = await self._directory({"name": name} | fresh)
         row = rows[0] if rows and rows[0].name == name else None
         if row is not None:
-            if cached is not None and cached[1] is not None and cached[1].keys != row.keys:
-                _log.error("%s now shows other keys than those pinned: refused", name)
+            try:
+                row = self.pins.believed(row)
+            except KeyConflict:
                 return None
             if len(self._rows) >= MAX_ROWS:
                 self._rows.pop(next(iter(self._rows)))
             self._rows[name] = (now_ns, row)
         return row
 
-    async def keys_of(self, name: str) -> PublicIdentity | None:
-        """The public keys of a server or player; pinned for the life of this server."""
+    async def keys_of(self, name: str, kid: str = "", *, max_age_ns: int = KEYS_TTL_NS) -> PublicIdentity | None:
+        """The public keys of a server or player that are good now; None when it has none, or nobody can say.
+
+        With a `kid` that is not among the keys known, newer ones are asked for. When the home instance cannot be asked,
+        or what it shows does not follow from what is pinned, the keys are those that are known.
+        """
+        now_ns = self._clock.monotonic_ns()
         known = self._keys.get(name)
-        if known is not None:
-            return known
+        if known is not None and kid and not known[1].knows(kid):
+            max_age_ns = FRESH_NS
+        if known is None or now_ns - known[0] >= max_age_ns:
+            known = await self._look_up(name, known, now_ns, max_age_ns)
+        return None if known is None else known[1].valid_at(self._clock.unix_s())
+
+    async def fresh_keys_of(self, name: str) -> PublicIdentity | None:
+        """As `keys_of`, for handshakes: what the home instance shows now, if it was not asked a moment ago."""
+        return await self.keys_of(name, max_age_ns=FRESH_NS)
+
+    async def _look_up(
+        self, name: str, known: tuple[int, PublicIdentity] | None, now_ns: int, max_age_ns: int
+    ) -> tuple[int, PublicIdentity] | None:
         try:
-            row = await self.row(name)
-            if row is None:
-                return None
-            keys = PublicIdentity.from_jwks_untrusted(row.keys)
+            row = await self.row(name, max_age_ns=max_age_ns)
+            found = None if row is None else (now_ns, PublicIdentity.from_jwks_untrusted(row.keys))
         except (HomeUnreachable, HomeRefused, CryptoError) as error:
             _log.info("no keys for %s now: %s", name, error)
+            pin = self.pins.pin_of(name)
+            found = None if pin is None else (now_ns - max(max_age_ns - RETRY_NS, 0), pin.keys)
+        if found is None:
+            self._keys.pop(name, None)
             return None
+        if known is not None and known[1] == found[1]:
+            found = (found[0], known[1])
         if len(self._keys) >= MAX_ROWS:
             self._keys.pop(next(iter(self._keys)))
-        self._keys[name] = keys
-        return keys
+        self._keys[name] = found
+        return found
 
     async def _directory(self, params: dict[str, str]) -> list[DirectoryRow]:
         nonce = secrets.token_urlsafe(16)
@@ -158,10 +202,7 @@ class Home:
         rows, proof = answer.get("rows"), answer.get("proof")
         if not is_proof(proof, rows_proof(self._join_token, DIRECTORY, nonce, rows)):
             raise HomeUnreachable("the directory answer is not proved with the join token of this instance")
-        try:
-            return [DirectoryRow.from_data(row) for row in rows or ()]
-        except ValidationError as error:
-            raise HomeUnreachable("the directory answered rows of another form") from error
+        return _rows(rows or ())
 
     # --- sealed requests -------------------------------------------------------------------------------------------
 
@@ -196,7 +237,9 @@ class Home:
     async def _ask_member(
         self, member: DirectoryRow, message: Message, trace: Trace, *, on_path: bool
     ) -> Opened | None:
-        keys = self._member_keys(member)
+        keys = await self.keys_of(member.name)
+        if keys is None:
+            raise HomeUnreachable(f"there are no usable keys of {member.name}")
         parcel = self._sealer.seal(
             message,
             trace,
@@ -211,23 +254,16 @@ class Home:
         if not answer:
             return None
         try:
+            sealed = Parcel.from_data_untrusted(answer.get("parcel"))
+            signed_with = await self.keys_of(member.name, jose.peek_key_untrusted(sealed.sealed))
             return self._sealer.open_untrusted(
-                Parcel.from_data_untrusted(answer.get("parcel")),
-                sender=keys,
+                sealed,
+                sender=signed_with or keys,
                 now_ns=self._clock.monotonic_ns(),
                 now_s=self._clock.unix_s(),
             )
-        except MessageError as error:
+        except (MessageError, CryptoError) as error:
             raise HomeUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
-
-    def _member_keys(self, member: DirectoryRow) -> PublicIdentity:
-        known = self._keys.get(member.name)
-        if known is None:
-            try:
-                known = self._keys[member.name] = PublicIdentity.from_jwks_untrusted(member.keys)
-            except CryptoError as error:
-                raise HomeUnreachable(f"the directory row of {member.name} holds no usable keys: {error}") from error
-        return known
 
     async def _request(
         self,
@@ -256,3 +292,19 @@ class Home:
             if response.status_code < 500:
                 raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}")
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
+
+
+def _rows(rows: Iterable[Any]) -> list[DirectoryRow]:
+    try:
+        return [DirectoryRow.from_data(row) for row in rows]
+    except ValidationError as error:
+        raise HomeUnreachable("the directory answered rows of another form") from error
+
+
+def _shown(answer: dict[str, Any]) -> Published:
+    """The keys in the answer to a registration."""
+    try:
+        keys = PublicIdentity.from_jwks_untrusted(answer["keys"])
+        return Published(int(answer["version"]), keys, tuple(map(str, answer["statements"])))
+    except (KeyError, TypeError, ValueError, CryptoError) as error:
+        raise HomeUnreachable("the answer to the registration is of another form") from error

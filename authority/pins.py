@@ -1,0 +1,163 @@
+"""Which keys this server has seen for which name, and what it takes for it to believe in others.
+
+The first row that is shown for a name is believed and pinned. A later one is believed when it follows from the pin
+(`crypto.continuity`):
+each version of the keys is signed with those of the version before; or reset, with the reason, by
+a homeserver of its own instance that is pinned here too. Anything else is refused, and the pinned keys stay in use: so
+neither a relay nor a directory can put other keys under a name that has been used once, nor bring back earlier ones.
+
+A name has one role for ever; the roles of others are what certificates and orders are judged by.
+"""
+
+import logging
+from collections import Counter, OrderedDict
+from itertools import chain
+from typing import Final
+
+from authority.names import BadName, check_name, instance_of
+from authority.records import DirectoryRow, Role
+from crypto.continuity import Pin, Published, first_pin, follow_untrusted, read_statement_untrusted
+from crypto.errors import CryptoError, KeyConflict
+from crypto.keys import PublicIdentity
+from crypto.pin_file import PinFile, PinRecord
+
+__all__ = ["MAX_INSTANCES", "MAX_PINNED_PLAYERS", "MAX_PINNED_SERVERS", "Pins", "published"]
+
+_log = logging.getLogger("authority.pins")
+
+# Each instance fills, and forgets, only its own share: with names that it makes up it can push out its own alone.
+MAX_PINNED_SERVERS: Final = 10_000
+MAX_PINNED_PLAYERS: Final = 100_000
+MAX_INSTANCES: Final = 64
+# Of the latest names whose keys were refused, for people to look at.
+MAX_CONFLICTS: Final = 100
+
+
+def published(row: DirectoryRow) -> Published:
+    """What a row says about keys. Raises CryptoError when it holds none that can be read."""
+    return Published(row.version, PublicIdentity.from_jwks_untrusted(row.keys), row.statements)
+
+
+class Pins:
+    """The pins of one server; kept in `file`, when there is one.
+
+    Raises KeyFileError when the file cannot be used.
+    """
+
+    def __init__(self, file: PinFile | None = None) -> None:
+        self._file: Final = file
+        self._shares: dict[tuple[str, bool], OrderedDict[str, PinRecord]] = {}
+        self.counts: Final[Counter[str]] = Counter()
+        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened."""
+        self.conflicts: Final[OrderedDict[str, str]] = OrderedDict()
+        """Names whose keys were refused lately, and why."""
+        for record in () if file is None else file.load().values():
+            self._share(record.name, Role(record.role))[record.name] = record
+
+    def __len__(self) -> int:
+        return sum(len(share) for share in self._shares.values())
+
+    def pin_of(self, name: str) -> Pin | None:
+        """What is pinned of a name, or None."""
+        record = self._record(name)
+        return None if record is None else record.pin
+
+    def believed(self, row: DirectoryRow) -> DirectoryRow:
+        """The row with the keys to use for its name: those it shows if they are believed, else those that are pinned.
+
+        Raises KeyConflict when nothing of it can be used: its keys are refused and none are pinned, or it shows a
+        name in another role than before.
+        """
+        try:
+            self.accept(row)
+        except KeyConflict as error:
+            self.counts["keys_refused"] += 1
+            if self.conflicts.pop(row.name, None) != str(error):
+                _log.error("%s", error)
+            self.conflicts[row.name] = str(error)
+            if len(self.conflicts) > MAX_CONFLICTS:
+                self.conflicts.popitem(last=False)
+            record = self._record(row.name)
+            if record is None or record.role != row.role:
+                raise
+            return row.changed(keys=record.pin.keys.to_jwks(), version=record.pin.version, statements=())
+        return row
+
+    def accept(self, row: DirectoryRow) -> PublicIdentity:
+        """The keys that a row shows, pinned from now on. Raises KeyConflict when they are not to be believed."""
+        try:
+            check_name(row.name)
+            shown = published(row)
+        except (BadName, CryptoError) as error:
+            raise KeyConflict(f"the directory row of {row.name} holds no usable keys: {error}") from error
+        known = self._record(row.name)
+        if known is None:
+            self._keep(PinRecord(row.name, row.role, first_pin(row.name, shown)), durable=False)
+            self.counts["keys_pinned"] += 1
+            return shown.keys
+        if known.role != row.role:
+            raise KeyConflict(f"{row.name} is known here as a {known.role}, and now shown as a {row.role}: refused")
+        pin = follow_untrusted(row.name, shown, known.pin, resetter=lambda signer: self._resetter(signer, row.name))
+        if pin != known.pin:
+            self._tell(row.name, known.pin, shown)
+            self._keep(PinRecord(row.name, row.role, pin), durable=True)
+        return pin.keys
+
+    def forget(self, name: str) -> bool:
+        """Take a pin back: an operator says that other keys are right. Whether there was one."""
+        record = self._record(name)
+        if record is None:
+            return False
+        del self._share(name, Role(record.role))[name]
+        if self._file is not None:
+            self._file.forget(name)
+        return True
+
+    def _tell(self, name: str, old: Pin, shown: Published) -> None:
+        self.conflicts.pop(name, None)
+        self.counts["keys_followed"] += 1
+        for token in shown.statements[old.version - shown.version :]:
+            signer, statement = read_statement_untrusted(token)
+            if statement.reset:
+                self.counts["keys_reset"] += 1
+                _log.warning("%s has reset the keys of %s: %s", signer, name, statement.reset)
+        _log.info("%s has new keys: version %d, key %s", name, shown.version, shown.keys.signing_kid)
+        if old.keys.signing_kid in shown.keys.revoked:
+            self.counts["keys_revoked"] += 1
+            _log.warning("%s has revoked key %s", name, old.keys.signing_kid)
+
+    def _resetter(self, signer: str, name: str) -> PublicIdentity | None:
+        """The keys of a homeserver that may say that `name` has lost its own."""
+        record = self._record(signer)
+        if record is None or record.role != Role.HOMESERVER or signer == name:
+            return None
+        if instance_of(signer) != instance_of(name):
+            return None
+        return record.pin.keys
+
+    def _record(self, name: str) -> PinRecord | None:
+        for is_player in (False, True):
+            share = self._shares.get((instance_of(name), is_player))
+            if share is not None and name in share:
+                return share[name]
+        return None
+
+    def _share(self, name: str, role: Role) -> OrderedDict[str, PinRecord]:
+        key = (instance_of(name), role is Role.PLAYER)
+        share = self._shares.get(key)
+        if share is None:
+            if len({instance for instance, _ in self._shares} | {key[0]}) > MAX_INSTANCES:
+                raise KeyConflict(f"{name} is of one more instance than the {MAX_INSTANCES} whose keys are kept here")
+            share = self._shares[key] = OrderedDict()
+        return share
+
+    def _keep(self, record: PinRecord, *, durable: bool) -> None:
+        role = Role(record.role)
+        share = self._share(record.name, role)
+        share[record.name] = record
+        share.move_to_end(record.name)
+        if len(share) > (MAX_PINNED_PLAYERS if role is Role.PLAYER else MAX_PINNED_SERVERS):
+            share.popitem(last=False)
+        if self._file is not None:
+            everything = chain.from_iterable(share.values() for share in self._shares.values())
+            self._file.write(record, all_records=everything, count=len(self), durable=durable)

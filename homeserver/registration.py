@@ -1,0 +1,67 @@
+"""Entering rows into the directory of this instance: first keys, new addresses, and keys that follow on known ones."""
+
+from authority.errors import Reason, Refused
+from authority.pins import published
+from authority.records import DirectoryRow
+from crypto.continuity import Published, first_pin, follow_untrusted
+from crypto.errors import CryptoError, KeyConflict
+from homeserver.store import Store
+
+__all__ = ["register", "replace_keys"]
+
+
+async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
+    """Enter `row`; the row as it stands then.
+
+    Keys that are there already, in a later version, stay: whoever registers an earlier version of its own current keys
+    learns from the answer what has been set for it. Other keys must follow on those that are there.
+
+    Raises:
+        Refused: they do not follow, the name is another's, or the directory is full.
+        NoQuorum, OutcomeUnknown: see `tree.submissions`.
+    """
+    # This member's copy may be behind; a conflict that comes from that is none the second time.
+    for is_last in (False, True):
+        existing = await store.find_row(row.name)
+        wanted, follows = (row, None) if existing is None else _following(existing, row)
+        try:
+            data = await store.submit("directory.register", row=wanted.to_data(), follows=follows)
+        except Refused as error:
+            if is_last or error.reason is not Reason.KEY_CONFLICT:
+                raise
+            await store.fresh()
+        else:
+            return DirectoryRow.from_data(data)
+    raise AssertionError("the second attempt answers or raises")
+
+
+async def replace_keys(store: Store, row: DirectoryRow, follows: int) -> DirectoryRow:
+    """Enter keys that an operator has set, in the place of version `follows`. Raises as `register`."""
+    return DirectoryRow.from_data(await store.submit("directory.register", row=row.to_data(), follows=follows))
+
+
+def _following(existing: DirectoryRow, row: DirectoryRow) -> tuple[DirectoryRow, int | None]:
+    """The row to enter, and the version from which its keys have been seen to follow, when they are others."""
+    if existing.keys == row.keys or existing.role is not row.role:
+        return row, None
+    try:
+        known, shown = published(existing), published(row)
+    except CryptoError as error:
+        raise Refused(Reason.KEY_CONFLICT, f"the keys of {row.name} cannot be read: {error}", name=row.name) from error
+    if _is_earlier(shown, known):
+        addresses = {"rest_url": row.rest_url, "link_host": row.link_host, "link_port": row.link_port}
+        return existing.changed(**addresses), None
+    try:
+        follow_untrusted(row.name, shown, first_pin(row.name, known), resetter=lambda _: None)
+    except KeyConflict as error:
+        text = (
+            f"{row.name} is registered with key {known.keys.signing_kid} (version {known.version}), and key "
+            f"{shown.keys.signing_kid} does not follow: an operator can set it with `baton keys reset {row.name}`"
+        )
+        raise Refused(Reason.KEY_CONFLICT, text, name=row.name, why=str(error)) from error
+    return row, existing.version
+
+
+def _is_earlier(shown: Published, known: Published) -> bool:
+    kids = (shown.keys.signing_kid, shown.keys.agreement_kid)
+    return kids == (known.keys.signing_kid, known.keys.agreement_kid) and shown.version < known.version
