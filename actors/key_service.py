@@ -3,7 +3,8 @@
 A change of keys takes three steps, in this order. The new keys are on the disk, and open what is sealed for them, but
 sign nothing. They are published: the directory has them beside the old ones. Then they sign. So at no time does this
 server use a key that nobody can look up, or is it addressed by one that it does not have; whoever has not heard of the
-new keys yet goes on with the old ones until the overlap ends. A crash in between ends one step further, or where it was.
+new keys yet goes on with the old ones until the overlap ends. After a crash in between it is
+where it was, or one step further.
 """
 
 import logging
@@ -146,7 +147,9 @@ class KeyService:
         ring = self._ring
         shown = await publish(ring.published)
         if shown.version != ring.version and shown.keys.signing_kid == ring.identity.public.signing_kid:
-            _log.warning("%s: the directory has version %d of these keys: an operator set them", self.name, shown.version)
+            _log.warning(
+                "%s: the directory has version %d of these keys: an operator set them", self.name, shown.version
+            )
             ring = self._store.adopt(shown)
             self._ring = ring
         self._published_version = ring.version

@@ -136,8 +136,12 @@ class Pins:
         return record.pin.keys
 
     def _record(self, name: str) -> PinRecord | None:
+        try:
+            instance = instance_of(name)
+        except BadName:
+            return None
         for is_player in (False, True):
-            share = self._shares.get((instance_of(name), is_player))
+            share = self._shares.get((instance, is_player))
             if share is not None and name in share:
                 return share[name]
         return None

@@ -130,7 +130,7 @@ class DirectoryRow(_Row):
     """The public keys of one server or player, pinned to its name, and where a server listens.
 
     `keys` is a JWK set (RFC 7517): the current signing and agreement key, retiring ones, and what was revoked. Keys
-    have versions, counted from 1; `statements` (`crypto.continuity`) lead from earlier versions to this one, oldest first.
+    have versions, counted from 1; `statements` (`crypto.continuity`) lead from earlier ones to this, oldest first.
     `revision` counts the changes of the row, addresses included.
     """
 

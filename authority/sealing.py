@@ -49,6 +49,10 @@ class Sealer:
         self.name = name
         self.identity = identity
 
+    def change_identity(self, identity: Identity) -> None:
+        """Sign with other keys, and open with them, from now on."""
+        self.identity = identity
+
     def seal(
         self,
         message: Message,

@@ -256,7 +256,7 @@ def _conflict(name: str, shown: Published, pin: Pin, why: str) -> KeyConflict:
     return KeyConflict(
         f"{name} is known here by key {pin.keys.signing_kid} (version {pin.version}) and shows key "
         f"{shown.keys.signing_kid} (version {shown.version}): refused, because {why}. If its operator confirms the new "
-        f"key, stop this server and run `baton keys forget {name}`"
+        f"key, run `baton keys forget {name}` for this server"
     )
 
 

@@ -10,6 +10,7 @@ import trio
 from actors.application import run_application
 from actors.children import ServiceSpec
 from actors.clock import Clock
+from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
@@ -17,15 +18,20 @@ from actors.supervisor import SupervisorSpec
 from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import WebService
+from authority.errors import Refused
+from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
-from crypto.keys import Identity
+from crypto.continuity import Published
+from crypto.key_store import KeyStore
+from crypto.pin_file import PinFile
 from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
 from homeserver.node import Node, Secrets
+from homeserver.registration import register
 from homeserver.rest import make_app
 from homeserver.store import Store
 from homeserver.transfers import Transfers
@@ -52,18 +58,21 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         federation=read_secret(config.federation_secret_file),
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
-    identity = Identity.load_or_create(config.directory / "keys")
-    sealer = Sealer(config.name, identity)
+    keys = KeyService(config.name, KeyStore(config.directory / "keys"), clock)
+    pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
+    sealer = Sealer(config.name, keys.identity)
     backend = BackendService(partial(make_backend, config))
     store = Store(lambda: backend.current)
-    federation = Federation(sealer, config.peers, held.federation, client, clock)
-    directory = Directory(config.instance, store, federation)
+    federation = Federation(sealer, config.peers, held.federation, client, clock, pins)
+    directory = Directory(config.instance, store, federation, clock)
     link = LinkService(
-        lambda port: LinkEndpoint(config.name, identity, directory, host=config.link.host, port=port),
+        lambda port: LinkEndpoint(config.name, keys.identity, directory.handshakes, host=config.link.host, port=port),
         config.link.port,
     )
+    keys.use(sealer.change_identity)
+    keys.use(link.change_identity)
     transfers = Transfers(sealer, store, directory, federation, link, clock)
-    return Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link)
+    return Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys)
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -98,28 +107,39 @@ def supervision_tree(node: Node) -> SupervisorSpec:
 async def _register(
     node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Enter this member into its own directory as soon as the instance has a leader."""
+    """Enter this member into its own directory as soon as the instance has a leader, and every change of its keys."""
     task_status.started()
-    host, port = node.link.address
     rest_url = web.urls[0]
-    row = DirectoryRow(
-        name=node.config.name,
-        role=Role.HOMESERVER,
-        keys=node.sealer.identity.public.to_jwks(),
-        rest_url=rest_url,
-        link_host=host,
-        link_port=port,
-    )
-    while True:
-        try:
-            await node.store.submit("directory.register", row=row.to_data())
-        except (NoQuorum, OutcomeUnknown) as error:
-            _log.info("not registered yet: %s", error)
-            await trio.sleep(0.2)
-        else:
-            node.registered = True
-            _log.info("%s is ready on %s", node.config.name, rest_url)
-            return
+
+    async def publish(keys: Published) -> Published:
+        host, port = node.link.address
+        row = DirectoryRow(
+            name=node.config.name,
+            role=Role.HOMESERVER,
+            keys=keys.keys.to_jwks(),
+            rest_url=rest_url,
+            link_host=host,
+            link_port=port,
+            version=keys.version,
+            statements=keys.statements,
+        )
+        while True:
+            try:
+                shown = published(await register(node.store, row))
+            except (NoQuorum, OutcomeUnknown) as error:
+                _log.info("not registered yet: %s", error)
+                await trio.sleep(0.2)
+            except Refused as error:
+                if node.registered:
+                    raise KeysRefused(str(error)) from error
+                raise
+            else:
+                if not node.registered:
+                    node.registered = True
+                    _log.info("%s is ready on %s", node.config.name, rest_url)
+                return shown
+
+    await node.keys.serve(publish)
 
 
 async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:

@@ -3,6 +3,9 @@
 Rows of this instance are in the log; rows of others come through the federation, proved and pinned.
 """
 
+from typing import Any, Final
+
+from actors.clock import Clock
 from authority.names import BadName, instance_of
 from authority.records import DirectoryRow
 from crypto.errors import CryptoError
@@ -10,19 +13,32 @@ from crypto.keys import PublicIdentity
 from homeserver.federation import Federation
 from homeserver.store import Store
 
-__all__ = ["Directory"]
+__all__ = ["Directory", "Handshakes"]
+
+
+class Handshakes:
+    """The directory as the link asks it: what is so now, if it was not asked a moment ago."""
+
+    def __init__(self, directory: "Directory") -> None:
+        self._directory: Final = directory
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """As `Directory.keys_of`."""
+        return await self._directory.keys_of(name, fresh=True)
 
 
 class Directory:
     """Looks names up: in the local copy first, across the federation otherwise."""
 
-    def __init__(self, instance: str, store: Store, federation: Federation) -> None:
+    def __init__(self, instance: str, store: Store, federation: Federation, clock: Clock) -> None:
         self._instance = instance
         self._store = store
         self._federation = federation
-        self._parsed: dict[str, tuple[str, PublicIdentity]] = {}
+        self._clock = clock
+        self._parsed: dict[str, tuple[dict[str, Any], PublicIdentity]] = {}
+        self.handshakes: Final = Handshakes(self)
 
-    async def row(self, name: str) -> DirectoryRow | None:
+    async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
         """The row of a server or player; None when there is none, or no way to its instance is configured.
 
         Raises:
@@ -37,18 +53,29 @@ class Directory:
             return await self._store.find_row(name)
         if self._federation.hops_to(instance) is None:
             return None
-        return await self._federation.row(name)
+        return await self._federation.row(name, fresh=fresh)
 
-    async def keys_of(self, name: str) -> PublicIdentity | None:
-        """The public keys of a server or player, or None when it has none; raises what `row` raises."""
-        row = await self.row(name)
-        return None if row is None else self.parse(row)
+    async def keys_of(self, name: str, kid: str = "", *, fresh: bool = False) -> PublicIdentity | None:
+        """The public keys of a server or player that are good now, or None when it has none; raises what `row` raises.
+
+        With a `kid` that is not among the keys known, or if they shall be `fresh`, newer ones are asked for.
+        """
+        row = await self.row(name, fresh=fresh)
+        keys = None if row is None else self.parse(row)
+        if keys is not None and kid and not keys.knows(kid) and not fresh:
+            row = await self._newer(name)
+            keys = None if row is None else self.parse(row)
+        return None if keys is None else keys.valid_at(self._clock.unix_s())
+
+    async def _newer(self, name: str) -> DirectoryRow | None:
+        if instance_of(name) == self._instance:
+            return await self._store.newer_row(name)
+        return await self.row(name, fresh=True)
 
     def parse(self, row: DirectoryRow) -> PublicIdentity | None:
-        """The keys in a row; parsing costs two point decompressions, so the last result for a name is kept."""
-        kids = "|".join(str(key.get("x")) for key in row.keys.get("keys", ()))
+        """The keys in a row; parsing costs checks of points, so the last result for a name is kept."""
         known = self._parsed.get(row.name)
-        if known is not None and known[0] == kids:
+        if known is not None and known[0] == row.keys:
             return known[1]
         try:
             keys = PublicIdentity.from_jwks_untrusted(row.keys)
@@ -56,5 +83,5 @@ class Directory:
             return None
         if len(self._parsed) >= 100_000:
             self._parsed.clear()
-        self._parsed[row.name] = (kids, keys)
+        self._parsed[row.name] = (row.keys, keys)
         return keys

@@ -18,9 +18,11 @@ from authority.enrolment import federation_purpose, is_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import Message, Parcel
+from authority.names import BadName, instance_of
+from authority.pins import Pins
 from authority.records import DirectoryRow
 from authority.sealing import Sealer
-from crypto.errors import CryptoError
+from crypto.errors import CryptoError, KeyConflict
 from crypto.keys import PublicIdentity
 from homeserver.config import PeerConfig
 
@@ -33,6 +35,8 @@ REQUEST_TIMEOUT_S: Final = 3.0
 MEMBERS_TTL_NS: Final = 30_000_000_000
 ROW_TTL_NS: Final = 60_000_000_000
 # Names that another instance does not have are remembered briefly: a stranger's made-up sender costs a query a second.
+# Whoever asks for fresh rows has seen a key that is not in the one that is known, or a handshake.
+FRESH_NS: Final = 20_000_000
 ABSENT_TTL_NS: Final = 1_000_000_000
 MAX_ABSENT: Final = 1_000
 MAX_CACHED_ROWS: Final = 10_000
@@ -51,6 +55,7 @@ class Federation:
         secret: the federation secret, shared by the homeservers of all instances.
         client: HTTP client for everything sent here.
         clock: monotonic and Unix time.
+        pins: what is known of the keys of others.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Federation:
         secret: bytes,
         client: httpx.AsyncClient,
         clock: Clock,
+        pins: Pins | None = None,
     ) -> None:
         self._sealer = sealer
         self._peers = {peer.instance: peer for peer in peers}
@@ -69,7 +75,7 @@ class Federation:
         self._members: dict[str, tuple[int, list[DirectoryRow]]] = {}
         self._rows: dict[str, tuple[int, DirectoryRow]] = {}
         self._absent: dict[str, int] = {}
-        self._pins: dict[str, dict[str, Any]] = {}
+        self.pins: Final = Pins() if pins is None else pins
 
     def hops_to(self, instance: str) -> int | None:
         """H: how many hops away an instance is, or None when no route to it is configured."""
@@ -80,15 +86,17 @@ class Federation:
         """Every other instance with a route, and its H."""
         return {name: peer.hops for name, peer in sorted(self._peers.items())}
 
-    async def row(self, name: str) -> DirectoryRow | None:
+    async def row(self, name: str, *, fresh: bool = False) -> DirectoryRow | None:
         """The directory row of a server or player of another instance, or None when that instance has none.
+
+        Its keys follow from those that are pinned, or are those. A `fresh` one was asked for a moment ago at most.
 
         Raises:
             PeerUnreachable: its instance cannot be asked now.
         """
         now_ns = self._clock.monotonic_ns()
         cached = self._rows.get(name)
-        if cached is not None and now_ns - cached[0] < ROW_TTL_NS:
+        if cached is not None and now_ns - cached[0] < (FRESH_NS if fresh else ROW_TTL_NS):
             return cached[1]
         if now_ns - self._absent.get(name, -ABSENT_TTL_NS) < ABSENT_TTL_NS:
             return None
@@ -194,18 +202,22 @@ class Federation:
             found = [DirectoryRow.from_data(row) for row in rows]
         except ValidationError as error:
             raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
-        for row in found:
-            self._pin(row)
-        return found
+        return self._believed(instance, found)
 
-    def _pin(self, row: DirectoryRow) -> None:
-        """Keys are pinned on first use: another key for a known name is refused until this server restarts."""
-        pinned = self._pins.setdefault(row.name, row.keys)
-        if pinned != row.keys:
-            _log.error("%s now shows other keys than those pinned: refused", row.name)
-            raise PeerUnreachable(f"{row.name} shows other keys than those pinned on first use")
-        while len(self._pins) > MAX_CACHED_ROWS:
-            self._pins.pop(next(iter(self._pins)))
+    def _believed(self, instance: str, rows: list[DirectoryRow]) -> list[DirectoryRow]:
+        """The rows with the keys to use. An instance speaks for its own names alone."""
+        believed: list[DirectoryRow] = []
+        for row in rows:
+            try:
+                if instance_of(row.name) != instance:
+                    raise KeyConflict(f"{instance} has shown a row of {row.name}, which is not its own")
+                believed.append(self.pins.believed(row))
+            except (BadName, KeyConflict) as error:
+                _log.error("a directory row was refused: %s", error)
+                problem = PeerUnreachable(str(error))
+                if len(rows) == 1:
+                    raise problem from error
+        return believed
 
     def _peer(self, instance: str) -> PeerConfig:
         peer = self._peers.get(instance)

@@ -8,6 +8,7 @@ import trio
 
 from actors.application import LastWord
 from actors.clock import Clock
+from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
@@ -58,6 +59,7 @@ class Node:
     directory: Directory
     transfers: Transfers
     link: LinkService
+    keys: KeyService
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
     registered: bool = False

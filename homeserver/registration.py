@@ -3,11 +3,13 @@
 from authority.errors import Reason, Refused
 from authority.pins import published
 from authority.records import DirectoryRow
-from crypto.continuity import Published, first_pin, follow_untrusted
+from authority.sealing import Sealer
+from crypto.continuity import MAX_STATEMENTS, Published, first_pin, follow_untrusted, sign_reset
 from crypto.errors import CryptoError, KeyConflict
+from crypto.keys import PublicIdentity
 from homeserver.store import Store
 
-__all__ = ["register", "replace_keys"]
+__all__ = ["register", "replace_keys", "reset_row"]
 
 
 async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
@@ -38,6 +40,23 @@ async def register(store: Store, row: DirectoryRow) -> DirectoryRow:
 async def replace_keys(store: Store, row: DirectoryRow, follows: int) -> DirectoryRow:
     """Enter keys that an operator has set, in the place of version `follows`. Raises as `register`."""
     return DirectoryRow.from_data(await store.submit("directory.register", row=row.to_data(), follows=follows))
+
+
+def reset_row(
+    existing: DirectoryRow, keys: PublicIdentity, *, signer: Sealer, reason: str, now_s: float
+) -> DirectoryRow:
+    """The row with `keys` in the place of those in `existing`, which are all revoked; `signer` vouches for it.
+
+    Raises ValueError when keys among them were revoked before, or there is no reason.
+    """
+    old = published(existing)
+    gone = {kid: round(now_s) for one in old.keys.generations for kid in (one.signing_kid, one.agreement_kid)}
+    new = PublicIdentity(keys.signing, keys.agreement, (), gone | dict(old.keys.revoked))
+    statement = sign_reset(
+        existing.name, old, new, signer=signer.identity, signer_id=signer.name, now_s=now_s, reason=reason
+    )
+    statements = (*existing.statements, statement)[-MAX_STATEMENTS:]
+    return existing.changed(keys=new.to_jwks(), version=existing.version + 1, statements=statements)
 
 
 def _following(existing: DirectoryRow, row: DirectoryRow) -> tuple[DirectoryRow, int | None]:

@@ -85,6 +85,17 @@ class Store:
         """
         return await self._find(lambda: self.row(name))
 
+    async def newer_row(self, name: str) -> DirectoryRow | None:
+        """The directory row of a server or player, not older than this call.
+
+        Whoever looks because of an unknown key shares one question to the leader with all who do at the same time.
+
+        Raises:
+            NoQuorum: nobody can say.
+        """
+        await self._barrier.passed()
+        return self.row(name)
+
     async def find_entity(self, entity_id: str) -> EntityRecord | None:
         """The record of an entity as this member knows it; None when there was none after this call began.
 

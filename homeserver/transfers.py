@@ -76,10 +76,10 @@ class Transfers:
             NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
         """
         try:
-            sender = jose.peek_sender_untrusted(parcel.sealed)
+            sender, kid = jose.peek_sender_untrusted(parcel.sealed), jose.peek_key_untrusted(parcel.sealed)
         except CryptoError as error:
             raise MessageError(str(error)) from error
-        keys = await self._directory.keys_of(sender)
+        keys = await self._directory.keys_of(sender, kid)
         if keys is None:
             raise MessageError(f"no keys are known for the sender {sender}")
         return self._sealer.open_untrusted(

@@ -12,6 +12,7 @@ from actors.application import run_application
 from actors.children import ActorSpec, ServiceSpec
 from actors.clock import Clock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
+from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
@@ -19,9 +20,12 @@ from actors.supervisor import SupervisorSpec
 from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import WebService
+from authority.pins import Pins
 from authority.sealing import Sealer
 from authority.settings import read_secret
-from crypto.keys import Identity
+from crypto.continuity import Published
+from crypto.key_store import KeyStore
+from crypto.pin_file import PinFile
 from simserver.arrivals import Arrivals
 from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
@@ -55,12 +59,16 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     Raises:
         ConfigError, KeyFileError: the world, secrets or keys cannot be used.
     """
-    identity = Identity.load_or_create(config.directory / "keys")
-    sealer = Sealer(config.name, identity)
-    home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock)
+    keys = KeyService(config.name, KeyStore(config.directory / "keys"), clock)
+    pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
+    sealer = Sealer(config.name, keys.identity)
+    home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock, pins)
     link = LinkService(
-        lambda port: LinkEndpoint(config.name, identity, home, host=config.link.host, port=port), config.link.port
+        lambda port: LinkEndpoint(config.name, keys.identity, home.handshakes, host=config.link.host, port=port),
+        config.link.port,
     )
+    keys.use(sealer.change_identity)
+    keys.use(link.change_identity)
     counts: Counter[str] = Counter()
     courier = Courier(sealer, home, link, clock, counts)
     custody = CustodyLog(config.name)
@@ -97,6 +105,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         custody,
         ledger,
         counts,
+        keys,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
 
@@ -153,14 +162,25 @@ async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio
 async def _register(
     node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
+    """Register with the home instance, and again with every change of keys."""
     task_status.started()
+
+    async def publish(keys: Published) -> Published:
+        try:
+            shown = await node.home.register(web.urls[0], node.link.address, keys)
+        except HomeRefused as error:
+            if node.registered:
+                raise KeysRefused(str(error)) from error
+            raise
+        if not node.registered:
+            node.registered = True
+            _log.info("%s is ready on %s", node.config.name, web.urls[0])
+        return shown
+
     try:
-        await node.home.register(web.urls[0], node.link.address)
+        await node.keys.serve(publish)
     except HomeRefused as error:
         node.last_word.say(error)
-    else:
-        node.registered = True
-        _log.info("%s is ready on %s", node.config.name, web.urls[0])
 
 
 async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = trio.TASK_STATUS_IGNORED) -> NoReturn:

@@ -262,7 +262,7 @@ class Arrivals:
         try:
             signer = jose.peek_sender_untrusted(token)
             row = await self._home.row(signer)
-            keys = await self._home.keys_of(signer)
+            keys = await self._home.keys_of(signer, jose.peek_key_untrusted(token))
             if row is None or keys is None or row.role is not role:
                 raise MessageError(f"{signer} is no known {role}")
             return jose.verify_untrusted(token, sender=keys)

@@ -35,9 +35,11 @@ REQUEST_TIMEOUT_S: Final = 2.0
 ROW_TTL_NS: Final = 30_000_000_000
 # Keys of this age are asked for again before they are used; those of peers with a link are asked for earlier.
 KEYS_TTL_NS: Final = 60_000_000_000
-# Whoever has reason to think that there are newer keys (a handshake, an unknown key id) asks for them, but not more
-# often; nor is a home instance that does not answer asked more often.
+# At a handshake, and for a key id that is not known, keys are asked for anew, except so soon after the last time. New
+# keys are in the directory before anything is signed with them: who waits for so long and asks once more finds them.
 FRESH_NS: Final = 1_000_000_000
+UNKNOWN_KEY_NS: Final = 20_000_000
+# A home instance that does not answer is not asked more often.
 RETRY_NS: Final = 5_000_000_000
 MAX_ROWS: Final = 100_000
 
@@ -48,6 +50,17 @@ class HomeUnreachable(Exception):
 
 class HomeRefused(Exception):
     """The home instance answered with an error that a repetition would not change."""
+
+
+class Handshakes:
+    """The key directory as the link asks it: what the home instance shows now, if it was not asked a moment ago."""
+
+    def __init__(self, home: "Home") -> None:
+        self._home: Final = home
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        """As `Home.keys_of`."""
+        return await self._home.keys_of(name, max_age_ns=FRESH_NS)
 
 
 class Home:
@@ -79,7 +92,8 @@ class Home:
         self._members: list[DirectoryRow] = []
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
-        self.pins: Final = pins or Pins()
+        self.pins: Final = Pins() if pins is None else pins
+        self.handshakes: Final = Handshakes(self)
 
     # --- registration and directory --------------------------------------------------------------------------------
 
@@ -167,14 +181,12 @@ class Home:
         now_ns = self._clock.monotonic_ns()
         known = self._keys.get(name)
         if known is not None and kid and not known[1].knows(kid):
-            max_age_ns = FRESH_NS
+            await trio.sleep(max(UNKNOWN_KEY_NS - (now_ns - known[0]), 0) / 1e9)
+            now_ns, known = self._clock.monotonic_ns(), self._keys.get(name, known)
+            max_age_ns = min(max_age_ns, UNKNOWN_KEY_NS)
         if known is None or now_ns - known[0] >= max_age_ns:
             known = await self._look_up(name, known, now_ns, max_age_ns)
         return None if known is None else known[1].valid_at(self._clock.unix_s())
-
-    async def fresh_keys_of(self, name: str) -> PublicIdentity | None:
-        """As `keys_of`, for handshakes: what the home instance shows now, if it was not asked a moment ago."""
-        return await self.keys_of(name, max_age_ns=FRESH_NS)
 
     async def _look_up(
         self, name: str, known: tuple[int, PublicIdentity] | None, now_ns: int, max_age_ns: int

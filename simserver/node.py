@@ -9,6 +9,7 @@ import trio
 
 from actors.application import LastWord
 from actors.clock import Clock
+from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
@@ -70,6 +71,7 @@ class Node:
     custody: CustodyLog
     ledger: Ledger
     counts: Counter[str]
+    keys: KeyService
     operator_token: bytes | None = field(default=None, repr=False)
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
@@ -162,7 +164,7 @@ class Node:
 
     async def _open_untrusted(self, parcel: Parcel) -> Opened:
         sender = jose.peek_sender_untrusted(parcel.sealed)
-        keys = await self.home.keys_of(sender)
+        keys = await self.home.keys_of(sender, jose.peek_key_untrusted(parcel.sealed))
         if keys is None:
             raise MessageError(f"no keys are known for the sender {sender}")
         return self.sealer.open_untrusted(

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, Field
 
 from actors import CallTimeout, Exit
+from actors.key_routes import key_routes
 from actors.observation import actor_routes
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app
 from authority.certificates import Name
@@ -106,5 +107,6 @@ def make_status_app(node: Node) -> FastAPI:
             "stints": node.custody.to_data(after),
         }
 
+    app.include_router(key_routes(node.keys, node.home.pins, node.operator_token))
     app.include_router(actor_routes(lambda: getattr(node, "system", None), node.operator_token))
     return app

@@ -7,6 +7,7 @@ import trio
 from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi import Path as PathParam
 
+from actors.key_routes import key_routes
 from actors.observation import actor_routes
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, prepare_app
 from authority.certificates import Name, TransferId
@@ -18,6 +19,7 @@ from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferR
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.node import Node
+from homeserver.registration import register
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.errors import install_errors
@@ -83,6 +85,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(transaction_routes(node))
     app.include_router(watch_routes(node))
     app.include_router(transport_routes(node))
+    app.include_router(key_routes(node.keys, node.federation.pins, node.secrets.operator_token))
     app.include_router(actor_routes(lambda: getattr(node, "system", None), node.secrets.operator_token))
     return app
 
@@ -318,15 +321,24 @@ def _player_routes(node: Node) -> APIRouter:
 
     @routes.put("/{player}/keys", dependencies=[client])
     async def put_keys(player: Name, body: KeysBody) -> KeysView:
-        """Pin a player's public keys to its name. A name belongs to whoever registered it first."""
+        """Pin a player's public keys to its name. A name belongs to whoever registered it first.
+
+        Later versions of the keys must follow from those that stand here.
+        """
         _here(node, player)
         try:
-            keys = PublicIdentity.from_jwks_untrusted({"keys": body.keys})
+            jwks = {"keys": body.keys} if body.revoked is None else {"keys": body.keys, "revoked": body.revoked}
+            keys = PublicIdentity.from_jwks_untrusted(jwks)
         except CryptoError as error:
             raise ApiError(422, "bad_keys", str(error)) from error
-        row = DirectoryRow(name=player, role=Role.PLAYER, keys=keys.to_jwks())
-        data = await node.store.submit("directory.register", row=row.to_data())
-        return _keys_view(DirectoryRow.from_data(data))
+        row = DirectoryRow(
+            name=player,
+            role=Role.PLAYER,
+            keys=keys.to_jwks(),
+            version=body.version,
+            statements=body.statements,
+        )
+        return _keys_view(await register(node.store, row))
 
     @routes.get("/{player}/keys")
     async def get_keys(player: Name) -> KeysView:
@@ -348,4 +360,5 @@ def _player_routes(node: Node) -> APIRouter:
 
 def _keys_view(row: DirectoryRow) -> KeysView:
     keys: list[dict[str, Any]] = row.keys["keys"]
-    return KeysView(name=row.name, keys=keys, revision=row.revision)
+    revoked: list[dict[str, Any]] = row.keys.get("revoked", [])
+    return KeysView(name=row.name, keys=keys, revoked=revoked, version=row.version, revision=row.revision)

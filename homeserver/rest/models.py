@@ -10,6 +10,8 @@ from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferR
 from authority.rules import Rule
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
+from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
+from crypto.public_keys import MAX_REVOKED
 from tree.data import encode
 from tree.errors import BadData
 
@@ -29,6 +31,7 @@ __all__ = [
     "ParcelBody",
     "ParcelView",
     "RegisterBody",
+    "ResetBody",
     "RightsBody",
     "RowsView",
     "ServerView",
@@ -52,6 +55,12 @@ def _plain(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
+KeysVersion = Annotated[int, Field(ge=1, le=MAX_VERSION)]
+Statements = Annotated[
+    tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...], Field(max_length=MAX_STATEMENTS)
+]
+
+
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -72,7 +81,9 @@ class ServerView(BaseModel):
     rest_url: str
     link_host: str
     link_port: int
-    keys: dict[str, Any] = Field(description="JWK set (RFC 7517)")
+    keys: dict[str, Any] = Field(description="JWK set (RFC 7517): current, retiring (`exp`) and `revoked` keys")
+    version: int = Field(description="of its keys, from 1")
+    statements: list[str] = Field(description="signed statements that lead to this version of the keys, oldest first")
 
     @classmethod
     def of(cls, row: DirectoryRow) -> "ServerView":
@@ -229,9 +240,15 @@ class TransferView(BaseModel):
 
 
 class KeysBody(_Body):
-    """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement."""
+    """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement.
 
-    keys: list[dict[str, Any]] = Field(min_length=2, max_length=2)
+    Keys that take the place of others come with the statements that lead to them; see docs/keys.md.
+    """
+
+    keys: list[dict[str, Any]] = Field(min_length=2, max_length=16)
+    revoked: list[dict[str, Any]] | None = Field(default=None, max_length=MAX_REVOKED)
+    version: KeysVersion = 1
+    statements: Statements = ()
 
 
 class KeysView(BaseModel):
@@ -239,6 +256,8 @@ class KeysView(BaseModel):
 
     name: str
     keys: list[dict[str, Any]]
+    revoked: list[dict[str, Any]] = Field(description="ids of keys that were revoked, and when")
+    version: int = Field(description="of the keys, from 1")
     revision: int
 
 
@@ -250,7 +269,18 @@ class RegisterBody(_Body):
     rest_url: Annotated[str, Field(max_length=256)]
     link_host: Annotated[str, Field(max_length=256)]
     link_port: Annotated[int, Field(ge=1, le=65535)]
+    version: KeysVersion = 1
+    statements: Statements = ()
     proof: Annotated[str, Field(max_length=128)]
+
+
+class ResetBody(_Body):
+    """New keys for a server or player that has lost its own, or whose keys were stolen."""
+
+    keys: list[dict[str, Any]] = Field(
+        min_length=2, max_length=16, description="JWK set: one signing, one agreement key"
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARS, description="for everybody to read")]
 
 
 class RowsView(BaseModel):

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
+from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.enrolment import DIRECTORY, federation_purpose, is_proof, registration_proof, rows_proof
@@ -13,6 +14,7 @@ from authority.names import instance_of
 from authority.records import DirectoryRow, Role
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from homeserver import registration
 from homeserver.node import Node
 from homeserver.rest.models import (
     DirectoryQuery,
@@ -21,6 +23,7 @@ from homeserver.rest.models import (
     ParcelBody,
     ParcelView,
     RegisterBody,
+    ResetBody,
     RowsView,
     ServerView,
 )
@@ -37,15 +40,24 @@ def server_routes(node: Node) -> APIRouter:
         """A simulation server registers its public keys and addresses (again after every start)."""
         return await _register(node, name, body)
 
+    @routes.post("/v1/directory/{name}/reset", dependencies=[Depends(operator_access(node.secrets.operator_token))])
+    async def reset(name: Name, body: ResetBody) -> ServerView:
+        """Give a server or player of this instance new keys, because it has lost its own; the old ones are revoked.
+
+        The statement that leads to the new keys is signed by this homeserver, and says why.
+        """
+        return await _reset(node, name, body)
+
     @routes.get("/v1/directory")
     async def directory(
         nonce: Annotated[Nonce, Query()],
         name: Annotated[Name | None, Query()] = None,
         role: Annotated[Role | None, Query()] = None,
+        fresh: Annotated[bool, Query(description="of another instance: ask it, unless that was a moment ago")] = False,
     ) -> RowsView:
         """Directory rows for the servers of this instance, proved with the join token over their nonce."""
         if name is not None:
-            found = await node.directory.row(name)
+            found = await node.directory.row(name, fresh=fresh)
             rows = [] if found is None else [found.to_data()]
         else:
             rows = [row.to_data() for row in await node.store.find_servers(role)]
@@ -83,7 +95,7 @@ def server_routes(node: Node) -> APIRouter:
 async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
     if instance_of(name) != node.config.instance:
         raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
-    fields = body.model_dump(mode="json", exclude={"proof"})
+    fields = body.model_dump(mode="json", exclude={"proof"}, exclude_unset=True)
     if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
         raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
     try:
@@ -97,9 +109,27 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
         rest_url=body.rest_url,
         link_host=body.link_host,
         link_port=body.link_port,
+        version=body.version,
+        statements=body.statements,
     )
-    data = await node.store.submit("directory.register", row=row.to_data())
-    return ServerView.of(DirectoryRow.from_data(data))
+    return ServerView.of(await registration.register(node.store, row))
+
+
+async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
+    if instance_of(name) != node.config.instance:
+        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
+    if name == node.config.name:
+        # What it signs with is what is to be replaced.
+        raise ApiError(409, "own_keys", f"{name} cannot vouch for its own new keys: ask another member", name)
+    existing = await node.store.newer_row(name)
+    if existing is None:
+        raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {name}", name)
+    try:
+        given = PublicIdentity.from_jwks_untrusted({"keys": body.keys})
+        row = registration.reset_row(existing, given, signer=node.sealer, reason=body.reason, now_s=node.clock.unix_s())
+    except (CryptoError, ValueError) as error:
+        raise ApiError(422, "bad_keys", str(error)) from error
+    return ServerView.of(await registration.replace_keys(node.store, row, existing.version))
 
 
 async def _query(node: Node, query: DirectoryQuery) -> RowsView:

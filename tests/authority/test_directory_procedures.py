@@ -56,3 +56,34 @@ def test_the_directory_is_bounded_and_who_is_in_it_stays(
 
 def test_homeservers_stand_among_the_servers(log: Log) -> None:
     assert log.rows.get_or(("servers", HOMESERVER), {})["role"] == "homeserver"
+
+
+# Keys that follow on others
+
+
+def later(version: int, follows: object = None) -> dict[str, object]:
+    row = directory_row(S1, keys={"keys": [f"version {version}"]}, version=version, statements=("a", "b"))
+    return {"row": row.to_data(), "follows": follows}
+
+
+def test_keys_that_have_been_seen_to_follow_on_those_that_stand_here_take_their_place(log: Log) -> None:
+    row = log.run("directory.register", **later(2, follows=1))
+    assert (row["version"], row["revision"], row["statements"]) == (2, 2, ["a", "b"])
+    assert log.run("directory.register", **later(5, follows=2))["version"] == 5
+    assert log.run("directory.register", **later(5))["revision"] == 3
+
+
+def test_what_was_seen_to_follow_on_an_earlier_version_is_refused(log: Log) -> None:
+    log.run("directory.register", **later(2, follows=1))
+    for version, follows in ((3, 1), (3, None), (3, 0), (1, 2), (2, 2)):
+        args = later(version, follows)
+        if (version, follows) == (2, 2):
+            args["row"] = directory_row(S1, keys={"keys": ["others"]}, version=2).to_data()
+        log.refuses(Reason.KEY_CONFLICT, "directory.register", **args)
+
+
+def test_the_same_keys_keep_their_version_whatever_is_claimed(log: Log) -> None:
+    log.run("directory.register", **later(2, follows=1))
+    claimed = directory_row(S1, keys={"keys": ["version 2"]}, version=7, link_port=9)
+    row = log.run("directory.register", row=claimed.to_data())
+    assert (row["version"], row["statements"], row["link_port"]) == (2, ["a", "b"], 9)

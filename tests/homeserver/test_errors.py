@@ -298,7 +298,8 @@ async def test_keys_are_two_public_p256_keys_and_a_private_one_is_not_repeated(a
     secret = "A" * 43
     cases: list[tuple[list[Any], str]] = [
         ([signing], "invalid_field"),
-        ([signing, agreement, signing], "invalid_field"),
+        ([signing, agreement, signing], "bad_keys"),
+        ([signing, agreement] * 9, "invalid_field"),
         ([signing, 7], "invalid_field"),
         ([signing, {}], "bad_keys"),
         ([signing, signing], "bad_keys"),
