@@ -309,8 +309,13 @@ TARGETS = [
     ),
     Target(
         "jose-peek",
-        lambda data: jose.peek_sender_untrusted(_text(data)),
-        ["crypto.jose:peek_sender_untrusted", "crypto.jws:read_header_untrusted", "crypto.jws:json_object_untrusted"],
+        lambda data: (jose.peek_sender_untrusted(_text(data)), jose.peek_key_untrusted(_text(data))),
+        [
+            "crypto.jose:peek_sender_untrusted",
+            "crypto.jose:peek_key_untrusted",
+            "crypto.jws:read_header_untrusted",
+            "crypto.jws:json_object_untrusted",
+        ],
         lambda: [_sealed()],
         (Malformed,),
     ),

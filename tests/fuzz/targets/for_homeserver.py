@@ -84,7 +84,7 @@ def run_at_once(coroutine: Coroutine[Any, Any, object]) -> object:
 class KnownServers:
     """A directory that answers at once."""
 
-    async def keys_of(self, name: str) -> object:
+    async def keys_of(self, name: str, _kid: str = "") -> object:
         identity = IDENTITIES.get(name)
         return None if identity is None else identity.public
 
