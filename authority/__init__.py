@@ -3,6 +3,7 @@
     names           `instance.local`, the names of everything
     records         the rows that homeservers replicate: entities, transfers, directory
     rules           ask, deny, allow
+    ownership       the mutex on inputs: whose are taken
     epoch           the fence: which of two claims of authority is the newer one
     procedures      every change of the rows, as deterministic procedures over one tree transaction
     outgoing        the old authority's side of a transfer: a machine with one table

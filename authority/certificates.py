@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError
 from authority.names import NAME_PATTERN
+from authority.ownership import Ownership
 
 __all__ = [
     "MAX_CHAIN",
@@ -35,6 +36,8 @@ __all__ = [
 MAX_CHAIN: Final = 64
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+# An entity may have no owner, whoever had it having given it up.
+OwnerName = Annotated[str, Field(pattern=rf"^$|{NAME_PATTERN}")]
 TransferId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -77,7 +80,10 @@ def _dumps(claims: object) -> bytes:
 
 
 class CommitCertificate(_Certificate):
-    """The log gave `entity` to `target` at (epoch, sub), continuing from `tick` with the state of this hash."""
+    """The log gave `entity` to `target` at (epoch, sub), continuing from `tick` with the state of this hash.
+
+    `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs.
+    """
 
     kind: Literal["commit"] = "commit"
     transfer_id: TransferId
@@ -85,14 +91,31 @@ class CommitCertificate(_Certificate):
     target: Name
     tick: TickNumber
     state_hash: Hash
+    owner: OwnerName = ""
+    owner_rev: Epoch = 0
+
+    @property
+    def ownership(self) -> Ownership:
+        """Owner and revision together."""
+        return Ownership(self.owner, self.owner_rev)
 
 
 class DelegationGrant(_Certificate):
-    """`holder` has authority at (epoch, sub) and `group` may pass the entity among themselves from there."""
+    """`holder` has authority at (epoch, sub) and `group` may pass the entity among themselves from there.
+
+    `owner` and `owner_rev` are as in `CommitCertificate`.
+    """
 
     kind: Literal["delegation"] = "delegation"
+    owner: OwnerName = ""
+    owner_rev: Epoch = 0
     holder: Name
     group: tuple[Name, ...] = Field(min_length=2, max_length=16)
+
+    @property
+    def ownership(self) -> Ownership:
+        """Owner and revision together."""
+        return Ownership(self.owner, self.owner_rev)
 
 
 class PassCertificate(_Certificate):

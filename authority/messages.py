@@ -15,10 +15,11 @@ import cbor2
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from actors.link import MAX_MESSAGE_BYTES
-from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, TickNumber, TransferId
+from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.ownership import Ownership
 
 __all__ = [
     "INLINE_STATE_BYTES",
@@ -43,7 +44,10 @@ __all__ = [
     "Manifest",
     "Message",
     "NotHere",
+    "NotOwner",
     "Order",
+    "OwnerRequest",
+    "OwnerWord",
     "Parcel",
     "Report",
     "ReportReply",
@@ -100,9 +104,10 @@ class _Fenced(_Message):
 
 
 class InputItem(_Message):
-    """One numbered input of one source; numbers start at 1 and have no gaps."""
+    """One numbered input of one source; numbers start at 1 and have no gaps. `owner_rev` as in `Input`."""
 
     source: Name
+    owner_rev: Epoch
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
 
@@ -181,7 +186,28 @@ class ReportReply(_Message):
     transfer_id: TransferId
 
 
+class OwnerRequest(_Message):
+    """Authority → home: a player says that it owns this entity, and I have not heard of that; who does?"""
+
+    type: Literal["owner_request"] = "owner_request"
+    entity: Name
+
+
 # --- homeserver → simulation server -------------------------------------------------------------------------------
+
+
+class OwnerWord(_Message):
+    """Home → authority: the log's present owner of an entity, when that has changed or was asked for."""
+
+    type: Literal["owner"] = "owner"
+    entity: Name
+    owner: OwnerName
+    owner_rev: Epoch
+
+    @property
+    def ownership(self) -> Ownership:
+        """Owner and revision together."""
+        return Ownership(self.owner, self.owner_rev)
 
 
 class Grant(_Message):
@@ -217,6 +243,8 @@ class Spawn(_Message):
     entity: Name
     kind: Annotated[str, Field(max_length=64)]
     epoch: Epoch
+    owner: OwnerName
+    owner_rev: Epoch
     params: dict[str, Any]
 
 
@@ -301,6 +329,8 @@ Message = Annotated[
     | ReportReply
     | Grant
     | Order
+    | OwnerRequest
+    | OwnerWord
     | Delegation
     | Spawn
     | Spawned
@@ -317,10 +347,14 @@ Message = Annotated[
 
 
 class Input(_Message):
-    """Player → authority: one numbered input for an entity."""
+    """Player → authority: one numbered input for an entity.
+
+    `owner_rev` is the revision of the ownership under which it is given; see `authority.ownership`.
+    """
 
     type: Literal["input"] = "input"
     entity: Name
+    owner_rev: Epoch
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
 
@@ -346,7 +380,24 @@ class NotHere(_Message):
     sub: Epoch = 0
 
 
-LinkMessage = Annotated[Input | InputAck | NotHere, Field(discriminator="type")]
+class NotOwner(_Message):
+    """Authority → player: your inputs after `applied` are refused for `reason`; `owner` owns it under `owner_rev`.
+
+    Whoever is named there itself gives its inputs again, numbered from `applied` + 1 and under this revision; anybody
+    else has lost what was not applied.
+    """
+
+    type: Literal["not_owner"] = "not_owner"
+    entity: Name
+    reason: ReasonText
+    owner: OwnerName
+    owner_rev: Epoch
+    applied: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    epoch: Epoch
+    sub: Epoch
+
+
+LinkMessage = Annotated[Input | InputAck | NotHere | NotOwner, Field(discriminator="type")]
 
 
 class Parcel(BaseModel):

@@ -420,6 +420,8 @@ def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str
         source=args["source"],
         epoch=record.epoch,
         sub=record.sub,
+        owner=record.owner,
+        owner_rev=record.owner_rev,
         tick=args["tick"],
         state_hash=args["state_hash"],
     )

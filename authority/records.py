@@ -89,6 +89,7 @@ class Outcome(StrEnum):
 class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
+    `owner` and `owner_rev` are who owns the entity from the commit on.
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """
@@ -108,6 +109,8 @@ class TransferRecord(_Row):
     ask_expires_at_s: int = 0
     epoch: int = 0
     sub: int = 0
+    owner: str = ""
+    owner_rev: int = 0
     tick: int = 0
     state_hash: str = ""
     report: dict[str, Any] | None = None

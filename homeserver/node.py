@@ -87,7 +87,14 @@ class Node:
             trio.TooSlowError: it did not answer in time; it may live all the same.
         """
         event, reasons = self._spawns.setdefault(record.id, (trio.Event(), []))
-        message = Spawn(entity=record.id, kind=record.kind, epoch=record.epoch, params=dict(params))
+        message = Spawn(
+            entity=record.id,
+            kind=record.kind,
+            epoch=record.epoch,
+            owner=record.owner,
+            owner_rev=record.owner_rev,
+            params=dict(params),
+        )
         try:
             await self.transfers.post(message, Trace(f"spawn-{record.id}"), record.authority, on_path=False)
             with trio.fail_after(SPAWN_TIMEOUT_S):

@@ -23,6 +23,8 @@ from authority.messages import (
     HandoffRequest,
     Message,
     Order,
+    OwnerRequest,
+    OwnerWord,
     Parcel,
     Report,
     ReportReply,
@@ -142,6 +144,8 @@ class Transfers:
                 return await self._admit(request, opened)
             case Report() as report:
                 return await self._report(report, opened)
+            case OwnerRequest() as request:
+                return await self._owner_request(request, opened)
             case other:
                 raise MessageError(f"a homeserver takes no {other.type}")
 
@@ -234,6 +238,8 @@ class Transfers:
             target=transfer.target,
             tick=transfer.tick,
             state_hash=transfer.state_hash,
+            owner=transfer.owner,
+            owner_rev=transfer.owner_rev,
         )
         return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
@@ -279,9 +285,46 @@ class Transfers:
         if report.chain:
             await self._learn_passes(report.entity, report.chain)
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
-        await self._store.submit("transfer.report", transfer_id=report.transfer_id, source=report.source, report=body)
+        data = await self._store.submit(
+            "transfer.report", transfer_id=report.transfer_id, source=report.source, report=body
+        )
+        await self._tell_of_owner_since(TransferRecord.from_data(data))
         reply = ReportReply(transfer_id=report.transfer_id)
         return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+
+    async def _tell_of_owner_since(self, transfer: TransferRecord) -> None:
+        """Tell the new authority of an owner who came after its certificate; word of that may have missed it."""
+        record = self._store.entity(transfer.entity)
+        if record is None or record.owner_rev <= transfer.owner_rev:
+            return
+        try:
+            await self.tell_owner(record)
+        except NOT_TOLD as error:
+            _log.info("the authority of %s was not told its owner: %s", record.id, error)
+
+    async def _owner_request(self, request: OwnerRequest, opened: Opened) -> Parcel:
+        """An authority wants to know who owns what it simulates, perhaps through its own home instance."""
+        home = instance_of(request.entity)
+        if home != self._instance:
+            reply, _ = await self._federation.exchange(home, request, opened.trace, on_path=False)
+            if not isinstance(reply, OwnerWord):
+                raise MessageError(f"{home} answered a question about an owner with {reply.type}")
+            return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+        await self._store.fresh()
+        record = self._store.entity(request.entity)
+        if record is None:
+            raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
+        word = OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev)
+        return await self.seal(word, opened.trace, opened.sender, on_path=False)
+
+    async def tell_owner(self, record: EntityRecord) -> None:
+        """Tell the authority of an entity who owns it now.
+
+        Raises:
+            NOT_TOLD: it cannot be told now; it asks when the new owner gives its first input.
+        """
+        word = OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev)
+        await self.post(word, Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
 
     async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
         """Bring the log up to date with direct passes, and give the holder a new grant, so that chains stay short."""
@@ -324,7 +367,13 @@ class Transfers:
     def grant(self, record: EntityRecord) -> str:
         """A signed leave for the record's group to pass the entity directly, from the fence that the log knows."""
         grant = DelegationGrant(
-            entity=record.id, epoch=record.epoch, sub=record.sub, holder=record.authority, group=record.delegation
+            entity=record.id,
+            epoch=record.epoch,
+            sub=record.sub,
+            owner=record.owner,
+            owner_rev=record.owner_rev,
+            holder=record.authority,
+            group=record.delegation,
         )
         return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 

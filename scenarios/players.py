@@ -18,7 +18,7 @@ import trio
 
 from actors.udp import LinkDown, LinkEndpoint, LinkFull, Received
 from authority.errors import MessageError
-from authority.messages import Input, InputAck, NotHere, decode_link_untrusted, encode_link
+from authority.messages import Input, InputAck, NotHere, NotOwner, decode_link_untrusted, encode_link
 from authority.names import instance_of
 from crypto.errors import CryptoError
 from crypto.keys import Identity, PublicIdentity
@@ -36,6 +36,8 @@ WINDOW: Final = 512
 # How many of them are under way at a time: so many after a silence, at most so many when all is well.
 MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
+# In place of a player, where an entity has no owner.
+NOBODY: Final = "nobody"
 
 
 @dataclass
@@ -44,8 +46,13 @@ class InputStream:
 
     entity: str
     target: str
+    owner_rev: int = 1
+    """The revision of the ownership under which the player gives its inputs; 1 is that of whoever spawned it."""
+    owner: str = ""
+    """Who owns the entity instead of the player, as far as that is known; nothing is sent then."""
     sent: int = 0
     acknowledged: int = 0
+    applied_digest: bytes = b"\0" * 16
     digest: bytes = b"\0" * 16
     waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
     in_flight: int = 0
@@ -67,7 +74,7 @@ class InputStream:
 
     def next_to_send(self) -> list[tuple[int, bytes]]:
         """The inputs that may be sent now; counts them as under way."""
-        upto = min(len(self.waiting), self.max_in_flight)
+        upto = 0 if self.owner else min(len(self.waiting), self.max_in_flight)
         inputs = list(islice(self.waiting, self.in_flight, upto))
         self.in_flight = max(self.in_flight, upto)
         return inputs
@@ -80,9 +87,34 @@ class InputStream:
             self.progressed_at_s, self.resend_after_s = now_s, RESEND_S
             self.max_in_flight = min(2 * self.max_in_flight, MAX_IN_FLIGHT)
             for _ in range(news):
-                self.waiting.popleft()
+                self.applied_digest = fold(self.applied_digest, *self.waiting.popleft())
             self.in_flight = max(0, self.in_flight - news)
         return news
+
+    def corrected(self, correction: NotOwner, player: str, now_s: float) -> None:
+        """An authority refused what it has not applied.
+
+        If the player owns the entity all the same, under another revision than it said, it says the same again under
+        that one. Else its inputs have lost their meaning and are forgotten; `sent` and `digest` go back to what counts.
+        """
+        self.acknowledge(correction.applied, now_s)
+        if correction.owner_rev < self.owner_rev:
+            # Said by somebody who knows less than this player; it asks the log.
+            return
+        self.owner_rev = correction.owner_rev
+        self.in_flight = 0
+        if correction.owner == player:
+            self.owner = ""
+            return
+        self.owner = correction.owner or NOBODY
+        self.waiting.clear()
+        self.sent, self.digest = self.acknowledged, self.applied_digest
+
+    def learn_owner(self, owner: str, owner_rev: int, player: str) -> None:
+        """The log says who owns the entity. A player that has become its owner may give inputs again."""
+        if owner_rev > self.owner_rev:
+            self.owner_rev, self.in_flight = owner_rev, 0
+            self.owner = "" if owner == player else owner or NOBODY
 
     def overdue(self, now_s: float) -> bool:
         """Whether what is waiting should be sent again by now."""
@@ -160,8 +192,8 @@ class Players:
         return stream
 
     def push(self, stream: InputStream, data: bytes) -> bool:
-        """Send one more input, unless too many are unacknowledged; whether it was taken."""
-        if len(stream.waiting) >= WINDOW:
+        """Send one more input, unless too many are unacknowledged or it is not the owner; whether it was taken."""
+        if stream.owner or len(stream.waiting) >= WINDOW:
             return False
         stream.add(data, trio.current_time())
         self._send(stream)
@@ -191,7 +223,7 @@ class Players:
         where = (server["link_host"], server["link_port"])
         try:
             for seq, data in stream.next_to_send():
-                message = encode_link(Input(entity=stream.entity, seq=seq, data=data))
+                message = encode_link(Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data))
                 self._link.post(stream.target, where, message)
         except (LinkDown, LinkFull) as error:
             _log.info("%s: %s", stream.entity, error)
@@ -201,7 +233,7 @@ class Players:
             message = decode_link_untrusted(received.message)
         except MessageError:
             return
-        if not isinstance(message, InputAck | NotHere):
+        if not isinstance(message, InputAck | NotHere | NotOwner):
             return
         stream = self.streams.get(message.entity)
         if stream is None:
@@ -212,11 +244,21 @@ class Players:
                 self._on_applied(stream, news, received.peer)
                 self._until_acknowledged.unpark_all()
                 self._send(stream)
+        elif isinstance(message, NotOwner):
+            if received.peer == stream.target:
+                self._corrected(stream, message)
         elif received.peer == stream.target:
             if message.moved_to:
                 self._retarget(stream, message.moved_to)
             else:
                 self._look_up(stream)
+
+    def _corrected(self, stream: InputStream, correction: NotOwner) -> None:
+        before = (stream.owner_rev, stream.owner)
+        stream.corrected(correction, self.name, trio.current_time())
+        self._until_acknowledged.unpark_all()
+        if (stream.owner_rev, stream.owner) != before:
+            self._send(stream)
 
     def _retarget(self, stream: InputStream, target: str) -> None:
         if target != stream.target:
@@ -234,6 +276,7 @@ class Players:
             home = instance_of(stream.entity)
             record = await self._client.call(home, "GET", f"/v1/entities/{stream.entity}", consistency="local")
             await self._server(record["authority"])
+            stream.learn_owner(record["owner"], record["owner_rev"], self.name)
             self._retarget(stream, record["authority"])
         except ApiFailure as error:
             _log.info("%s: %s", stream.entity, error)

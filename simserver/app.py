@@ -37,6 +37,7 @@ from simserver.home import Home, HomeRefused
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.node import Node
+from simserver.owners import Owners
 from simserver.status import make_status_app
 from simserver.world import load_world
 
@@ -83,7 +84,9 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         custody=custody,
         monotonic_ns=clock.monotonic_ns,
         acknowledge=courier.tell_player,
-        # Departures need the holdings, which need this environment: the one knot, tied by a late look-up.
+        correct=courier.tell_player,
+        # They need the holdings, which need this environment: the one knot, tied by a late look-up.
+        wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
     )
@@ -91,6 +94,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     holdings = Holdings(environment, ledger)
     departures = Departures(sealer, home, courier, holdings, clock, counts)
     arrivals = Arrivals(sealer, home, courier, holdings, departures, clock, counts)
+    owners = Owners(home, clock, counts, arrivals.owned)
     return Node(
         config,
         clock,
@@ -102,6 +106,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         holdings,
         departures,
         arrivals,
+        owners,
         custody,
         ledger,
         counts,
@@ -139,6 +144,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             population,
             ServiceSpec("courier", node.courier.serve),
             ServiceSpec("departures", node.departures.serve),
+            ServiceSpec("owners", node.owners.serve),
             messages,
             ServiceSpec("rest", web.serve),
             ServiceSpec("ticks", node.serve_ticks),

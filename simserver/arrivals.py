@@ -25,11 +25,13 @@ from authority.messages import (
     ForwardInputs,
     Grant,
     InputItem,
+    OwnerWord,
     Spawn,
     Spawned,
     StateTransfer,
 )
 from authority.names import instance_of
+from authority.ownership import UNTOLD, Ownership
 from authority.records import Role
 from authority.sealing import Opened, Sealer
 from crypto import jose
@@ -62,6 +64,7 @@ class _Context:
     inputs: list[InputItem]
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    ownership: Ownership = UNTOLD
 
 
 class Arrivals:
@@ -95,11 +98,25 @@ class Arrivals:
         reason = ""
         if self._holdings.get(message.entity) is None and self._holdings.gone(message.entity) is None:
             try:
-                self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch))
+                ownership = Ownership(message.owner, message.owner_rev)
+                self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
             except ValueError as error:
                 reason = str(error)[:200] or "the world would not have it"
         answer = Spawned(entity=message.entity, reason=reason)
         self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    async def owner(self, message: OwnerWord, opened: Opened) -> None:
+        """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""
+        await self._check_home(opened.sender, message.entity)
+        self.owned(message)
+
+    def owned(self, message: OwnerWord) -> None:
+        """The log's word of who owns an entity, by whichever trusted way it came."""
+        holding = self._holdings.get(message.entity)
+        if holding is None:
+            self._counts["owner_not_here"] += 1
+        else:
+            holding.life.owned(message.ownership)
 
     async def delegation(self, message: Delegation, opened: Opened) -> None:
         """The home instance lets this server pass an entity on directly, within a group."""
@@ -110,6 +127,7 @@ class Arrivals:
             self._counts["stale_grant"] += 1
             return
         holding.delegated((message.grant,), grant.group)
+        holding.life.owned(grant.ownership)
 
     async def state(self, message: StateTransfer, opened: Opened) -> None:
         """A frozen state, ahead of the permission to simulate it."""
@@ -118,14 +136,17 @@ class Arrivals:
     async def grant(self, message: Grant, opened: Opened) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
         certificate = await self._commit_certificate(message.certificate)
-        self._permit(certificate, _Context(opened.trace, numbered_answer=True, inputs=[]))
+        self._permit(
+            certificate, _Context(opened.trace, numbered_answer=True, inputs=[], ownership=certificate.ownership)
+        )
 
     async def activate(self, message: Activate, opened: Opened) -> None:
         """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
         certificate = await self._commit_certificate(message.certificate)
         if certificate.source != opened.sender:
             raise MessageError(f"{opened.sender} activates what {certificate.source} handed over")
-        self._permit(certificate, _Context(opened.trace, numbered_answer=False, inputs=list(message.inputs)))
+        context = _Context(opened.trace, False, list(message.inputs), ownership=certificate.ownership)
+        self._permit(certificate, context)
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
         """Case 3, hop 1: state and chain in one message."""
@@ -133,7 +154,7 @@ class Arrivals:
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
-        context = _Context(opened.trace, True, [], tuple(message.chain), grant.group)
+        context = _Context(opened.trace, True, [], tuple(message.chain), grant.group, grant.ownership)
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
         context = self._remember(last.transfer_id, context)
@@ -188,7 +209,7 @@ class Arrivals:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
         snapshot = _decoded_untrusted(offer.state, entity)
         self._clear_the_way(entity, permission.fence)
-        holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs)
+        holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs, context.ownership)
         now_ns = self._clock.monotonic_ns()
         holding.delegated(context.chain, context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
@@ -227,7 +248,7 @@ class Arrivals:
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:
-            holding.cast(NewInput(item.source, item.seq, item.data))
+            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data))
 
     # --- certificates ----------------------------------------------------------------------------------------------
 

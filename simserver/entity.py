@@ -34,6 +34,7 @@ class NewInput:
     """Cast: an input arrived (from its player, or forwarded)."""
 
     source: str
+    owner_rev: int
     seq: int
     data: bytes
 
@@ -61,8 +62,8 @@ class Entity(Server[Life]):
         match message:
             case TickNow():
                 self._tick(state)
-            case NewInput(source, seq, data):
-                state.take_input(source, seq, data)
+            case NewInput(source, owner_rev, seq, data):
+                state.take_input(source, owner_rev, seq, data)
             case other:
                 raise TypeError(f"an entity takes no {other!r}")
 

@@ -14,6 +14,8 @@ from actors.exits import CallTimeout, Exit, NoProc
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
 from authority.messages import InputItem
+from authority.ownership import UNTOLD, Ownership
+from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 
 __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "Tombstone"]
@@ -129,23 +131,34 @@ class Holdings:
         """Where the entity went, if it lived here."""
         return self._gone.get(entity)
 
-    def spawn(self, entity: str, kind: str, params: dict[str, Any], fence: Fence) -> Holding:
+    def spawn(
+        self, entity: str, kind: str, params: dict[str, Any], fence: Fence, ownership: Ownership = UNTOLD
+    ) -> Holding:
         """Begin a new entity.
 
         Raises:
             ValueError: the world would not have it; the text says why.
         """
         world = self._environment.world.spawn(kind, params)
-        return self.start(entity, fence, Snapshot(kind, 0, world, {"cursors": {}, "pending": []}))
+        return self.start(entity, fence, Snapshot(kind, 0, world, Inbox().to_data(), ownership))
 
-    def start(self, entity: str, fence: Fence, snapshot: Snapshot, inputs: Iterable[InputItem] = ()) -> Holding:
+    def start(
+        self,
+        entity: str,
+        fence: Fence,
+        snapshot: Snapshot,
+        inputs: Iterable[InputItem] = (),
+        ownership: Ownership = UNTOLD,
+    ) -> Holding:
         """An entity lives here from now on, and `inputs` are the first that came for it.
 
-        It has an actor a moment later. Raises `AlreadyHeld`.
+        `ownership` is what the log says, which counts if it is later than what the snapshot says. It has an actor a
+        moment later. Raises `AlreadyHeld`.
         """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
         life = Life(self._environment, entity, fence, snapshot)
+        life.owned(ownership)
         life.take_inputs(inputs)
         holding = self._living[entity] = Holding(entity, life)
         self._gone.pop(entity, None)

@@ -93,6 +93,16 @@ class Inbox:
             cursor.digest = fold(cursor.digest, item.seq, item.data)
         return taken
 
+    def withdraw_all_but(self, owner: str) -> list[str]:
+        """Take back every input that waits and is not `owner`'s, as if it had never come; the sources, by name."""
+        withdrawn = sorted({item.source for item in self.pending} - {owner})
+        if withdrawn:
+            self.pending = [item for item in self.pending if item.source == owner]
+            self._pending_bytes = sum(len(item.data) for item in self.pending)
+            for source in withdrawn:
+                self.cursors[source].accepted = self.cursors[source].applied
+        return withdrawn
+
     def sources_of(self, inputs: Iterable[PendingInput]) -> dict[str, int]:
         """The last number applied for each source that occurs in `inputs`."""
         return {item.source: self.cursors[item.source].applied for item in inputs}

@@ -19,7 +19,8 @@ import cbor2
 from actors.exits import SHUTDOWN, Reason, cause_of
 from actors.restart import RestartWindow
 from authority.epoch import Fence
-from authority.messages import MAX_INPUTS, InputAck, InputItem
+from authority.messages import MAX_INPUTS, InputAck, InputItem, NotOwner
+from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from simserver.custody import CustodyLog, Stint
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.world import World
@@ -48,17 +49,20 @@ class Snapshot:
     tick: int
     world: Any
     inbox: dict[str, Any]
+    ownership: Ownership = UNTOLD
 
     def encode(self) -> bytes:
         """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
         fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
+        fields["ownership"] = list(self.ownership)
         return cbor2.dumps(fields, canonical=True)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read what `encode` wrote; its hash was checked against the log's certificate before."""
         fields = cbor2.loads(data)
-        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"])
+        owner, owner_rev = fields["ownership"]
+        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], Ownership(owner, owner_rev))
 
 
 def state_hash(encoded: bytes) -> str:
@@ -88,6 +92,8 @@ class EntityEnvironment:
     custody: CustodyLog
     monotonic_ns: Callable[[], int]
     acknowledge: Callable[[str, InputAck], None]
+    correct: Callable[[str, NotOwner], None]
+    wants_word_of_owner: Callable[[str], None]
     wants_to_go: Callable[[str, str], None]
     count: Callable[[str], None]
 
@@ -105,6 +111,7 @@ class Life:
         "_journal",
         "_journaled",
         "_journaled_bytes",
+        "_next_ownership",
         "broken",
         "fence",
         "frozen",
@@ -112,6 +119,7 @@ class Life:
         "inbox",
         "kind",
         "over",
+        "ownership",
         "ref",
         "stint",
         "tick",
@@ -128,6 +136,8 @@ class Life:
         self.tick = snapshot.tick
         self.world = snapshot.world
         self.inbox = Inbox.from_data(snapshot.inbox)
+        self.ownership = snapshot.ownership
+        self._next_ownership = UNTOLD
         self.ticks_here = 0
         self.frozen = False
         self.over = False
@@ -179,10 +189,20 @@ class Life:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def take_input(self, source: str, seq: int, data: bytes) -> None:
-        """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten."""
+    def take_input(self, source: str, owner_rev: int, seq: int, data: bytes) -> None:
+        """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten.
+
+        Whether its source owns the entity is decided when it leaves the journal: the owner may change until then.
+        """
         if self.frozen:
-            self._keep_in_journal(source, seq, data)
+            self._keep_in_journal(InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data))
+            return
+        verdict = judge_input(self.ownership, source, owner_rev)
+        if verdict is not InputVerdict.ADMITTED:
+            self._env.count(f"input_{verdict}")
+            self._correct(source, verdict)
+            if verdict is InputVerdict.UNHEARD_OWNERSHIP:
+                self._env.wants_word_of_owner(self.id)
             return
         admission = self.inbox.offer(source, seq, data)
         if admission is Admission.ACCEPTED:
@@ -197,13 +217,47 @@ class Life:
         ack = InputAck(entity=self.id, applied=applied, tick=self.tick, epoch=self.fence.epoch, sub=self.fence.sub)
         self._env.acknowledge(source, ack)
 
-    def _keep_in_journal(self, source: str, seq: int, data: bytes) -> None:
-        if self._journaled >= MAX_JOURNAL or self._journaled_bytes + len(data) > MAX_JOURNAL_BYTES:
+    def _correct(self, source: str, verdict: InputVerdict) -> None:
+        """Tell a source that its inputs are refused, who owns the entity, and how far its own were applied."""
+        cursor = self.inbox.cursors.get(source)
+        correction = NotOwner(
+            entity=self.id,
+            reason=verdict.value,
+            owner=self.ownership.owner,
+            owner_rev=self.ownership.rev,
+            applied=0 if cursor is None else cursor.applied,
+            epoch=self.fence.epoch,
+            sub=self.fence.sub,
+        )
+        self._env.correct(source, correction)
+
+    def owned(self, ownership: Ownership) -> None:
+        """The log's word of who owns it; what it says of an earlier revision than the known one is of the past.
+
+        Inputs of the former owner that no tick has applied are refused, so that none is applied after this; those of a
+        frozen life once it goes on, because its snapshot has been taken.
+        """
+        if self.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self._next_ownership)):
+            return
+        if self.frozen:
+            # Its snapshot has been taken, and is what it ends with here.
+            self._next_ownership = ownership
+        else:
+            self._change_hands(ownership)
+
+    def _change_hands(self, ownership: Ownership) -> None:
+        self.ownership = ownership
+        for source in self.inbox.withdraw_all_but(self.ownership.owner):
+            self._env.count(f"input_{InputVerdict.NOT_OWNER}")
+            self._correct(source, InputVerdict.NOT_OWNER)
+
+    def _keep_in_journal(self, item: InputItem) -> None:
+        if self._journaled >= MAX_JOURNAL or self._journaled_bytes + len(item.data) > MAX_JOURNAL_BYTES:
             self._env.count("input_journal_full")
             return
         self._journaled += 1
-        self._journaled_bytes += len(data)
-        self._journal.append(InputItem(source=source, seq=seq, data=data))
+        self._journaled_bytes += len(item.data)
+        self._journal.append(item)
 
     def _forget_journal(self) -> None:
         self._journal: list[InputItem] = []
@@ -239,6 +293,8 @@ class Life:
 
     def _go_on(self) -> None:
         self.frozen = False
+        if self._next_ownership.succeeds(self.ownership):
+            self._change_hands(self._next_ownership)
         journal = self._journal
         self._forget_journal()
         self.take_inputs(journal)
@@ -246,7 +302,7 @@ class Life:
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
         for item in items:
-            self.take_input(item.source, item.seq, item.data)
+            self.take_input(item.source, item.owner_rev, item.seq, item.data)
 
     def take_journal(self) -> list[InputItem]:
         """The inputs that arrived since the freeze (or since the last `take_journal`)."""
@@ -275,7 +331,7 @@ class Life:
         )
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.kind, self.tick, self.world, self.inbox.to_data())
+        return Snapshot(self.kind, self.tick, self.world, self.inbox.to_data(), self.ownership)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -286,6 +342,8 @@ class Life:
             "kind": self.kind,
             "epoch": self.fence.epoch,
             "sub": self.fence.sub,
+            "owner": self.ownership.owner,
+            "owner_rev": self.ownership.rev,
             "tick": self.tick,
             "frozen": self.frozen,
             "broken": self.broken,

@@ -25,6 +25,7 @@ from authority.messages import (
     Input,
     NotHere,
     Order,
+    OwnerWord,
     Parcel,
     Spawn,
     StateTransfer,
@@ -45,6 +46,7 @@ from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
+from simserver.owners import Owners
 
 __all__ = ["Node"]
 
@@ -68,6 +70,7 @@ class Node:
     holdings: Holdings
     departures: Departures
     arrivals: Arrivals
+    owners: Owners
     custody: CustodyLog
     ledger: Ledger
     counts: Counter[str]
@@ -133,7 +136,7 @@ class Node:
     def _input(self, message: Input, player: str) -> None:
         holding = self.holdings.get(message.entity)
         if holding is not None:
-            holding.cast(NewInput(player, message.seq, message.data))
+            holding.cast(NewInput(player, message.owner_rev, message.seq, message.data))
             return
         self.counts["input_not_here"] += 1
         gone = self.holdings.gone(message.entity)
@@ -193,6 +196,8 @@ class Node:
                 self.departures.begin(
                     Plan(message.transfer_id, message.entity, message.target, message.direct, message.transport)
                 )
+            case OwnerWord() as message:
+                await self.arrivals.owner(message, opened)
             case Delegation() as message:
                 await self.arrivals.delegation(message, opened)
             case Spawn() as message:

@@ -1,6 +1,7 @@
 """Routes for people, players and tools."""
 
 import secrets
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import trio
@@ -173,9 +174,10 @@ def _entity_routes(node: Node) -> APIRouter:
         }
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
         changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
-        return EntityView.of(
-            EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
-        )
+        changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
+        if changed.owner_rev != record.owner_rev:
+            await _tell_owner(node, changed)
+        return EntityView.of(changed)
 
     @routes.put("/{entity_id}/delegation", dependencies=[client])
     async def delegate(entity_id: EntityId, body: DelegationBody) -> EntityView:
@@ -273,6 +275,12 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id) from error
     return TransferView.of(transfer)
+
+
+async def _tell_owner(node: Node, record: EntityRecord) -> None:
+    """Tell the authority of a change of owner; one that cannot be told now asks later, and the change stands."""
+    with suppress(*NOT_TOLD):
+        await node.transfers.tell_owner(record)
 
 
 def _not_told(error: Exception, value: str) -> ApiError:

@@ -20,7 +20,9 @@ TRACES = st.sampled_from(
         Trace("transfer-1").leave("alpha.s1", "handoff", 1).arrive("alpha.h1", 2, 3).mark("alpha.h1", "committed", 4),
     ]
 )
-ITEMS = st.builds(messages.InputItem, source=NAMES, seq=st.integers(1, 2**63 - 1), data=st.binary(max_size=20))
+ITEMS = st.builds(
+    messages.InputItem, source=NAMES, owner_rev=WHOLE, seq=st.integers(1, 2**63 - 1), data=st.binary(max_size=20)
+)
 
 # One strategy for each name of a field; a field has the same meaning in whichever message it stands.
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
@@ -43,6 +45,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "moved_to": st.sampled_from(["", "alpha.s2"]),
     "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
     "outcome": st.sampled_from(["committed", "refused"]),
+    "owner": NAMES | st.just(""),
+    "owner_rev": WHOLE,
     "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
     "reason": st.text(max_size=20),
     "seq": st.integers(1, 2**63 - 1),

@@ -163,7 +163,7 @@ HANDOFF: dict[str, Any] = FENCED | {
     "tick": 0,
     "state_hash": "0" * 64,
 }
-ITEM = {"source": "alpha.ada", "seq": 1, "data": b""}
+ITEM = {"source": "alpha.ada", "owner_rev": 1, "seq": 1, "data": b""}
 REPORT: dict[str, Any] = {
     "type": "report",
     "transfer_id": "transfer-1",

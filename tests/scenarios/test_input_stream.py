@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.players import MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, RESEND_S, InputStream
-from simserver.inputs import Inbox
+from authority.messages import NotOwner
+from scenarios.players import MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, NOBODY, RESEND_S, InputStream
+from simserver.inputs import Inbox, fold
 
 PLAYER = "alpha.ada"
 
@@ -143,3 +144,48 @@ def test_an_acknowledgement_of_what_was_never_sent_acknowledges_no_more_than_the
     wire.stream.add(b"", wire.now_s)
     assert wire.stream.acknowledge(1_000, wire.now_s) == 1
     assert wire.stream.acknowledge(1_000, wire.now_s) == 0
+
+
+# --- corrected --------------------------------------------------------------------------------------------------------
+
+
+def correction(owner: str, owner_rev: int, applied: int) -> NotOwner:
+    fields = {"reason": "not_owner", "owner": owner, "owner_rev": owner_rev, "applied": applied}
+    return NotOwner(entity="alpha.ball", epoch=1, sub=0, **fields)  # type: ignore[arg-type]  # each has its type
+
+
+def stream_of_three() -> InputStream:
+    stream = InputStream("alpha.ball", "alpha.s1")
+    for _ in range(3):
+        stream.add(b"x", 0.0)
+    stream.next_to_send()
+    return stream
+
+
+def test_a_player_that_lost_the_entity_forgets_what_was_not_applied_and_sends_no_more() -> None:
+    stream = stream_of_three()
+    stream.corrected(correction("alpha.bob", 2, 1), PLAYER, 0.0)
+    assert (stream.sent, stream.acknowledged, list(stream.waiting)) == (1, 1, [])
+    assert stream.digest == fold(bytes(16), 1, b"x"), "the fold of what counts, and nothing else"
+    stream.learn_owner(PLAYER, 3, PLAYER)
+    stream.add(b"y", 0.0)
+    assert stream.next_to_send() == [(2, b"y")], "it owns it again, and goes on after what was applied"
+
+
+def test_a_player_that_owns_it_under_another_revision_says_the_same_again() -> None:
+    stream = stream_of_three()
+    stream.corrected(correction(PLAYER, 4, 1), PLAYER, 0.0)
+    assert (stream.owner_rev, stream.next_to_send()) == (4, [(2, b"x"), (3, b"x")])
+
+
+def test_a_correction_by_somebody_who_knows_less_changes_nothing() -> None:
+    stream = stream_of_three()
+    stream.learn_owner(PLAYER, 5, PLAYER)
+    stream.corrected(correction("alpha.bob", 4, 1), PLAYER, 0.0)
+    assert (stream.owner, stream.owner_rev, stream.sent) == ("", 5, 3)
+
+
+def test_an_entity_that_nobody_owns_takes_nobodys_inputs() -> None:
+    stream = stream_of_three()
+    stream.corrected(correction("", 2, 0), PLAYER, 0.0)
+    assert (stream.owner, stream.next_to_send()) == (NOBODY, [])

@@ -6,11 +6,12 @@ from typing import Any
 
 from actors import Ref, System
 from authority.epoch import Fence
-from authority.messages import InputAck, InputItem
+from authority.messages import InputAck, InputItem, NotOwner
+from authority.ownership import Ownership
 from simserver.balls import Balls
 from simserver.custody import CustodyLog
 from simserver.entity import Entity, Inspect, NewInput, TickNow
-from simserver.inputs import PendingInput
+from simserver.inputs import Inbox, PendingInput
 from simserver.life import EntityEnvironment, Frozen, Life, Snapshot
 from simserver.world import World
 
@@ -48,6 +49,8 @@ class Stage:
         self.system = system
         self.now_ns = 1000
         self.acks: list[tuple[str, InputAck]] = []
+        self.corrections: list[tuple[str, NotOwner]] = []
+        self.unheard: list[str] = []
         self.wishes: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.custody = CustodyLog(server)
@@ -58,6 +61,8 @@ class Stage:
             custody=self.custody,
             monotonic_ns=self._now,
             acknowledge=lambda source, ack: self.acks.append((source, ack)),
+            correct=lambda source, correction: self.corrections.append((source, correction)),
+            wants_word_of_owner=self.unheard.append,
             wants_to_go=lambda entity, destination: self.wishes.append((entity, destination)),
             count=self._count,
         )
@@ -70,7 +75,7 @@ class Stage:
         self.counts[what] += 1
 
     def fresh(self, kind: str = "ball") -> Snapshot:
-        return Snapshot(kind, 0, self.environment.world.spawn(kind, {}), {"cursors": {}, "pending": []})
+        return Snapshot(kind, 0, self.environment.world.spawn(kind, {}), Inbox().to_data(), Ownership(ADA, 1))
 
     def start(self, snapshot: Snapshot | None = None, fence: Fence = Fence(1)) -> "Actor":  # noqa: B008 — immutable
         return self.revive(Life(self.environment, BALL, fence, snapshot or self.fresh()))
@@ -121,9 +126,9 @@ async def inspect(ref: Actor) -> dict[str, Any]:
     return answer
 
 
-def feed(ref: Actor, *numbers: int, data: bytes = b"", source: str = ADA) -> None:
+def feed(ref: Actor, *numbers: int, data: bytes = b"", source: str = ADA, owner_rev: int = 1) -> None:
     for seq in numbers:
-        ref.cast(NewInput(source, seq, data))
+        ref.cast(NewInput(source, owner_rev, seq, data))
 
 
 def ticks(ref: Actor, count: int = 1) -> None:

@@ -15,6 +15,7 @@ from actors.clock import Clock
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.messages import Activated, HandoffReply, HandoffRequest, Message, NotHere, Report, ReportReply
+from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from simserver.departures import Departures, Plan
@@ -69,7 +70,7 @@ class Scene:
         self.departures = Departures(sealer, post, post, self.holdings, TrioClock(), self.counts)
 
     def spawn(self) -> Holding:
-        return self.holdings.spawn(BALL, "ball", {}, Fence(1))
+        return self.holdings.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1))
 
     def requests(self) -> int:
         return sum(isinstance(message, HandoffRequest) for message in self.mail.asked)
@@ -136,9 +137,9 @@ async def test_served_again_it_goes_on_asking_until_the_log_has_answered(
 
 async def test_what_the_log_has_decided_is_carried_out_at_once_whether_or_not_anybody_serves(scene: Scene) -> None:
     holding = scene.spawn()
-    holding.life.take_input(ADA, 1, b"")
+    holding.life.take_input(ADA, 1, 1, b"")
     scene.departures.begin(PLAN)
-    holding.life.take_input(ADA, 2, b"late")
+    holding.life.take_input(ADA, 1, 2, b"late")
     scene.departures.activated(*activated())
     assert (scene.holdings.get(BALL), holding.life.over) == (None, True)
     gone = scene.holdings.gone(BALL)
@@ -185,7 +186,7 @@ async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performe
 ) -> None:
     holding = scene.spawn()
     scene.departures.begin(PLAN)
-    holding.life.take_input(ADA, 1, b"")
+    holding.life.take_input(ADA, 1, 1, b"")
     monkeypatch.setattr(scene.mail, "send", lambda *_, **__: 1 / 0)
     scene.departures.activated(*activated())
     assert (scene.holdings.get(BALL), scene.counts["internal_error"]) == (None, 1)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors import Exit, NoProc, System
 from authority.epoch import Fence
 from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
+from authority.ownership import Ownership
 from simserver import inputs, life
 from simserver.entity import TickNow
 from simserver.inputs import Inbox
@@ -40,12 +41,15 @@ async def test_each_source_hears_how_far_it_was_applied_once_a_tick(system: Syst
     stage = Stage(system)
     ref = stage.start(fence=Fence(3, 1))
     feed(ref, 1, 2)
-    feed(ref, 1, source=BOB)
-    ticks(ref, 2)
+    ticks(ref)
+    await inspect(ref)
+    ref.life.owned(Ownership(BOB, 2))
+    feed(ref, 1, source=BOB, owner_rev=2)
+    ticks(ref)
     await inspect(ref)
     assert [(source, ack.applied, ack.tick, ack.epoch, ack.sub) for source, ack in stage.acks] == [
         (ADA, 2, 1, 3, 1),
-        (BOB, 1, 1, 3, 1),
+        (BOB, 1, 2, 3, 1),
     ]
 
 
@@ -188,8 +192,12 @@ async def test_it_can_be_frozen_again_after_it_resumed(system: System) -> None:
 async def test_retired_it_ends_and_says_who_should_be_told(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
-    feed(ref, 1, source=BOB)
     feed(ref, 1)
+    ticks(ref)
+    await inspect(ref)
+    ref.life.owned(Ownership(BOB, 2))
+    feed(ref, 1, source=BOB, owner_rev=2)
+    ticks(ref)
     await ref.freeze()
     assert await ref.retire() == [ADA, BOB]
     with pytest.raises(NoProc):
@@ -297,7 +305,7 @@ async def _move(ref: Actor, fence: Fence, hand: Random, stages: list[Stage]) -> 
     stages.reverse()
     moved = stages[0].start(Snapshot.decode(frozen.state), fence)
     for item in await ref.journal():
-        feed(moved, item.seq, data=item.data, source=item.source)
+        feed(moved, item.seq, data=item.data, source=item.source, owner_rev=item.owner_rev)
     await ref.retire()
     return moved, fence
 

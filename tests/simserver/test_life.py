@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors import Ignored, System
 from authority.epoch import Fence
+from authority.ownership import Ownership
 from simserver.life import MAX_CRASHES, Life, Snapshot
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
@@ -89,7 +90,7 @@ async def test_frozen_it_stays_frozen_whoever_ends_and_goes_on_with_its_journal(
     feed(actor, 1)
     await inspect(actor)
     actor.ref.kill()
-    actor.life.take_input(ADA, 2, b"")
+    actor.life.take_input(ADA, 1, 2, b"")
     actor = stage.revive(actor.life)
     ticks(actor)
     assert (await inspect(actor))["tick"] == 0
@@ -198,9 +199,12 @@ def test_a_life_begins_with_the_inputs_that_came_with_it() -> None:
         async with System.open("alpha.s1") as system:
             stage = Stage(system, world=Tally())
             life = Life(
-                stage.environment, BALL, Fence(1), Snapshot("tally", 4, {"applied": []}, {"cursors": {}, "pending": []})
+                stage.environment,
+                BALL,
+                Fence(1),
+                Snapshot("tally", 4, {"applied": []}, {"cursors": {}, "pending": []}, Ownership(ADA, 1)),
             )
-            life.take_input(ADA, 1, b"")
+            life.take_input(ADA, 1, 1, b"")
             assert not life.has_actor
             return life
 

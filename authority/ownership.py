@@ -1,0 +1,48 @@
+"""Ownership as a mutex on an entity's state: whose inputs the authority takes, decided from what it knows alone.
+
+The log gives every change of owner a new revision, and an input carries the revision under which its sender believes to
+be the owner. One authority, one owner that it knows, one revision: so of two players who both "fire the gun", however
+close together they were made owners, one input is taken and the other is refused, in the order of the log. A sender who
+owned the entity, lost it and owns it again cannot have an input of the first time taken in the second either.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+__all__ = ["UNTOLD", "InputVerdict", "Ownership", "judge_input"]
+
+
+class Ownership(NamedTuple):
+    """Who owns an entity, by the log's revision `rev` of that right; the higher revision is the later word."""
+
+    owner: str
+    rev: int
+
+    def succeeds(self, other: "Ownership") -> bool:
+        """Whether this is a later word of the log than `other`."""
+        return self.rev > other.rev
+
+
+UNTOLD: Final = Ownership("", 0)
+"""What an authority knows that has been told nothing; nobody's inputs are taken under it."""
+
+
+class InputVerdict(StrEnum):
+    """What the mutex says to an input; all but `admitted` are reason codes of its refusal."""
+
+    ADMITTED = "admitted"
+    NOT_OWNER = "not_owner"
+    """Somebody else owns the entity."""
+    STALE_OWNERSHIP = "stale_ownership"
+    """The sender owns the entity, but gave the input under an ownership of before."""
+    UNHEARD_OWNERSHIP = "unheard_ownership"
+    """The sender names a revision that this authority has not heard of; it asks the home instance."""
+
+
+def judge_input(known: Ownership, source: str, owner_rev: int) -> InputVerdict:
+    """Whether an input that `source` gave under revision `owner_rev` may be taken."""
+    if owner_rev > known.rev:
+        return InputVerdict.UNHEARD_OWNERSHIP
+    if source != known.owner:
+        return InputVerdict.NOT_OWNER
+    return InputVerdict.ADMITTED if owner_rev == known.rev else InputVerdict.STALE_OWNERSHIP
