@@ -62,6 +62,8 @@ class Snapshot:
         """Read what `encode` wrote; its hash was checked against the log's certificate before."""
         fields = cbor2.loads(data)
         owner, owner_rev = fields["ownership"]
+        if not isinstance(owner, str) or not isinstance(owner_rev, int):
+            raise ValueError(f"{owner!r}, {owner_rev!r} is no owner with a revision")
         return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], Ownership(owner, owner_rev))
 
 

@@ -14,6 +14,7 @@ from authority.messages import (
     Input,
     InputAck,
     NotHere,
+    NotOwner,
     Parcel,
     decode_link_untrusted,
     decode_message_untrusted,
@@ -93,10 +94,11 @@ def _kinds() -> list[type[BaseModel]]:
 
 
 def _link_seeds() -> list[bytes]:
-    player: list[Input | InputAck | NotHere] = [
-        Input(entity="alpha.e", seq=1, data=b"x"),
+    player: list[Input | InputAck | NotHere | NotOwner] = [
+        Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x"),
         InputAck(entity="alpha.e", applied=1, tick=2, epoch=3, sub=0),
         NotHere(entity="alpha.e"),
+        NotOwner(entity="alpha.e", reason="", owner="alpha.ada", owner_rev=2, applied=1, epoch=3, sub=0),
     ]
     return [encode_link(parcel()), *(encode_link(message) for message in player)]
 
