@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, keep_freed_memory, segments_of
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
+    LARGE_MESSAGE_BYTES,
     Address,
     Event,
     Link,
@@ -40,6 +41,7 @@ from actors.link import (
 from actors.link.deadlines import Deadlines
 from actors.link.frames import HEADER_BYTES, Kind, is_data, read_header_untrusted, read_place, write_header
 from actors.link.gate import HandshakeGate, Verdict
+from actors.link.large import LargeBudget
 from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
 from actors.lookout import Lookout
 from crypto.errors import Malformed
@@ -208,6 +210,7 @@ class LinkEndpoint:
         self._lookups: dict[str, tuple[Hello, Address] | None] = {}
         self._stranger_lookups: set[str] = set()
         self._numeric_hosts: set[str] = set()
+        self._large_budget = LargeBudget()
         self._turns = Turns()
         self._nursery: trio.Nursery | None = None
         self._socket: DatagramSocket | None = None
@@ -329,7 +332,7 @@ class LinkEndpoint:
     # Sending
 
     async def send(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
-        """Queue `message` (at most 4 MiB) for `peer` at `address`, when its credit allows; opens sessions as needed.
+        """Queue `message` (at most 64 MiB) for `peer` at `address`, when its credit allows; opens sessions as needed.
 
         Returns when the message is queued, not when it has arrived; from then on it is sent until it is acknowledged.
         Waits for as long as the peer is there but does not take what it has got. Raises LinkDown, and then the
@@ -346,7 +349,7 @@ class LinkEndpoint:
             self._look_up(peer, None, now)
             self._mark(link)
             raise LinkDown(peer, f"no answer from {address[0]}:{address[1]}; trying again")
-        if link not in self._waiters and link.fits_credit(len(message)):
+        if link.fits_credit(len(message)) and (link not in self._waiters or self._may_overtake(link, message)):
             self._post(link, message, channel, now)
             await self._turns.take()
             return
@@ -372,7 +375,7 @@ class LinkEndpoint:
     def post(self, peer: str, address: Address, message: bytes, *, channel: int = 0) -> None:
         """Queue `message` without waiting for anything. Raises LinkFull when too much waits for this peer already.
 
-        The bounds are 64 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
+        The bounds are 128 MiB and 65,536 messages per peer. Whether the peer can be reached shows in `stats` and in
         `send`; what it has not acknowledged after two minutes of silence is dropped and counted.
         """
         link = self._links.get(peer)
@@ -428,6 +431,7 @@ class LinkEndpoint:
             ),
             counters=self._counters,
             now=now,
+            large_budget=self._large_budget,
         )
         for channel in self._claimed:
             link.claim(channel)
@@ -728,22 +732,39 @@ class LinkEndpoint:
     def _serve_waiters(self, link: Link, now: float) -> None:
         """Queue what waits, in the order in which it came, as far as the credit goes."""
         waiters = self._waiters.get(link)
-        while waiters and link.fits_credit(len(waiters[0].message)):
+        large: list[_Waiter] = []  # these wait for room in the queue, which the others need not wait for
+        while waiters:
             waiter = waiters.popleft()
+            if not link.fits_credit(len(waiter.message)):
+                if not _is_large(waiter.message):
+                    waiters.appendleft(waiter)
+                    break
+                large.append(waiter)
+                continue
             try:
                 link.send(waiter.message, now, waiter.channel)
             except LinkFull as error:
                 waiter.error = error
             waiter.is_done.set()
+        if waiters is not None:
+            waiters.extendleft(reversed(large))
         if not waiters:
             self._waiters.pop(link, None)
             link.is_credit_awaited = False
+
+    def _may_overtake(self, link: Link, message: bytes) -> bool:
+        """Whether all who wait have large messages, which wait for something else."""
+        return not _is_large(message) and all(_is_large(waiter.message) for waiter in self._waiters[link])
 
     def _fail_waiters(self, link: Link, reason: str) -> None:
         for waiter in self._waiters.pop(link, ()):
             waiter.error = LinkDown(link.peer, reason)
             waiter.is_done.set()
         link.is_credit_awaited = False
+
+
+def _is_large(message: bytes) -> bool:
+    return len(message) > LARGE_MESSAGE_BYTES
 
 
 def _new_ephemeral() -> ec.EllipticCurvePrivateKey:

@@ -9,6 +9,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `sessions`    opening, choosing and retiring sessions; what happens when both open, or one restarts
 - `path`        where the peer is, and how another address is proved
 - `outgoing`    channels, pieces and the peer's credit
+- `large`       messages of tens of megabytes, granted one by one
 - `incoming`    reassembly, order and our credit
 - `congestion`  round trip times and the congestion window
 - `ranges`      which counters have arrived
@@ -23,9 +24,10 @@ from actors.link.incoming import ReceivedMessage
 from actors.link.link import Link
 from actors.link.outgoing import LinkFull, require_sendable
 from actors.link.sessions import SessionIds
-from actors.link.settings import MAX_MESSAGE_BYTES, Address, LinkSettings
+from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, Address, LinkSettings
 
 __all__ = [
+    "LARGE_MESSAGE_BYTES",
     "MAX_MESSAGE_BYTES",
     "Address",
     "Event",

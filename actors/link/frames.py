@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Final, NamedTuple
 
-from actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
+from actors.link.settings import CHANNELS, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from crypto.errors import Malformed
 
 HEADER: Final = struct.Struct("<BBHIQ")  # kind, zero, zero, session id of the receiver, counter
@@ -19,8 +19,8 @@ HEADER_BYTES: Final = HEADER.size
 MAX_ACK_RANGES: Final = 32
 """Enough for 32 separate losses in one round trip; what does not fit is acknowledged later or sent again."""
 
-MIN_PIECE_BYTES: Final = 512
-"""No piece but the last is smaller, so that a message has at most 8,192 of them."""
+MIN_PIECE_BYTES: Final = 1024
+"""No piece but the last is smaller, so that a message has at most 65,536 of them, which 16 bits count."""
 
 
 class Kind(IntEnum):
@@ -42,8 +42,10 @@ _MESSAGE_HEAD: Final = struct.Struct("<BBQH")
 _PIECE_HEAD: Final = struct.Struct("<BBQIHH")
 
 _PATH: Final = struct.Struct("<BQ")
+_WANT_HEAD: Final = struct.Struct("<BII")
+_GRANT_HEAD: Final = struct.Struct("<BI")
 
-_ACK, _MESSAGE, _PIECE, _PING, _CLOSE, _CHALLENGE, _RESPONSE = range(1, 8)
+_ACK, _MESSAGE, _PIECE, _PING, _CLOSE, _CHALLENGE, _RESPONSE, _WANT, _GRANT = range(1, 10)
 
 _COPIED_BYTES: Final = 4096
 """Up to here a copy is as cheap as a view."""
@@ -51,6 +53,7 @@ _COPIED_BYTES: Final = 4096
 MESSAGE_OVERHEAD_BYTES: Final = _MESSAGE_HEAD.size
 PIECE_OVERHEAD_BYTES: Final = _PIECE_HEAD.size
 PATH_BYTES: Final = _PATH.size
+WANT_BYTES: Final = _WANT_HEAD.size
 MAX_ACK_BYTES: Final = _ACK_HEAD.size + MAX_ACK_RANGES * _ACK_RANGE.size
 
 PING: Final = bytes([_PING])
@@ -113,7 +116,20 @@ class PathResponse(NamedTuple):
     token: int
 
 
-Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse
+class Want(NamedTuple):
+    """The peer asks to start its large message number `ordinal`, from 1."""
+
+    ordinal: int
+    total_bytes: int
+
+
+class Grant(NamedTuple):
+    """So many large messages may have started since the beginning."""
+
+    granted: int
+
+
+Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse | Want | Grant
 
 
 # What `Message(...)` and so on do, for a third of the price.
@@ -210,6 +226,16 @@ def write_response(token: int) -> bytes:
     return _PATH.pack(_RESPONSE, token)
 
 
+def write_want(ordinal: int, total_bytes: int) -> bytes:
+    """Asks to start large message number `ordinal`."""
+    return _WANT_HEAD.pack(_WANT, ordinal, total_bytes)
+
+
+def write_grant(count: int) -> bytes:
+    """Absolute, so repeating it does no harm."""
+    return _GRANT_HEAD.pack(_GRANT, count)
+
+
 def message_head(channel: int, number: int, size_bytes: int) -> bytes:
     """What stands before the contents of a whole message."""
     return _MESSAGE_HEAD.pack(_MESSAGE, channel, number, size_bytes)
@@ -251,6 +277,10 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
             elif kind in {_CHALLENGE, _RESPONSE}:
                 _, token = _PATH.unpack_from(body, at)
                 frame, at = PathChallenge(token) if kind == _CHALLENGE else PathResponse(token), at + PATH_BYTES
+            elif kind == _WANT:
+                frame, at = _read_want(body, at), at + WANT_BYTES
+            elif kind == _GRANT:
+                frame, at = Grant(_GRANT_HEAD.unpack_from(body, at)[1]), at + _GRANT_HEAD.size
             else:
                 raise Malformed(f"there is no frame of kind {kind}")
             frames.append(frame)
@@ -275,6 +305,13 @@ def _read_piece(body: bytes, at: int) -> tuple[Frame, int]:
     is_most = end - start > _COPIED_BYTES and 2 * (end - start) >= len(body)
     data = memoryview(body)[start:end] if is_most else body[start:end]
     return _new_piece((channel, number, total, piece_bytes, part, data)), end
+
+
+def _read_want(body: bytes, at: int) -> Want:
+    _, ordinal, total_bytes = _WANT_HEAD.unpack_from(body, at)
+    if not LARGE_MESSAGE_BYTES < total_bytes <= MAX_MESSAGE_BYTES:
+        raise Malformed("only a large message is asked for, and none is larger than the largest")
+    return Want(ordinal, total_bytes)
 
 
 def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:

@@ -4,13 +4,21 @@ from collections import deque
 from functools import partial
 from typing import Final, NamedTuple
 
-from actors.link.frames import Message, Piece
-from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES
+from actors.link.frames import Message, Piece, Want, write_grant
+from actors.link.large import REACH_BYTES, LargeBudget, LargeGrants
+from actors.link.settings import (
+    CHANNELS,
+    INITIAL_CREDIT_BYTES,
+    INITIAL_CREDIT_MESSAGES,
+    LARGE_MESSAGE_BYTES,
+    ORDERED_CHANNELS,
+    UNORDERED_AHEAD,
+)
 from crypto.errors import Malformed
 
 
 class ReceivedMessage(NamedTuple):
-    """A complete message, in the order of its channel."""
+    """A complete message, in the order of its channel if that has one."""
 
     channel: int
     data: bytes
@@ -23,16 +31,25 @@ _new_received: Final = partial(tuple.__new__, ReceivedMessage)
 class _Assembly:
     """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first piece.
 
-    The pieces stay where they were decrypted, until one copy of each makes the message.
+    The pieces stay where they were decrypted, until one copy of each makes the message. Of a large message only those
+    within reach of the first missing one are taken, so that what is held is what has arrived.
     """
 
-    __slots__ = ("missing", "piece_bytes", "pieces", "total_bytes")
+    __slots__ = ("first_missing", "missing", "piece_bytes", "pieces", "total_bytes")
 
     def __init__(self, total_bytes: int, piece_bytes: int) -> None:
         self.total_bytes = total_bytes
         self.piece_bytes = piece_bytes
         self.missing = -(-total_bytes // piece_bytes)
         self.pieces: list[bytes | memoryview | None] = [None] * self.missing
+        self.first_missing = 0  # kept for large messages
+
+    def reaches(self, part: int) -> bool:
+        """Whether the piece may be sent already, when the message is large."""
+        pieces = self.pieces
+        while pieces[self.first_missing] is not None:
+            self.first_missing += 1
+        return (part - self.first_missing) * self.piece_bytes < REACH_BYTES
 
 
 class _Channel:
@@ -41,13 +58,14 @@ class _Channel:
     def __init__(self) -> None:
         self.next_number = 0
         self.assemblies: dict[int, _Assembly] = {}
-        self.complete: dict[int, bytes] = {}  # waiting for an earlier one
+        self.complete: dict[int, bytes] = {}  # beyond `next_number`: waiting for it, or (unordered) handed on already
 
 
 class Incoming:
     """What one peer has sent and the application has not taken."""
 
-    def __init__(self, *, window_bytes: int, window_messages: int) -> None:
+    def __init__(self, *, window_bytes: int, window_messages: int, large_budget: LargeBudget | None = None) -> None:
+        self._large = LargeGrants(large_budget or LargeBudget())
         self._window_bytes = window_bytes
         self._window_messages = window_messages
         self._ready: deque[ReceivedMessage] = deque()
@@ -55,6 +73,9 @@ class Incoming:
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
         self._ready_bytes = 0
         self._ready_messages = 0
+        self._is_large_ready = False  # counted apart: it is not charged to the credit
+        self.is_asked_for_large = False
+        """The peer wants to send a large message, or may not know yet that it may: `large_news` has something to do."""
         self._begin()
 
     def _begin(self) -> None:
@@ -80,13 +101,16 @@ class Incoming:
     @property
     def has_any_ready(self) -> bool:
         """A message can be taken, of whatever channel."""
-        return self._ready_messages > 0
+        return self._ready_messages > 0 or self._is_large_ready
 
     @property
     def is_empty(self) -> bool:
         """Nothing is held, not even a part of a message."""
-        is_held = any(channel.assemblies or channel.complete for channel in self._channels)
-        return not self._ready_messages and not is_held
+        is_held = any(
+            channel.assemblies or (channel.complete and number < ORDERED_CHANNELS)
+            for number, channel in enumerate(self._channels)
+        )
+        return not self.has_any_ready and not is_held
 
     @property
     def credit(self) -> tuple[int, int]:
@@ -99,11 +123,23 @@ class Incoming:
 
     @property
     def should_tell(self) -> bool:
-        """A quarter of the window has become free since the peer was told."""
+        """A quarter of the window has become free since the peer was told, or a large message can be granted."""
         return (
             4 * (self._granted_bytes - self._told_bytes) >= self._window_bytes
             or 4 * (self._granted_messages - self._told_messages) >= self._window_messages
+            or (self.is_asked_for_large and self._large.is_waiting)
         )
+
+    def on_want(self, frame: Want) -> None:
+        """Raises Malformed when it cannot be the turn of that one."""
+        if not self._large.want(frame.ordinal, frame.total_bytes):
+            raise Malformed("the peer asks for a large message before its turn")
+        self.is_asked_for_large = True
+
+    def large_news(self) -> bytes:
+        """What to tell the peer with an acknowledgement when it `is_asked_for_large`."""
+        self._large.grant()
+        return write_grant(self._large.granted) if self._large.must_tell else b""
 
     def take(self, claimed: int | None = None) -> ReceivedMessage | None:
         """The next message, as `has_ready`; taking it gives its credit back."""
@@ -111,9 +147,14 @@ class Incoming:
         if not ready:
             return None
         message = ready.popleft()
-        self._ready_bytes -= len(message.data)
+        size_bytes = len(message.data)
+        if size_bytes > LARGE_MESSAGE_BYTES:
+            self._is_large_ready = False
+            self._large.release()
+            return message
+        self._ready_bytes -= size_bytes
         self._ready_messages -= 1
-        self._granted_bytes += len(message.data)
+        self._granted_bytes += size_bytes
         self._granted_messages += 1
         return message
 
@@ -125,6 +166,8 @@ class Incoming:
             return
         if number in channel.assemblies:
             raise Malformed("the peer sent a message whole that it had begun to send in pieces")
+        if channel_number >= ORDERED_CHANNELS:
+            _require_near(channel, number)
         self._charge(len(data))
         self._complete(channel_number, number, data)
 
@@ -136,12 +179,16 @@ class Incoming:
             return
         assembly = channel.assemblies.get(number)
         if assembly is None:
+            if channel_number >= ORDERED_CHANNELS:
+                _require_near(channel, number)
             self._charge(total_bytes)
             assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             raise Malformed("the peer cut one message in two ways")
         if assembly.pieces[part] is not None:
             return
+        if total_bytes > LARGE_MESSAGE_BYTES and not assembly.reaches(part):
+            raise Malformed("a piece of a large message is too far ahead of what is missing")
         assembly.pieces[part] = data
         assembly.missing -= 1
         if not assembly.missing:
@@ -149,6 +196,11 @@ class Incoming:
             self._complete(channel_number, number, b"".join(assembly.pieces))  # type: ignore[arg-type]  # none is None
 
     def _charge(self, size_bytes: int) -> None:
+        if size_bytes > LARGE_MESSAGE_BYTES:
+            if not self._large.start(size_bytes):
+                raise Malformed("the peer sends a large message that was not granted")
+            self.is_asked_for_large = False
+            return
         if self._used_bytes + size_bytes > self._granted_bytes or self._used_messages >= self._granted_messages:
             raise Malformed("the peer sends more than its credit")
         self._used_bytes += size_bytes
@@ -157,17 +209,42 @@ class Incoming:
     def _complete(self, channel_number: int, number: int, data: bytes) -> None:
         channel = self._channels[channel_number]
         ready = self._claimed.get(channel_number, self._ready)
+        if channel_number >= ORDERED_CHANNELS:
+            channel.complete[number] = b""  # only to know it again
+            while channel.complete.pop(channel.next_number, None) is not None:
+                channel.next_number += 1
+            self._hand_on(ready, channel_number, data)
+            return
         if number != channel.next_number:
             channel.complete[number] = data
             return
         following: bytes | None = data
         while following is not None:
             channel.next_number += 1
+            if len(following) > LARGE_MESSAGE_BYTES:
+                self._is_large_ready = True
+            else:
+                self._ready_bytes += len(following)
+                self._ready_messages += 1
             ready.append(_new_received((channel_number, following)))
-            self._ready_bytes += len(following)
-            self._ready_messages += 1
             following = channel.complete.pop(channel.next_number, None) if channel.complete else None
+
+    def _hand_on(self, ready: deque[ReceivedMessage], channel_number: int, data: bytes) -> None:
+        ready.append(_new_received((channel_number, data)))
+        if len(data) > LARGE_MESSAGE_BYTES:
+            self._is_large_ready = True
+        else:
+            self._ready_bytes += len(data)
+            self._ready_messages += 1
 
     def restart(self) -> None:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""
+        self._large.restart(is_held=self._is_large_ready)
+        self.is_asked_for_large = False
         self._begin()
+
+
+def _require_near(channel: _Channel, number: int) -> None:
+    """Raises Malformed when the numbers of an unordered channel run further apart than they may."""
+    if number >= channel.next_number + UNORDERED_AHEAD:
+        raise Malformed("a message of an unordered channel is too far ahead of what is missing")

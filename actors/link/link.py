@@ -4,7 +4,7 @@ Feed it datagrams with `receive` and messages with `send`; take what it wants to
 messages from `take`, news from `next_event`, and come back at `next_timer`. Every method takes `now`, in seconds of
 any clock that does not go backwards.
 
-Messages arrive exactly once and in the order of their channel, as long as both links live. When the peer restarts,
+Messages arrive exactly once, and in the order of their channel if that has one, as long as both links live. When the peer restarts,
 what it had not acknowledged is sent again: at least once across restarts, so the layers above are idempotent.
 Acknowledged means that the peer has the message and all before it on its channel, not that it has acted upon them.
 """
@@ -23,6 +23,7 @@ from actors.link.frames import (
     PING,
     Ack,
     Frame,
+    Grant,
     Header,
     Kind,
     Message,
@@ -30,6 +31,7 @@ from actors.link.frames import (
     PathResponse,
     Piece,
     Ping,
+    Want,
     read_frames_untrusted,
     read_header_untrusted,
     write_ack,
@@ -39,6 +41,7 @@ from actors.link.frames import (
     write_response,
 )
 from actors.link.incoming import Incoming, ReceivedMessage
+from actors.link.large import LargeBudget
 from actors.link.outgoing import Chunk, Outgoing
 from actors.link.path import Path
 from actors.link.ranges import CounterRanges
@@ -75,7 +78,9 @@ class Link:
         settings: LinkSettings,
         counters: Counter[str],
         now: float,
+        large_budget: LargeBudget | None = None,
     ) -> None:
+        """`large_budget` is what all links of an endpoint share; without one, this link has one to itself."""
         self.peer: Final = peer
         self._name = name
         self._identity = identity
@@ -95,7 +100,9 @@ class Link:
         self._outgoing = Outgoing(
             body_bytes=self._body_bytes, max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
-        self._incoming = Incoming(window_bytes=settings.window_bytes, window_messages=settings.window_messages)
+        self._incoming = Incoming(
+            window_bytes=settings.window_bytes, window_messages=settings.window_messages, large_budget=large_budget
+        )
         self._events: deque[Event] = deque()
         self._replies: deque[tuple[bytes, Address]] = deque()
 
@@ -391,6 +398,11 @@ class Link:
             elif kind is PathResponse:
                 if self._path.on_response(frame.token, now):  # type: ignore[union-attr]  # as above
                     self._move()
+            elif kind is Want:
+                incoming.on_want(frame)  # type: ignore[arg-type]  # as above
+                eliciting = True
+            elif kind is Grant:
+                self._outgoing.on_grant(frame.granted)  # type: ignore[union-attr]  # as above
             else:
                 self._on_close()
                 return False
@@ -547,7 +559,8 @@ class Link:
         self._unacked_datagrams = self._unacked_bytes = 0
         self._incoming.note_told()
         delay_s = now - self._largest_arrived_s
-        return write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *self._incoming.credit)
+        ack = write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *self._incoming.credit)
+        return ack + self._incoming.large_news() if self._incoming.is_asked_for_large else ack
 
     def _seal_eliciting(
         self, session: LiveSession, body: bytes | memoryview, chunks: Sequence[Chunk], now: float
@@ -632,6 +645,7 @@ class Link:
     def _expire(self) -> None:
         dropped = self._outgoing.discard()
         self._counters["dropped_messages"] += dropped
+        self._incoming.restart()  # what is complete can still be taken
         self._recovery.forget()
         self._credit_ping_s = self._due_since_s = NEVER
         self._sessions.end_all()

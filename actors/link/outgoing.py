@@ -2,7 +2,11 @@
 
 A message starts only when its whole size fits the credit. Were credit taken piece by piece, several half-sent
 messages could use it up and none could ever be completed and taken: a deadlock. When the next message does not fit,
-no other may start before it, or a stream of small ones would starve it.
+no other may start before it, or a stream of small ones would starve it. Large messages are not charged but granted
+one by one (`actors.link.large`), and while one waits for that only its own channel waits.
+
+Channels take turns by the datagram, and so do new chunks and lost ones: a small message waits for two datagrams of each
+other channel at most, whatever their messages and losses are.
 """
 
 from collections import deque
@@ -14,14 +18,29 @@ from actors.link.frames import (
     MESSAGE_OVERHEAD_BYTES,
     MIN_PIECE_BYTES,
     PIECE_OVERHEAD_BYTES,
+    WANT_BYTES,
     Ack,
     message_head,
     piece_head,
     write_pieces,
+    write_want,
 )
-from actors.link.settings import CHANNELS, INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, MAX_MESSAGE_BYTES
+from actors.link.large import REACH_BYTES
+from actors.link.settings import (
+    CHANNELS,
+    INITIAL_CREDIT_BYTES,
+    INITIAL_CREDIT_MESSAGES,
+    LARGE_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    ORDERED_CHANNELS,
+    UNORDERED_AHEAD,
+)
+from crypto.errors import Malformed
 
 _MAX_WHOLE_BYTES: Final = 0xFFFF
+
+_WANT: Final = -1
+"""As the number of a part: the request to start the message."""
 
 
 class LinkFull(Exception):
@@ -41,11 +60,25 @@ def require_sendable(data: bytes, channel: int) -> None:
 class OutgoingMessage:
     """A message and which of its chunks are still to be sent and to be acknowledged."""
 
-    __slots__ = ("channel", "data", "is_wanted", "number", "piece_bytes", "started_chunks", "unacked")
+    __slots__ = (
+        "channel",
+        "data",
+        "first_unacked",
+        "is_large",
+        "is_wanted",
+        "number",
+        "ordinal",
+        "piece_bytes",
+        "started_chunks",
+        "unacked",
+    )
 
     def __init__(self, channel: int, data: bytes) -> None:
         self.channel = channel
         self.data = data
+        self.is_large = len(data) > LARGE_MESSAGE_BYTES
+        self.ordinal = 0  # among the large ones, from the request to the start
+        self.first_unacked = 0  # kept for large ones
         self.number = -1
         self.piece_bytes = 0  # 0: whole
         self.started_chunks = 0
@@ -77,13 +110,32 @@ class OutgoingMessage:
         self.started_chunks = 0
         self.is_wanted = False
         self.unacked = None
+        self.ordinal = self.first_unacked = 0
 
     def wants(self, part: int) -> bool:
         """Whether chunk `part` was started and is not acknowledged."""
+        if part == _WANT:
+            return self.ordinal > 0
         return self.is_wanted and (self.unacked is None or part in self.unacked)
+
+    def is_out_of_reach(self) -> bool:
+        """Whether the next piece of a large message must wait until an earlier one is acknowledged."""
+        unacked = self.unacked
+        if unacked:
+            while self.first_unacked not in unacked:
+                self.first_unacked += 1
+        return self.started_chunks >= self.reach_end
+
+    @property
+    def reach_end(self) -> int:
+        """The first part of a large message that must wait until an earlier one is acknowledged."""
+        return self.first_unacked + -(-REACH_BYTES // self.piece_bytes)
 
     def write(self, part: int, parts: list[bytes | memoryview]) -> None:
         """Append head and contents of chunk `part`."""
+        if part == _WANT:
+            parts.append(write_want(self.ordinal, len(self.data)))
+            return
         if not self.piece_bytes:
             parts += (message_head(self.channel, self.number, len(self.data)), self.data)
             return
@@ -95,6 +147,8 @@ class OutgoingMessage:
 
     def frame_bytes(self, part: int) -> int:
         """How much room chunk `part` takes."""
+        if part == _WANT:
+            return WANT_BYTES
         if not self.piece_bytes:
             return MESSAGE_OVERHEAD_BYTES + len(self.data)
         return PIECE_OVERHEAD_BYTES + min(self.piece_bytes, len(self.data) - part * self.piece_bytes)
@@ -118,6 +172,9 @@ class Outgoing:
         self._ready: deque[int] = deque()  # channels with something to send, in turn
         self._waiting_for_credit: int | None = None  # the channel whose next message does not fit
         self._lost: deque[Chunk] = deque()
+        self._is_turn_of_lost = True
+        self._large_queue: deque[int] = deque()  # channels whose next message is large and not granted yet, in turn
+        self._blocked: set[int] = set()  # unordered channels that are too far ahead of what is acknowledged
         self._next_number = [0] * CHANNELS
         self._queued_bytes = 0
         self._queued_messages = 0
@@ -130,6 +187,10 @@ class Outgoing:
         self._credit_messages = INITIAL_CREDIT_MESSAGES
         self._used_bytes = 0
         self._used_messages = 0
+        self._large: OutgoingMessage | None = None  # the one in progress: large messages go one by one
+        self._is_stalled = False  # its next piece is out of reach
+        self._large_granted = 0
+        self._large_started = 0
 
     @property
     def is_empty(self) -> bool:
@@ -139,7 +200,7 @@ class Outgoing:
     @property
     def waits_for_credit(self) -> bool:
         """The next message to start does not fit what the peer has granted."""
-        return self._waiting_for_credit is not None
+        return self._waiting_for_credit is not None or (bool(self._large_queue) and self._large is None)
 
     @property
     def has_chunks(self) -> bool:
@@ -147,11 +208,16 @@ class Outgoing:
         if self._lost:
             return True
         if self._waiting_for_credit is not None:
-            return any(self._sending)
+            # Started messages need no more credit, and large ones never do.
+            is_sending = sum(message is not None for message in self._sending) > self._is_stalled
+            return is_sending or self._large_granted > self._large_started
         return bool(self._ready)
 
     def fits_credit(self, size_bytes: int) -> bool:
-        """Whether a message of this size, queued now, would be within the credit behind what is queued already."""
+        """Whether a message of this size, queued now, would be within the credit behind what is queued already; a large
+        one only has to fit the queue."""
+        if size_bytes > LARGE_MESSAGE_BYTES:
+            return self.held_bytes + size_bytes <= self._max_bytes and self.held_messages < self._max_messages
         return (
             self._used_bytes + self._queued_bytes + size_bytes <= self._credit_bytes
             and self._used_messages + self._queued_messages < self._credit_messages
@@ -168,11 +234,13 @@ class Outgoing:
         queue = self._queues[channel]
         if not queue and self._sending[channel] is None:
             self._ready.append(channel)
-        queue.append(OutgoingMessage(channel, data))
+        message = OutgoingMessage(channel, data)
+        queue.append(message)
         self.held_bytes += len(data)
         self.held_messages += 1
-        self._queued_bytes += len(data)
-        self._queued_messages += 1
+        if not message.is_large:
+            self._queued_bytes += len(data)
+            self._queued_messages += 1
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[list[bytes], list[Chunk]]:
         """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
@@ -186,9 +254,13 @@ class Outgoing:
             return [], []
         first = message.started_chunks
         end = min(first + most, message.chunk_count - 1)  # the last one is shorter
+        if message.is_large:
+            end = min(end, message.reach_end)
         if end <= first:
             return [], []
         message.started_chunks = end
+        if message.is_large and message.is_out_of_reach():
+            self._stall()
         data = memoryview(message.data)
         bodies = write_pieces(message.channel, message.number, data, message.piece_bytes, first, end)
         return bodies, [(message, part) for part in range(first, end)]
@@ -200,36 +272,52 @@ class Outgoing:
         """
         chunks: list[Chunk] = []
         if self._lost:
-            room_bytes = self._fill_lost(room_bytes, parts, chunks)
+            if self._is_turn_of_lost:
+                room_bytes = self._fill_lost(room_bytes, parts, chunks)
+            self._is_turn_of_lost = not self._is_turn_of_lost
+        room_bytes = self._fill_new(room_bytes, parts, chunks)
+        if self._lost:  # also the request for a large message that has just come up
+            self._fill_lost(room_bytes, parts, chunks)
+        return chunks
+
+    def _fill_new(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
+        """What has not been sent before; returns the room that is left."""
         ready, sending, queues = self._ready, self._sending, self._queues
         stuck = 0  # channels in a row that wait for credit
+        served = -1  # the channel whose turn it is in this datagram
         while stuck < len(ready):
             channel = ready[0]
             message = sending[channel] or self._start_next(channel)
             if message is None:
-                ready.rotate(-1)
-                stuck += 1
+                if ready and ready[0] == channel:
+                    ready.rotate(-1)
+                    stuck += 1
                 continue
             stuck = 0
             part = message.started_chunks
             size_bytes = message.frame_bytes(part)
             if size_bytes > room_bytes:
                 break
+            served = channel
             room_bytes -= size_bytes
             message.write(part, parts)
             chunks.append((message, part))
             message.started_chunks = part + 1
-            if not message.piece_bytes or part + 1 == message.chunk_count:
+            if message.piece_bytes and part + 1 < message.chunk_count:
+                if message.is_large and message.is_out_of_reach():
+                    self._stall()
+                else:
+                    ready.rotate(-1)
+            else:
                 sending[channel] = None
                 if not queues[channel]:
                     ready.popleft()
-                    continue
-            if len(ready) > 1:
-                ready.rotate(-1)  # behind the others: a big message does not hold up the small ones
-        return chunks
+        if served >= 0 and len(ready) > 1 and ready[0] == served:
+            ready.rotate(-1)  # the next datagram begins with another channel
+        return room_bytes
 
     def _fill_lost(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
-        """What was lost goes first; returns the room that is left, which is 0 while some of it still waits."""
+        """What was lost; returns the room that is left, which is 0 while some of it still waits."""
         lost = self._lost
         while lost:
             message, part = lost[0]
@@ -244,9 +332,20 @@ class Outgoing:
         return room_bytes
 
     def _start_next(self, channel: int) -> OutgoingMessage | None:
-        if self._waiting_for_credit not in {None, channel}:
-            return None
+        """Start the next message of the channel, which is the first of those that are ready.
+
+        None when it must wait: for credit, and then the channel stays where it is; otherwise it is taken out until it
+        can go on.
+        """
         message = self._queues[channel][0]
+        if channel >= ORDERED_CHANNELS and self._is_far_ahead(channel):
+            self._ready.popleft()
+            self._blocked.add(channel)
+            return None
+        if message.is_large:
+            return self._start_large(channel, message)
+        if self._waiting_for_credit is not None and self._waiting_for_credit != channel:
+            return None
         size = len(message.data)
         if self._used_bytes + size > self._credit_bytes or self._used_messages >= self._credit_messages:
             self._waiting_for_credit = channel
@@ -257,23 +356,80 @@ class Outgoing:
         self._queued_messages -= 1
         self._used_bytes += size
         self._used_messages += 1
+        return self._begin(channel, message)
+
+    def _begin(self, channel: int, message: OutgoingMessage) -> OutgoingMessage:
         message.start(self._next_number[channel], self._body_bytes)
         self._next_number[channel] += 1
         self._started[channel].append(message)
         self._sending[channel] = message
         return message
 
+    def _stall(self) -> None:
+        """The large message in progress must wait for an acknowledgement; its channel is the first of those ready."""
+        self._is_stalled = True
+        self._ready.popleft()
+
+    def _is_far_ahead(self, channel: int) -> bool:
+        started = self._started[channel]
+        return bool(started) and self._next_number[channel] - started[0].number >= UNORDERED_AHEAD
+
+    def _start_large(self, channel: int, message: OutgoingMessage) -> OutgoingMessage | None:
+        if self._large is None and self._large_granted > self._large_started:
+            self._large_started += 1
+            self._large = message
+            message.ordinal = 0
+            self._queues[channel].popleft()
+            return self._begin(channel, message)
+        self._ready.popleft()
+        self._large_queue.append(channel)
+        self._ask_for_large()
+        return None
+
+    def _ask_for_large(self) -> None:
+        """Ask the peer to let the next large message start, unless one is in progress or was asked for."""
+        if self._large is None and self._large_queue:
+            message = self._queues[self._large_queue[0]][0]
+            if not message.ordinal:
+                message.ordinal = self._large_started + 1
+                self._lost.append((message, _WANT))
+
+    def on_grant(self, count: int) -> None:
+        """So many large messages may have started. Absolute, so a late or repeated one changes nothing. Raises
+        Malformed when nobody asked for so many."""
+        if count <= self._large_granted:
+            return
+        if count > self._large_started + 1 or not self._large_queue or self._large is not None:
+            raise Malformed("the peer grants a large message that nobody asked for")
+        self._large_granted = count
+        self._ready.appendleft(self._large_queue.popleft())
+
+    def _on_large_acked(self, message: OutgoingMessage) -> None:
+        """Some of the large message in progress was acknowledged."""
+        if self._is_stalled and not message.is_out_of_reach():
+            self._is_stalled = False
+            self._ready.append(message.channel)
+        if not message.is_wanted:
+            self._large = None
+            self._ask_for_large()
+
     def on_acked(self, chunks: Iterable[Chunk]) -> None:
         """The peer has received these."""
         for message, part in chunks:
-            if not message.is_wanted:
+            if not message.is_wanted or part == _WANT:
                 continue
             if message.unacked is not None:
                 message.unacked.discard(part)
+                message.is_wanted = bool(message.unacked)
+                if message.is_large:
+                    self._on_large_acked(message)
                 if message.unacked:
                     continue
             message.is_wanted = False
-            self._release(message.channel)
+            if message.channel < ORDERED_CHANNELS:
+                self._release(message.channel)
+            else:
+                self._release_unordered(message)
 
     def _release(self, channel: int) -> None:
         """Let go of what the peer can hand to its application.
@@ -286,8 +442,21 @@ class Outgoing:
             self.held_bytes -= len(started.popleft().data)
             self.held_messages -= 1
 
+    def _release_unordered(self, message: OutgoingMessage) -> None:
+        """The peer's application can have it, whatever is missing before it."""
+        self.held_bytes -= len(message.data)
+        self.held_messages -= 1
+        message.data = b""
+        channel = message.channel
+        started = self._started[channel]
+        while started and not started[0].is_wanted:
+            started.popleft()
+        if channel in self._blocked and not self._is_far_ahead(channel):
+            self._blocked.remove(channel)
+            self._ready.append(channel)
+
     def on_lost(self, chunks: Iterable[Chunk]) -> int:
-        """These must be sent again, before anything new; returns how many of them are still wanted."""
+        """These must be sent again; returns how many of them are still wanted."""
         wanted = [chunk for chunk in chunks if chunk[0].wants(chunk[1])]
         self._lost.extend(wanted)
         return len(wanted)
@@ -305,7 +474,10 @@ class Outgoing:
     def restart(self) -> None:
         """The peer has lost its memory: everything unacknowledged begins again, in order, from number 0."""
         for channel in range(CHANNELS):
-            again = list(chain(self._started[channel], self._queues[channel]))
+            started = self._started[channel]
+            if channel >= ORDERED_CHANNELS:  # these were handed on although something before them was missing
+                started = deque(message for message in started if message.is_wanted)
+            again = list(chain(started, self._queues[channel]))
             for message in again:
                 message.forget_progress()
             self._queues[channel] = deque(again)
@@ -313,9 +485,12 @@ class Outgoing:
         self._sending = [None] * CHANNELS
         self._next_number = [0] * CHANNELS
         self._lost.clear()
+        self._large_queue.clear()
+        self._blocked.clear()
         self._waiting_for_credit = None
         self._ready = deque(channel for channel in range(CHANNELS) if self._queues[channel])
-        self._queued_bytes, self._queued_messages = self.held_bytes, self.held_messages
+        charged = [len(message.data) for queue in self._queues for message in queue if not message.is_large]
+        self._queued_bytes, self._queued_messages = sum(charged), len(charged)
         self._reset_credit()
 
     def discard(self) -> int:

@@ -9,11 +9,21 @@ Address = tuple[str, int]
 NEVER: Final = float("inf")
 """The time of what is not going to happen."""
 
-CHANNELS: Final = 16
-"""Messages of one channel keep their order; channels do not wait for each other."""
+ORDERED_CHANNELS: Final = 16
+"""Messages of the channels 0 to 15 keep their order; channels do not wait for each other."""
 
-MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""The largest message. Bigger state is cut by the layer that knows what may be cut."""
+CHANNELS: Final = 32
+"""Messages of the channels 16 to 31 are taken as they arrive: one that was lost does not hold up those after it."""
+
+UNORDERED_AHEAD: Final = 1024
+"""A message of an unordered channel starts at most so many after the first that is not acknowledged: what the receiver
+remembers in order to take each of them once."""
+
+LARGE_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Larger ones are not charged to the credit, but granted one by one; see `actors.link.large`."""
+
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""The largest message. It is put together in memory; bigger state is cut by the layer that knows what may be cut."""
 
 MIN_DATAGRAM_BYTES: Final = 1200
 """What every path carries without fragmentation (RFC 9000 section 14)."""
@@ -38,13 +48,13 @@ class LinkSettings:
     """Largest datagram sent; the shell lowers it to what the path carries. Received ones may have any size."""
 
     window_bytes: int = 8 * 1024 * 1024
-    """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message, since the
-    credit a sender knows may be a quarter of the window old."""
+    """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message that is
+    charged to it, since the credit a sender knows may be a quarter of the window old."""
 
     window_messages: int = 1024
     """Credit: received messages that the application has not taken yet; bounds what empty messages cost."""
 
-    queue_bytes: int = 64 * 1024 * 1024
+    queue_bytes: int = 2 * MAX_MESSAGE_BYTES
     queue_messages: int = 65_536
     """What may wait here to be sent and acknowledged."""
 
@@ -100,9 +110,11 @@ class LinkSettings:
     def __post_init__(self) -> None:
         if self.max_datagram_bytes < MIN_DATAGRAM_BYTES or self.max_datagram_bytes > MAX_DATAGRAM_BYTES:
             raise ValueError(f"max_datagram_bytes is {MIN_DATAGRAM_BYTES} to {MAX_DATAGRAM_BYTES}")
-        if self.window_bytes * 3 < MAX_MESSAGE_BYTES * 4:
+        if self.queue_bytes < MAX_MESSAGE_BYTES:
+            raise ValueError(f"queue_bytes is at least {MAX_MESSAGE_BYTES}, or the largest message could not be sent")
+        if self.window_bytes * 3 < LARGE_MESSAGE_BYTES * 4:
             raise ValueError(
-                f"window_bytes is at least 4/3 of {MAX_MESSAGE_BYTES}, or the largest message could wait forever"
+                f"window_bytes is at least 4/3 of {LARGE_MESSAGE_BYTES}, or a message could wait forever for credit"
             )
         if not 0 < self.rekey_after_datagrams <= self.max_session_datagrams // 2 <= 2**22:
             raise ValueError(

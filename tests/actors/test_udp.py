@@ -489,8 +489,8 @@ async def test_a_claimed_channel_has_an_inbox_of_its_own() -> None:
         assert await receive(beta) == Received("alpha.s1", b"for everybody", 0, alpha.address)
         with pytest.raises(trio.WouldBlock):
             five.receive_nowait()
-        with pytest.raises(ValueError, match="channel 16"):
-            beta.claim(16)
+        with pytest.raises(ValueError, match="channel 32"):
+            beta.claim(32)
 
 
 async def test_a_claimed_inbox_gives_credit_back_and_ends_with_the_endpoint() -> None:

@@ -272,6 +272,8 @@ FRAME_READERS: dict[int, Callable[[Fields], dict[str, Any]]] = {
     5: lambda _: {"frame": "close"},
     6: lambda fields: {"frame": "challenge", "token": fields.unsigned(8)},
     7: lambda fields: {"frame": "response", "token": fields.unsigned(8)},
+    8: lambda fields: {"frame": "want", "ordinal": fields.unsigned(4), "size": fields.unsigned(4)},
+    9: lambda fields: {"frame": "grant", "granted": fields.unsigned(4)},
 }
 
 

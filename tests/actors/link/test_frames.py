@@ -16,6 +16,7 @@ from actors.link.frames import (
     Ack,
     Close,
     Frame,
+    Grant,
     Header,
     Kind,
     Message,
@@ -23,16 +24,19 @@ from actors.link.frames import (
     PathResponse,
     Piece,
     Ping,
+    Want,
     message_head,
     piece_head,
     read_frames_untrusted,
     read_header_untrusted,
     write_ack,
     write_challenge,
+    write_grant,
     write_header,
     write_response,
+    write_want,
 )
-from actors.link.settings import MAX_MESSAGE_BYTES
+from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from crypto.errors import Malformed
 
 U64 = st.integers(0, 2**64 - 1)
@@ -60,14 +64,14 @@ def write(frame: Frame) -> bytes:
             )
         case Ack():
             return write_ack(frame.ranges, frame.delay_s, frame.credit_bytes, frame.credit_messages)
-        case Ping():
-            return PING
-        case Close():
-            return CLOSE
-        case PathChallenge():
-            return write_challenge(frame.token)
-        case PathResponse():
-            return write_response(frame.token)
+        case Ping() | Close():
+            return PING if isinstance(frame, Ping) else CLOSE
+        case PathChallenge() | PathResponse():
+            return (write_challenge if isinstance(frame, PathChallenge) else write_response)(frame.token)
+        case Want():
+            return write_want(*frame)
+        case Grant():
+            return write_grant(*frame)
 
 
 @st.composite
@@ -87,6 +91,8 @@ FRAMES = st.one_of(
     st.just(Close()),
     st.builds(PathChallenge, U64),
     st.builds(PathResponse, U64),
+    st.builds(Want, st.integers(0, 2**32 - 1), st.integers(LARGE_MESSAGE_BYTES + 1, MAX_MESSAGE_BYTES)),
+    st.builds(Grant, st.integers(0, 2**32 - 1)),
 )
 
 
@@ -128,13 +134,15 @@ def test_noise_is_read_or_malformed_and_nothing_else(noise: bytes, kind: bytes) 
         b"\x06",
         b"\x07" + bytes(7),
         b"\x0f",
-        message_head(16, 0, 0),
+        write_want(1, LARGE_MESSAGE_BYTES),
+        write_want(1, MAX_MESSAGE_BYTES + 1),
+        message_head(32, 0, 0),
         message_head(0, 0, 1),
-        piece_head(16, 0, 1, MIN_PIECE_BYTES, 0) + b"x",
+        piece_head(32, 0, 1, MIN_PIECE_BYTES, 0) + b"x",
         piece_head(0, 0, 10_000, MIN_PIECE_BYTES - 1, 0) + bytes(MIN_PIECE_BYTES - 1),
-        piece_head(0, 0, 1000, MIN_PIECE_BYTES, 2) + bytes(MIN_PIECE_BYTES),
+        piece_head(0, 0, 2000, MIN_PIECE_BYTES, 2) + bytes(MIN_PIECE_BYTES),
         piece_head(0, 0, MAX_MESSAGE_BYTES + 1, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES),
-        piece_head(0, 0, 1000, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES - 1),
+        piece_head(0, 0, 2000, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES - 1),
         write_ack([(5, 5)], 0, 0, 0)[:-9] + b"\x00",  # no range
         write_ack([(5, 5)], 0, 0, 0)[:-9] + b"\xff" + bytes(8 * 255),  # too many
         write_ack([(5, 5), (3, 3)], 0, 0, 0)[:-8] + bytes(8),  # a gap of nothing

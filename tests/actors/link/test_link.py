@@ -17,7 +17,7 @@ from actors.link import (
     PeerUnreachable,
 )
 from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
-from actors.link.settings import MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 from crypto.session import Initiator, _hello_mac
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
@@ -159,7 +159,7 @@ def test_a_first_message_takes_one_and_a_half_round_trips() -> None:
 
 def test_big_state_does_not_hold_up_small_messages() -> None:
     network = joined(Network())
-    network.send(network.alpha, bytes(MAX_MESSAGE_BYTES), channel=1)
+    network.send(network.alpha, bytes(LARGE_MESSAGE_BYTES), channel=1)
     network.send(network.alpha, b"small", channel=2)
     network.run(lambda: network.beta.data_received(2) == [b"small"])
     assert not network.beta.data_received(1)
@@ -170,7 +170,7 @@ def test_a_stream_of_small_messages_does_not_starve_a_big_one() -> None:
     network = joined(Network())
     network.beta.is_taking = False
     for _ in range(3):
-        network.send(network.alpha, bytes(MAX_MESSAGE_BYTES), channel=1)
+        network.send(network.alpha, bytes(LARGE_MESSAGE_BYTES), channel=1)
     network.run_for(5)
     for _ in range(500):
         network.send(network.alpha, bytes(1000), channel=2)
@@ -431,10 +431,10 @@ def test_a_peer_without_the_right_key_never_gets_a_session() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    network = Network(settings=LinkSettings(queue_messages=3, queue_bytes=5000))
+    network = Network(settings=LinkSettings(queue_messages=3, queue_bytes=MAX_MESSAGE_BYTES))
     network.passes = lambda _: False
-    network.send(network.alpha, bytes(4000))
-    with pytest.raises(LinkFull, match="4000 bytes wait"):
+    network.send(network.alpha, bytes(MAX_MESSAGE_BYTES - 1000))
+    with pytest.raises(LinkFull, match="67107864 bytes wait"):
         network.send(network.alpha, bytes(2000))
     network.send(network.alpha, b"")
     network.send(network.alpha, b"")
@@ -444,10 +444,10 @@ def test_what_waits_is_bounded() -> None:
 
 def test_messages_that_can_never_be_sent_are_a_mistake_of_the_caller() -> None:
     network = Network()
-    with pytest.raises(ValueError, match="the largest is 4194304"):
+    with pytest.raises(ValueError, match="the largest is 67108864"):
         network.send(network.alpha, bytes(MAX_MESSAGE_BYTES + 1))
-    with pytest.raises(ValueError, match="channel 16"):
-        network.send(network.alpha, b"", channel=16)
+    with pytest.raises(ValueError, match="channel 32"):
+        network.send(network.alpha, b"", channel=32)
 
 
 @settings(max_examples=10)

@@ -15,7 +15,7 @@ from actors.link.gate import COOKIE_EPOCH_S, HandshakeGate, Verdict
 from actors.link.incoming import Incoming
 from actors.link.outgoing import Outgoing
 from actors.link.ranges import MAX_RANGES, CounterRanges
-from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, MAX_MESSAGE_BYTES
+from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES
 from crypto.errors import Malformed
 
 
@@ -153,7 +153,7 @@ class TestOutgoing:
         outgoing.enqueue(b"b", 2)
         outgoing.enqueue(b"c", 3)
         order = list(itertools.chain.from_iterable(filled(outgoing) for _ in range(8)))
-        assert order == [(1, 0, 0), (2, 0, 0), (3, 0, 0), (1, 0, 1), (2, 1, 0), *((1, 0, part) for part in (2, 3, 4))]
+        assert order == [(1, 0, 0), (2, 0, 0), (2, 1, 0), (3, 0, 0), *((1, 0, part) for part in (1, 2, 3, 4))]
         assert not outgoing.has_chunks
 
     def test_a_message_starts_only_when_all_of_it_is_within_the_credit(self) -> None:
@@ -200,7 +200,7 @@ class TestOutgoing:
         assert outgoing.held_bytes == 0
 
 
-PIECE = bytes(512)
+PIECE = bytes(1024)
 
 
 class TestIncoming:
@@ -221,10 +221,10 @@ class TestIncoming:
         for _ in range(2):
             incoming.on_message(Message(0, 0, b"x"))
             incoming.on_message(Message(0, 2, b"z"))
-            incoming.on_piece(Piece(1, 0, 600, 512, 0, PIECE))
-        incoming.on_piece(Piece(1, 0, 600, 512, 1, bytes(88)))
-        incoming.on_piece(Piece(1, 0, 600, 512, 1, bytes(88)))
-        assert [incoming.take(), incoming.take(), incoming.take()] == [(0, b"x"), (1, bytes(600)), None]
+            incoming.on_piece(Piece(1, 0, 1200, 1024, 0, PIECE))
+        incoming.on_piece(Piece(1, 0, 1200, 1024, 1, bytes(176)))
+        incoming.on_piece(Piece(1, 0, 1200, 1024, 1, bytes(176)))
+        assert [incoming.take(), incoming.take(), incoming.take()] == [(0, b"x"), (1, bytes(1200)), None]
 
     def test_taking_gives_credit_back_and_a_quarter_of_the_window_is_worth_telling(self) -> None:
         incoming = self.incoming()
@@ -244,12 +244,12 @@ class TestIncoming:
 
     def test_bytes_beyond_the_credit_are_a_violation_before_anything_is_allocated(self) -> None:
         incoming = self.incoming()
-        incoming.on_piece(Piece(0, 0, 99_999, 512, 0, PIECE))
+        incoming.on_piece(Piece(0, 0, 99_999, 1024, 0, PIECE))
         incoming.on_message(Message(1, 0, b"x"))
         with pytest.raises(Malformed, match="credit"):
             incoming.on_message(Message(1, 1, b"y"))
         with pytest.raises(Malformed, match="credit"):
-            incoming.on_piece(Piece(2, 0, MAX_MESSAGE_BYTES, 512, 0, PIECE))
+            incoming.on_piece(Piece(2, 0, LARGE_MESSAGE_BYTES, 1024, 0, PIECE))
 
     def test_messages_beyond_the_credit_are_a_violation(self) -> None:
         incoming = self.incoming()
@@ -260,8 +260,8 @@ class TestIncoming:
 
     def test_one_message_cut_in_two_ways_is_a_violation(self) -> None:
         incoming = self.incoming()
-        incoming.on_piece(Piece(0, 0, 2000, 512, 0, PIECE))
-        for frame in (Piece(0, 0, 2000, 600, 1, bytes(600)), Piece(0, 0, 2001, 512, 1, PIECE)):
+        incoming.on_piece(Piece(0, 0, 2000, 1024, 0, PIECE))
+        for frame in (Piece(0, 0, 2000, 1100, 1, bytes(900)), Piece(0, 0, 2001, 1024, 1, PIECE)):
             with pytest.raises(Malformed, match="two ways"):
                 incoming.on_piece(frame)
         with pytest.raises(Malformed, match="whole"):
@@ -285,7 +285,8 @@ class TestIncoming:
     [
         {"max_datagram_bytes": 1199},
         {"max_datagram_bytes": 65_000},
-        {"window_bytes": MAX_MESSAGE_BYTES},
+        {"window_bytes": LARGE_MESSAGE_BYTES},
+        {"queue_bytes": LARGE_MESSAGE_BYTES},
         {"window_messages": 31},
     ],
 )
