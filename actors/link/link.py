@@ -4,8 +4,8 @@ Feed it datagrams with `receive` and messages with `send`; take what it wants to
 messages from `take`, news from `next_event`, and come back at `next_timer`. Every method takes `now`, in seconds of
 any clock that does not go backwards.
 
-Messages arrive exactly once, and in the order of their channel if that has one, as long as both links live. When the peer restarts,
-what it had not acknowledged is sent again: at least once across restarts, so the layers above are idempotent.
+Messages arrive exactly once, in the order of their channel if that has one, as long as both links live. When the peer
+restarts, what it had not acknowledged is sent again: at least once across restarts, so the layers above are idempotent.
 Acknowledged means that the peer has the message and all before it on its channel, not that it has acted upon them.
 """
 
