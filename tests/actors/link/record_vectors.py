@@ -14,6 +14,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from actors.link import LARGE_MESSAGE_BYTES
 from actors.link.frames import Kind, write_header
 from actors.link.gate import HandshakeGate
 from crypto.key_forms import encode_point, encode_scalar
@@ -169,6 +170,17 @@ def _move() -> dict[str, Any]:
     return recorder.recording("alpha's address changes: CHALLENGE and RESPONSE")
 
 
+def _asked_for() -> dict[str, Any]:
+    recorder = Recorder(settings=replace(Network().settings, initial_flight_bytes=1))
+    network = recorder.network
+    recorder.exchange(("alpha", 0, b"before"), ("alpha", 16, b"without order"), ("alpha", 31, b"nor this"))
+    network.send(network.alpha, b"\x2a" * (LARGE_MESSAGE_BYTES + 1), 4)
+    network.run(lambda: sum(len(transit.datagram) == 1200 for transit in network.history) >= 6)
+    return recorder.recording(
+        "a message above 4 MiB is asked for and granted; its beginning; channels without an order"
+    )
+
+
 SCENES: dict[str, Callable[[], dict[str, Any]]] = {
     "first-messages": _first_messages,
     "large-messages": _large_messages,
@@ -177,6 +189,7 @@ SCENES: dict[str, Callable[[], dict[str, Any]]] = {
     "new-keys": _new_keys,
     "cookie": _cookie,
     "move": _move,
+    "asked-for": _asked_for,
 }
 
 
