@@ -71,7 +71,7 @@ class _End:
         self.link.know_keys(IDENTITIES[peer].public)
 
 
-def _joined() -> tuple[_End, _End]:
+def joined_ends() -> tuple[_End, _End]:
     """Two ends with a session, as after a first message."""
     alpha, beta = _End("alpha.h1", "beta.h1", 100), _End("beta.h1", "alpha.h1", 200)
     alpha.link.find_at(PLACES["beta.h1"], 0.0)
@@ -99,7 +99,7 @@ def _joined_up(*parts: bytes) -> bytes:
 
 def _authenticated_peer(data: bytes) -> None:
     """Sealed frames of a peer with good keys, whatever they say: the link goes on, and holds at most the credit."""
-    alpha, beta = _joined()
+    alpha, beta = joined_ends()
     session = alpha.link._sessions.current
     assert session is not None
     now = 1.0
@@ -120,7 +120,7 @@ def _authenticated_peer(data: bytes) -> None:
 
 def _stranger(data: bytes) -> None:
     """Bare datagrams of somebody without keys: nothing that exists is touched."""
-    _, beta = _joined()
+    _, beta = joined_ends()
     before = beta.link._sessions.current
     for datagram in itertools.islice(_cut(data), 50):
         beta.link.receive(datagram, 1.0, ("10.9.9.9", 9))

@@ -97,7 +97,7 @@ def _transfers() -> Transfers:
     return Transfers(SEALERS["beta.h1"], cast(Any, None), directory, cast(Any, None), cast(Any, None), cast(Any, CLOCK))
 
 
-class _Node:
+class FakeNode:
     """The parts of `homeserver.node.Node` that take a message."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ async def _no_answer(opened: object) -> None:
 
 def _take(message: bytes) -> object:
     received = Received("alpha.h1", message, 0, ("10.0.0.1", 1))
-    return run_at_once(Node._take_untrusted(cast(Any, _Node()), received))
+    return run_at_once(Node._take_untrusted(cast(Any, FakeNode()), received))
 
 
 def _take_contents(data: bytes) -> object:
