@@ -155,7 +155,9 @@ def train_length(datagrams: Sequence[Outbound], at: int) -> int:
     """How many datagrams from `at` on can leave in one call: one place, one size, the last not longer."""
     first, address = datagrams[at]
     size_bytes = len(first)
-    room = min(MAX_TRAIN_DATAGRAMS, MAX_TRAIN_BYTES // max(size_bytes, 1), len(datagrams) - at)
+    if not size_bytes:
+        return 1
+    room = min(MAX_TRAIN_DATAGRAMS, MAX_TRAIN_BYTES // size_bytes, len(datagrams) - at)
     count = 1
     while count < room:
         datagram, destination = datagrams[at + count]

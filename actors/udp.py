@@ -39,7 +39,7 @@ from actors.link import (
     require_sendable,
 )
 from actors.link.deadlines import Deadlines
-from actors.link.frames import HEADER_BYTES, Kind, is_data, read_header_untrusted, read_place, write_header
+from actors.link.frames import HEADER, HEADER_BYTES, Kind, is_data_run, read_header_untrusted, write_header
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.large import LargeBudget
 from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
@@ -581,13 +581,22 @@ class LinkEndpoint:
     ) -> None:
         """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
         links = self._ids.links
+        whole_bytes = (len(arrived) - 1) // segment_bytes * segment_bytes  # the last one may be shorter
+        train = arrived[:whole_bytes]
+        if is_data_run(train, segment_bytes):
+            link = links.get(read_header_untrusted(train).session_id)
+            if link is not None and link.receive_train(train, segment_bytes, now, source):
+                arrived = arrived[whole_bytes:]
         run: list[tuple[int, int, bytes | memoryview]] = []
         run_link: Link | None = None
         for datagram in segments_of(arrived, segment_bytes):
-            if not is_data(datagram):
+            if len(datagram) < HEADER_BYTES:
+                self._counters["dropped_malformed"] += 1
+                continue
+            kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+            if kind != _DATA or zero or zeros:
                 self._on_datagram(memoryview(datagram), source, now, heard)
                 continue
-            session_id, counter = read_place(datagram)
             link = links.get(session_id)
             if link is not run_link:
                 self._on_run(run_link, run, source, now, heard)

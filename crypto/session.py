@@ -111,6 +111,19 @@ class Session:
             for number, (header, plaintext) in enumerate(zip(headers, plaintexts, strict=True), counter)
         ]
 
+    def open_run_untrusted(self, counter: int, train: bytes, datagram_bytes: int, header_bytes: int) -> list[bytes]:
+        """What the peer sealed in each whole datagram of `datagram_bytes` of which `train` consists, with counters from
+        `counter` on. Raises Tampered when one of them is not the peer's. Budget: 1.2 us each at 1200 bytes."""
+        opened, pack, salt = self._open.decrypt, _NONCE.pack, self._open_salt
+        bounds = ((at, at + datagram_bytes) for at in range(0, len(train), datagram_bytes))
+        try:
+            return [
+                opened(pack(salt, number), train[at + header_bytes : end], train[at : at + header_bytes])
+                for number, (at, end) in enumerate(bounds, counter)
+            ]
+        except (InvalidTag, ValueError) as error:
+            raise Tampered("the tag of a datagram does not fit") from error
+
     def open_untrusted(self, counter: int, header: bytes | memoryview, sealed: bytes | memoryview) -> bytes:
         """What the peer sealed. Raises Tampered when header, counter or contents are not the peer's."""
         try:

@@ -34,6 +34,8 @@ from actors.link.frames import (
     Want,
     read_frames_untrusted,
     read_header_untrusted,
+    read_lone_piece_untrusted,
+    read_piece_run_untrusted,
     write_ack,
     write_challenge,
     write_data_header,
@@ -330,51 +332,90 @@ class Link:
 
         Budget: 2 us for the run, and 3 us for each datagram with one frame, of which opening it is a third.
         """
-        counters = self._counters
+        counters, path = self._counters, self._path
         counters["datagrams_in"] += len(run)
         for session_id, counter, datagram in run:
             counters["bytes_in"] += len(datagram)
             session = self._sessions.live.get(session_id)
             if session is None:
                 counters["dropped_no_session"] += 1
-            elif not self._replay.is_fresh(counter):
+                continue
+            try:
+                body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
+            except Tampered:
+                counters["dropped_bad_tag"] += 1
+                continue
+            if not self._replay.accept(counter):
                 counters["dropped_replayed"] += 1
+                continue
+            if session.confirm is not None:
+                self._sessions.on_authentic(session, now)
+            if self._last_activity_s != now or self._due_since_s != NEVER:
+                self._heard(now)
+            if counter > self._arrived.largest and (path.is_asking or source != path.address):
+                path.on_arrival(source, len(datagram), self._recovery.probe_timeout_s, now)
+                self._timer_s = now
+            try:
+                is_eliciting = self._on_body(body, session, source, now)
+            except Malformed:
+                # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
+                counters["dropped_violation"] += 1
             else:
-                try:
-                    body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
-                except Tampered:
-                    counters["dropped_bad_tag"] += 1
-                else:
-                    self._on_authentic(session, counter, body, now, source)
+                self._note_arrival(counter, len(datagram), is_eliciting, now)
         if self._unacked_datagrams and self._ack_s > now:
             self._note_ack_due(now)
 
-    def _on_authentic(self, session: LiveSession, counter: int, body: bytes, now: float, source: Address) -> None:
-        """A datagram that the peer sealed has arrived, for the first time."""
-        self._replay.mark(counter)
-        if session.confirm is not None:
-            self._sessions.on_authentic(session, now)
-        self._heard(now)
-        arrived, path = self._arrived, self._path
-        largest = arrived.largest
-        size_bytes = len(body) + HEADER_BYTES + TAG_BYTES
-        if counter > largest and (path.is_asking or source != path.address):
-            path.on_arrival(source, size_bytes, self._recovery.probe_timeout_s, now)
-            self._timer_s = now
+    def receive_train(self, train: bytes, datagram_bytes: int, now: float, source: Address) -> bool:
+        """As `receive`, for a train that `is_data_run`, all at once; False, and nothing has happened, unless everything
+        is as usual: the next counters of a session in use, from where the peer is, with pieces of a message that has
+        been begun. Then each is for `receive_run`.
+
+        Budget: 5 us, and 1.8 us each at 1200 bytes, of which opening it is two thirds.
+        """
+        header = read_header_untrusted(train)
+        session = self._sessions.live.get(header.session_id)
+        path, arrived = self._path, self._arrived
+        is_usual = session is not None and session.confirm is None and not path.is_asking and source == path.address
+        if session is None or not is_usual or header.counter != arrived.largest + 1:
+            return False
         try:
-            eliciting = self._on_frames(read_frames_untrusted(body), session, source, now)
-        except Malformed:
-            # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
-            self._counters["dropped_violation"] += 1
-            return
+            bodies = session.session.open_run_untrusted(header.counter, train, datagram_bytes, HEADER_BYTES)
+            run = read_piece_run_untrusted(bodies)
+            if run is None or not self._replay.follows(header.counter) or not self._incoming.on_piece_run(*run):
+                return False
+        except CryptoError:  # which of them, and why, is found out one by one
+            return False
+        count = len(bodies)
+        self._replay.mark_run(header.counter, count)
+        arrived.add_run(header.counter, count)
+        self._counters["datagrams_in"] += count
+        self._counters["bytes_in"] += len(train)
+        self._heard(now)
+        self._largest_arrived_s = now
+        self._unacked_datagrams += count
+        self._unacked_bytes += len(train)
+        self._note_ack_due(now)
+        return True
+
+    def _note_arrival(self, counter: int, size_bytes: int, is_eliciting: bool, now: float) -> None:
+        arrived = self._arrived
+        largest = arrived.largest
         arrived.add(counter)
         if counter > largest:
             self._largest_arrived_s = now
-        if eliciting:
+        if is_eliciting:
             self._unacked_datagrams += 1
             self._unacked_bytes += size_bytes
-            if counter != largest + 1 and largest >= 0:
-                self._ack_s = min(self._ack_s, now)  # at once: something is missing, or was
+            if counter != largest + 1 and largest >= 0 and self._ack_s > now:
+                self._ack_s = now  # at once: something is missing, or was
+
+    def _on_body(self, body: bytes, session: LiveSession, source: Address, now: float) -> bool:
+        """Act on what the peer has sealed; whether it must be acknowledged. Raises Malformed."""
+        piece = read_lone_piece_untrusted(body)
+        if piece is not None:
+            self._incoming.on_piece(piece)
+            return True
+        return self._on_frames(read_frames_untrusted(body), session, source, now)
 
     def _on_frames(self, frames: list[Frame], session: LiveSession, source: Address, now: float) -> bool:
         eliciting = False

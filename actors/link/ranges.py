@@ -50,6 +50,11 @@ class CounterRanges:
             if len(lasts) > MAX_RANGES:
                 del firsts[0], lasts[0]
 
+    def add_run(self, first: int, count: int) -> None:
+        """Add the `count` counters from `first`, which is the one after the highest."""
+        self.add(first)
+        self._lasts[-1] = first + count - 1
+
     def descending(self) -> list[tuple[int, int]]:
         """The runs as (first, last), from the highest down."""
         if len(self._lasts) == 1:  # nearly always

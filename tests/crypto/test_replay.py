@@ -63,3 +63,37 @@ def test_the_last_counter_there_is_can_be_used_once() -> None:
     window.mark(MAX_COUNTER)
     assert not window.is_fresh(MAX_COUNTER)
     assert window.is_fresh(MAX_COUNTER - 1)
+
+
+@given(st.integers(0, 2 * WINDOW), STEPS)
+def test_accepting_is_asking_and_marking(start: int, steps: list[int]) -> None:
+    window, twin = ReplayWindow(), ReplayWindow()
+    counter = start
+    for step in [0, 0, *steps]:
+        counter = min(max(counter + step, 0), MAX_COUNTER)
+        fresh = twin.is_fresh(counter)
+        if fresh:
+            twin.mark(counter)
+        assert window.accept(counter) == fresh
+    assert vars_of(window) == vars_of(twin)
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 100)), min_size=1, max_size=20))
+def test_marking_a_run_is_marking_each(runs: list[tuple[int, int]]) -> None:
+    window, twin = ReplayWindow(), ReplayWindow()
+    counter = 0
+    for count, gap in runs:
+        assert window.follows(counter)
+        assert not window.follows(counter + 1)
+        window.mark_run(counter, count)
+        for each in range(counter, counter + count):
+            twin.mark(each)
+        assert vars_of(window) == vars_of(twin)
+        counter += count + gap
+        if gap:
+            window.mark(counter - 1)
+            twin.mark(counter - 1)
+
+
+def vars_of(window: ReplayWindow) -> tuple[list[int], int]:
+    return window._ring, window._top

@@ -1,0 +1,200 @@
+"""Many datagrams handled at a time are as good as one by one: same messages, same checks, no shared memory."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.link import Link, LinkSettings
+from actors.link.frames import HEADER_BYTES, MIN_PIECE_BYTES, Piece, is_data_run, piece_head, read_piece_run_untrusted
+from actors.link.incoming import Incoming
+from actors.link.settings import MIN_DATAGRAM_BYTES
+from crypto.errors import Malformed
+from tests.actors.link.network import Network, Transit
+
+SETTINGS = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES, initial_flight_bytes=2 * 1024 * 1024)
+
+
+def joined() -> Network:
+    network = Network(settings=SETTINGS)
+    network.send(network.alpha, b"hello")
+    network.run(lambda: bool(network.beta.received) and network.is_quiet)
+    network.beta.received.clear()
+    return network
+
+
+def sealed(network: Network, messages: list[bytes]) -> list[bytes]:
+    """What alpha sends for these, kept from the network."""
+    for message in messages:
+        network.alpha.link.send(message, network.now)
+    return [datagram for datagram, _ in network.alpha.link.datagrams_to_send(network.now)]
+
+
+def glued(datagrams: list[bytes]) -> list[list[bytes]]:
+    """Runs of one size, as a kernel glues them."""
+    trains: list[list[bytes]] = []
+    for datagram in datagrams:
+        if trains and len(trains[-1][0]) == len(datagram) and len(trains[-1]) < 50:
+            trains[-1].append(datagram)
+        else:
+            trains.append([datagram])
+    return trains
+
+
+def deliver(link: Link, train: list[bytes], now: float, source: tuple[str, int]) -> bool:
+    """As the shell does; whether the train was taken as one."""
+    whole = b"".join(train)
+    if is_data_run(whole, len(train[0])) and link.receive_train(whole, len(train[0]), now, source):
+        return True
+    for datagram in train:
+        link.receive(datagram, now, source)
+    return False
+
+
+def state(link: Link) -> tuple[object, ...]:
+    held = [
+        (number, assembly.missing, tuple(assembly.pieces))
+        for channel in link._incoming._channels
+        for number, assembly in channel.assemblies.items()
+    ]
+    return link._replay._top, list(link._replay._ring), link._arrived.descending(), held, link._incoming._used_bytes
+
+
+def test_pieces_in_sequence_are_taken_at_once() -> None:
+    network = joined()
+    message = random.Random(1).randbytes(300_000)
+    trains = glued(sealed(network, [message]))
+    before = network.beta.counters["datagrams_in"]
+    taken = [deliver(network.beta.link, train, network.now, network.alpha.address) for train in trains]
+    assert taken.count(True) >= 5
+    received = network.beta.link.take()
+    assert received is not None
+    assert received.data == message
+    assert network.beta.counters["datagrams_in"] - before == sum(map(len, trains))
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 60_000), min_size=1, max_size=6))
+def test_whatever_happens_to_a_train_messages_arrive_once_and_in_order(seed: int, sizes: list[int]) -> None:
+    network = joined()
+    dice = random.Random(seed)
+    messages = [dice.randbytes(size) for size in sizes]
+    for train in glued(sealed(network, messages)):
+        for _ in range(dice.choice([1, 1, 1, 2])):  # repeated as a whole
+            bad = list(train)
+            match dice.randrange(6):
+                case 0:
+                    del bad[dice.randrange(len(bad))]
+                case 1:
+                    bad.insert(dice.randrange(len(bad)), bad[dice.randrange(len(bad))])
+                case 2:
+                    at = dice.randrange(len(bad))
+                    broken = bytearray(bad[at])
+                    broken[dice.randrange(len(broken))] ^= 1
+                    bad[at] = bytes(broken)
+                case 3:
+                    dice.shuffle(bad)
+                case _:
+                    pass
+            if bad:
+                deliver(network.beta.link, bad, network.now, network.alpha.address)
+    network.pump(network.beta)
+    network.run(lambda: network.is_quiet, limit_s=60)
+    network.pump(network.beta)
+    assert [message.data for message in network.beta.received] == messages
+    assert not network.beta.counters["dropped_violation"]
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_one_forged_datagram_in_a_train_changes_nothing_but_itself(place: str) -> None:
+    network = joined()
+    train = glued(sealed(network, [bytes(100_000)]))[0]
+    at = {"first": 0, "middle": 20, "last": len(train) - 1}[place]
+    forged = [*train[:at], train[at][:-1] + bytes([train[at][-1] ^ 1]), *train[at + 1 :]]
+    before = state(network.beta.link)
+    whole = b"".join(forged)
+    assert not network.beta.link.receive_train(whole, len(train[0]), network.now, network.alpha.address)
+    assert state(network.beta.link) == before
+    for datagram in forged:
+        network.deliver(Transit(network.alpha.address, network.beta.address, datagram))
+    assert network.beta.counters["dropped_bad_tag"] == 1
+
+
+def test_a_train_from_elsewhere_or_of_no_session_or_come_again_is_looked_at_one_by_one() -> None:
+    network = joined()
+    trains = glued(sealed(network, [bytes(200_000)]))
+    link, size = network.beta.link, len(trains[0][0])
+    whole = b"".join(trains[0])
+    assert not link.receive_train(whole, size, network.now, ("6.6.6.6", 6))
+    nobody = b"".join(datagram[:4] + bytes(4) + datagram[8:] for datagram in trains[0])
+    assert not link.receive_train(nobody, size, network.now, network.alpha.address)
+    assert deliver(link, trains[0], network.now, network.alpha.address)
+    assert not deliver(link, trains[0], network.now, network.alpha.address)
+    assert network.beta.counters["dropped_replayed"] == len(trains[0])
+
+
+@given(st.binary(max_size=200), st.integers(0, 60))
+def test_noise_is_a_run_only_if_it_is_headers_in_sequence(noise: bytes, size: int) -> None:
+    if is_data_run(noise, size) and size and not len(noise) % size:
+        assert size >= HEADER_BYTES
+        assert noise.startswith(b"\x04\0\0\0")
+
+
+PIECE = bytes(MIN_PIECE_BYTES)
+
+
+def bodies(total: int, first: int, count: int) -> list[bytes]:
+    return [piece_head(0, 0, total, MIN_PIECE_BYTES, first + at) + PIECE for at in range(count)]
+
+
+def test_only_consecutive_whole_pieces_of_one_message_are_a_run() -> None:
+    usual = bodies(100_000, 3, 10)
+    run = read_piece_run_untrusted(usual)
+    assert run is not None
+    assert run[0][:5] == (0, 0, 100_000, MIN_PIECE_BYTES, 3)
+    assert run[1] == [PIECE] * 10
+    other = piece_head(1, 0, 100_000, MIN_PIECE_BYTES, 6) + PIECE
+    for unusual in (
+        [*usual[:3], other, *usual[4:]],
+        usual[::-1],
+        [usual[0], *usual],
+        [*usual[:3], b"\x04", *usual[4:]],
+    ):
+        assert read_piece_run_untrusted(unusual) is None
+    with pytest.raises(Malformed):
+        read_piece_run_untrusted(bodies(5000, 3, 8))  # runs beyond its message
+
+
+def test_a_run_takes_credit_once_and_overwrites_nothing() -> None:
+    incoming = Incoming(window_bytes=100_000, window_messages=64)
+    first = Piece(0, 0, 90_000, MIN_PIECE_BYTES, 0, PIECE)
+    assert incoming.on_piece_run(first, [PIECE] * 10)
+    assert incoming._used_bytes == 90_000
+    assert not incoming.on_piece_run(first, [b"x" * MIN_PIECE_BYTES] * 10)  # they are there already
+    assert not incoming.on_piece_run(first._replace(part=9), [PIECE] * 2)  # one of them is
+    assert not incoming.on_piece_run(first._replace(total_bytes=90_001, part=20), [PIECE])
+    assert incoming.on_piece_run(first._replace(part=10), [PIECE] * 5)
+    assert incoming._used_bytes == 90_000
+    with pytest.raises(Malformed, match="credit"):
+        incoming.on_piece_run(first._replace(number=1), [PIECE] * 2)
+    assert list(incoming._channels[0].assemblies) == [0]
+
+
+def test_a_message_shares_no_memory_with_what_arrives_later() -> None:
+    """The shell reuses its receive buffer; what the application was given must not change under its hands."""
+    network = Network(settings=replace(SETTINGS, max_datagram_bytes=61_440))
+    network.send(network.alpha, b"hello")
+    network.run(lambda: bool(network.beta.received) and network.is_quiet)
+    buffer = bytearray(65_536)
+    noise = random.Random(2)
+    messages = [noise.randbytes(size) for size in (50, 200_000, 3000)]
+    taken: list[bytes] = []
+    for datagram in sealed(network, messages):
+        buffer[: len(datagram)] = datagram
+        network.beta.link.receive(memoryview(buffer)[: len(datagram)], network.now, network.alpha.address)
+        buffer[:] = bytes(len(buffer))
+        while (message := network.beta.link.take()) is not None:
+            taken.append(message.data)
+    assert taken == messages
+    assert all(type(message) is bytes for message in taken)
