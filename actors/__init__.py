@@ -49,7 +49,6 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 Not here: truth that outlives a process (`tree`), and everything about entities (`simserver`).
 """
 
-from actors import sys
 from actors.application import LastWord, run_application
 from actors.children import (
     ActorSpec,
@@ -185,7 +184,6 @@ __all__ = [
     "every",
     "open_tasks",
     "run_application",
-    "sys",
     "via",
     "yield_many",
 ]

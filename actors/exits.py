@@ -18,6 +18,7 @@ This module is pure: it imports no trio.
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -65,6 +66,20 @@ def cause_of(reason: Reason) -> BaseException | None:
     return reason if isinstance(reason, BaseException) else None
 
 
+def forget_frames(reason: Reason) -> None:
+    """Let go of the local variables in the traceback of a reason; the lines of it stay.
+
+    Whoever keeps a ref keeps its reason, and so would keep the state that the callback had in its hands when it failed.
+    """
+    errors, seen = [cause_of(reason)], set[int]()
+    while errors:
+        error = errors.pop()
+        if error is not None and id(error) not in seen:
+            seen.add(id(error))
+            traceback.clear_frames(error.__traceback__)
+            errors += (error.__cause__, error.__context__)
+
+
 def reason_of(error: BaseException) -> BaseException:
     """The one exception inside nested groups of one, else `error` itself.
 
@@ -75,12 +90,18 @@ def reason_of(error: BaseException) -> BaseException:
     return error
 
 
+SHOWN_CHARS: Final = 300
+"""How much of a value stands in a sentence. A reason contains the sentence of the one below it, which contains that of
+the one below: uncut, with quotes doubled at each step, twenty of them are megabytes."""
+
+
 def shown(value: object) -> str:
-    """`repr(value)`, or what can be said without it: an error about a broken object must not break as well."""
+    """`repr(value)`, cut, or what can be said without it: an error about a broken object must not break as well."""
     try:
-        return repr(value)
+        text = repr(value)
     except Exception as error:
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 class Exit(Exception):

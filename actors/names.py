@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+import trio
+
 from actors.exits import AlreadyStarted, NoProc, StartError
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 
@@ -126,6 +128,7 @@ class Named:
         """`Ref.call`, or `NoProc`."""
         ref = self.ref
         if ref is None:
+            await trio.lowlevel.checkpoint()
             raise NoProc(str(self))
         return await ref.call(request, timeout_s)
 

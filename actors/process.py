@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, is_normal, is_orderly, shown
+from actors.exits import KILLED, NOPROC, Exit, NoProc, Reason, cause_of, forget_frames, is_normal, is_orderly, shown
 from actors.messages import ChildEnded, Down, ExitSignal, Late, Monitor
-from actors.ref import From, Ref
+from actors.ref import From, Ref, current_process
 from actors.telemetry import ACTOR_CRASH, ACTOR_EXIT, ACTOR_START, MAILBOX_OVERFLOW
 
 if TYPE_CHECKING:
@@ -201,6 +201,21 @@ class Process:
             system.crashes += 1
             system.telemetry.execute(ACTOR_CRASH, {"crashes": system.crashes}, {"ref": self.ref, "reason": reason})
             logger.error("%s ended: %s%s", self.ref, shown(reason), report, exc_info=cause_of(reason))
+            forget_frames(reason)
+
+    def waits_for_this_task(self) -> bool:
+        """Whether a callback of this cannot end before the present task has: the task runs it, or belongs to it.
+
+        A task belongs to the callback in whose nursery it is. One that a callback has started elsewhere goes on by
+        itself, and may wait for the actor like anybody else.
+        """
+        if current_process.get() is not self:
+            return False
+        runner = self.system.running.get(self)
+        task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+        while task is not None and task is not runner:
+            task = None if task.parent_nursery is None else task.parent_nursery.parent_task
+        return task is not None
 
     # The start
 

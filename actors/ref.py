@@ -151,9 +151,14 @@ class Ref:
         # five times as much as the rest of a call. Nobody is overtaken, for its mailbox is empty, and nothing is
         # entered twice, for no callback of it is at work. The scheduler says how often that is fair to others.
         if process.scheduled or not process.system.scheduler.handle_at_once(process, request, from_):
-            if current_process.get() is process:
+            if process.waits_for_this_task():
                 raise CallingSelf(str(self))
-            process.submit_call(request, from_)
+            try:
+                process.submit_call(request, from_)
+            except Exit:
+                # Whoever tries again in a loop waits for a restart, which needs a turn.
+                await trio.lowlevel.checkpoint()
+                raise
         return await from_.wait(timeout_s)
 
     def cast(self, message: Any) -> None:
@@ -181,9 +186,10 @@ class Ref:
         another reason than this, `CallTimeout` if it has not ended in time (it still will), `CallingSelf` from its own
         callback (return `Stop` there).
         """
-        if current_process.get() is self.process:
+        if self.process.waits_for_this_task():
             raise CallingSelf(str(self))
         if not self.alive:
+            await trio.lowlevel.checkpoint()
             raise NoProc(str(self))
         with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
             ended = await self.process.stop(reason)
@@ -220,7 +226,12 @@ class Ref:
         self.process.kill()
 
     async def exited(self) -> Reason:
-        """Wait until it has ended; the exit reason. For tasks; an actor uses `Server.monitor`, which does not wait."""
+        """Wait until it has ended; the exit reason. For tasks; an actor uses `Server.monitor`, which does not wait.
+
+        Raises `CallingSelf` in its own callback, which would wait for itself.
+        """
+        if self.process.waits_for_this_task():
+            raise CallingSelf(str(self))
         return await self.process.wait_dead()
 
 

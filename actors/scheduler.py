@@ -9,6 +9,7 @@ that computes for long holds up the whole node, so one that takes longer than `s
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, final
 
@@ -20,6 +21,7 @@ from actors.telemetry import CALLBACK_SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
     from actors.process import Entry, Process
     from actors.ref import From
@@ -46,6 +48,8 @@ class Scheduler:
 
     __slots__ = (
         "_at_once_left",
+        "_context",
+        "_fault",
         "_parked",
         "_ready",
         "_spare_mailboxes",
@@ -67,6 +71,8 @@ class Scheduler:
         self.slow_callbacks = 0
         self.pauses = CollectorPauses(clock_s)
         self._at_once_left = AT_ONCE_CALLS
+        self._context: Context | None = None
+        self._fault: BaseException | None = None
         self._spare_mailboxes: list[deque[Entry]] = []
 
     def take_mailbox(self) -> deque[Entry]:
@@ -82,18 +88,25 @@ class Scheduler:
             self._spare_mailboxes.append(mailbox)
 
     def handle_at_once(self, process: Process, request: Any, from_: From) -> bool:
-        """Have an idle actor handle a call before this returns. False, and nothing done, if it is others' turn."""
-        if self._at_once_left == 0:
+        """Have an idle actor handle a call before this returns. False, and nothing done, if it is others' turn.
+
+        The actor must not notice whose stack it is on. So it runs in the context of the run queue, as it does when it
+        is busy, and waits its turn when the caller is handling an exception, which Python would chain to its own.
+        """
+        if self._at_once_left == 0 or self._context is None or sys.exception() is not None:
             return False
         self._at_once_left -= 1
         started_s = self.clock_s()
         process.open_mailbox()
         process.mailbox.append((CALL, request, from_))
         try:
-            handled, now_s = process.take_turn(1, started_s)
-        except BaseException:
-            process.abandon()  # Ctrl-C: it ends the system, and must leave nobody waiting
-            raise
+            handled, now_s = self._context.run(process.take_turn, 1, started_s)
+        except BaseException as error:
+            # Ctrl-C or the like: it ends the system, as it does out of a busy actor, and leaves nobody waiting.
+            process.abandon()
+            self._fault = error
+            self._unpark()
+            return True
         self.handled += handled
         if now_s - started_s > AT_ONCE_S:
             self._at_once_left = 0
@@ -102,9 +115,12 @@ class Scheduler:
     def enqueue(self, process: Process) -> None:
         """Give `process` a turn, after those who are waiting for one already."""
         self._ready.append(process)
-        task = self._parked
+        if self._parked is not None:
+            self._unpark()
+
+    def _unpark(self) -> None:
+        task, self._parked = self._parked, None
         if task is not None:
-            self._parked = None
             trio.lowlevel.reschedule(task)
 
     def report_slow(self, label: str, callback: str, took_s: float) -> None:
@@ -133,17 +149,22 @@ class Scheduler:
 
     async def run(self) -> None:
         """Give turns, for ever. The system runs this in its own task."""
+        task = trio.lowlevel.current_task()
+        self._context = task.context
         self.pauses.start()
         try:
             while True:
-                if not self._ready:
-                    self._parked = trio.lowlevel.current_task()
+                if not self._ready and self._fault is None:
+                    self._parked = task
                     await trio.lowlevel.wait_task_rescheduled(self._abort)
+                if self._fault is not None:
+                    raise self._fault
                 self._run_slice()
                 self._at_once_left = AT_ONCE_CALLS
                 if self._ready:
                     await trio.lowlevel.checkpoint()
         finally:
+            self._context = None
             self.pauses.stop()
 
     def _run_slice(self) -> None:

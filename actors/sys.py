@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from actors.debug import Counts, RequestFailed, SystemRequest, Trace, TraceEvent
 from actors.exits import NORMAL, CallingSelf, Exit, NoProc, Reason
 from actors.process import Process, Status
-from actors.ref import DEFAULT_TIMEOUT_S, From, Ref, current_process
+from actors.ref import DEFAULT_TIMEOUT_S, From, Ref
 from actors.server_process import ServerProcess
 from actors.status_report import ServerStatus, formatted
 from actors.task_process import TaskProcess
@@ -297,7 +297,7 @@ def _server(address: Ref | Named) -> ServerProcess:
 
 async def _request(address: Ref | Named, action: Callable[[ServerProcess], Any], timeout_s: float | None) -> Any:
     process = _alive(address)
-    if current_process.get() is process:
+    if process.waits_for_this_task():
         raise CallingSelf(str(process.ref))
     caller = From(process)
     process.submit_system(SystemRequest(action, caller))

@@ -87,6 +87,8 @@ class System:
         self.distribution: Distribution | None = None
         """What connects this system to those of other nodes, once there is one (`actors.remote`)."""
         self._nursery = nursery
+        self.running: dict[Process, trio.lowlevel.Task] = {}
+        """Which task runs a part of which process, of those that need one at present."""
         self._processes: dict[int, Process] = {}
         self._last_pid = 0
         self._births = Births()
@@ -291,6 +293,7 @@ class System:
         self._nursery.start_soon(self._guard, process, function, *args)
 
     async def _guard(self, process: Process, function: Callable[..., Awaitable[None]], *args: Any) -> None:
+        task = self.running[process] = trio.lowlevel.current_task()
         try:
             await function(*args)
         except BaseException:
@@ -298,6 +301,9 @@ class System:
             if process.alive:
                 process.abandon()
             raise
+        finally:
+            if self.running[process] is task:
+                del self.running[process]
 
     # The engine: the scheduler and the timers
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
-from actors import CallTimeout, Exit, NoReply, Reply, Server, Stop, System
+from actors import ActorSpec, CallingSelf, CallTimeout, Exit, NoProc, NoReply, Ref, Reply, Server, Stop, System
 from actors.ref import From
 from actors.scheduler import AT_ONCE_CALLS
 
@@ -129,6 +134,7 @@ async def test_a_slow_callback_ends_the_row() -> None:
     now_s = 0.0
     async with System.open("test", slow_callback_s=10.0, clock_s=lambda: now_s) as system:
         ref = await system.start(Recorder)
+        await trio.testing.wait_all_tasks_blocked()
 
         def slow(server: Recorder, from_: From, state: list[Any]) -> Any:
             nonlocal now_s
@@ -157,15 +163,176 @@ async def test_a_cancelled_caller_sends_nothing(system: System) -> None:
     assert await ref.call("first") == ["first"]
 
 
-async def test_ctrl_c_in_a_callback_ends_the_actor_and_reaches_the_caller(system: System) -> None:
-    ref = await system.start(Recorder)
-
+async def test_ctrl_c_in_a_callback_ends_the_system_whether_the_actor_was_idle_or_busy() -> None:
     def interrupt(server: Recorder, from_: From, state: list[Any]) -> Any:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        await ref.call(interrupt)
-    assert not ref.alive
+    async def call_it(*, busy: bool) -> None:
+        async with System.open("test") as system:
+            await trio.testing.wait_all_tasks_blocked()
+            ref = await system.start(Recorder)
+            if busy:
+                ref.cast("something to do")
+            with pytest.raises(Exit) as ended:
+                await ref.call(interrupt)
+            assert ended.value.reason == "killed"
+            assert not ref.alive
+            await trio.sleep_forever()
+
+    for busy in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            await call_it(busy=busy)
+
+
+variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_an_actor_runs_in_a_context_of_its_own_idle_or_busy(system: System, busy: bool) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    ref = await system.start(Recorder)
+    seen: list[str] = []
+
+    async def later(server: Recorder) -> Any:
+        seen.append(variable.get())
+        return Reply(None)
+
+    def look_and_set(server: Recorder, from_: From, state: list[Any]) -> Any:
+        seen.append(variable.get())
+        variable.set("the actor's")
+        return later(server)
+
+    variable.set("the caller's")
+    if busy:
+        ref.cast("something to do")
+    await ref.call(look_and_set)
+    assert seen == ["unset", "the actor's"]
+    assert variable.get() == "the caller's"
+
+
+async def test_an_exception_that_the_caller_handles_is_none_of_the_actors(system: System) -> None:
+    def crash(server: Recorder, from_: From, state: list[Any]) -> Any:
+        assert sys.exception() is None
+        raise ValueError("boom")
+
+    ref = await system.start(Recorder)
+    try:
+        raise KeyError("the caller's")
+    except KeyError:
+        with pytest.raises(Exit) as crashed:
+            await ref.call(crash)
+    assert isinstance(crashed.value.reason, ValueError)
+    assert crashed.value.reason.__context__ is None
+
+
+async def test_a_loop_around_a_failing_call_lets_the_restart_happen(system: System) -> None:
+    await system.start_child(ActorSpec("recorder", Recorder, name="recorder"))
+    recorder = system.named("recorder")
+    recorder.cast("x")
+    assert recorder.ref is not None
+    recorder.ref.kill()
+    with trio.fail_after(60):
+        while True:
+            try:
+                assert await recorder.call("again") == ["again"]
+                break
+            except NoProc:
+                pass
+
+
+async def test_tasks_that_a_callback_has_left_behind_may_call_their_actor(
+    system: System, nursery: trio.Nursery
+) -> None:
+    """Only what the callback waits for would wait for ever; what it has started elsewhere does not."""
+    told: list[Any] = []
+    release = trio.Event()
+
+    async def call_it(ref: Ref) -> None:
+        try:
+            told.append(await ref.call("from a task"))
+        except CallingSelf:
+            told.append(CallingSelf)
+
+    class Starter(Recorder):
+        async def start_outside(self) -> Any:
+            nursery.start_soon(call_it, self.ref)
+            await release.wait()
+            return Reply(None)
+
+        async def start_inside(self) -> Any:
+            async with trio.open_nursery() as inside:
+                inside.start_soon(call_it, self.ref)
+            return Reply(None)
+
+        def handle_call(self, request: Any, from_: From, state: list[Any]) -> Any:
+            match request:
+                case "outside":
+                    return self.start_outside()
+                case "inside":
+                    return self.start_inside()
+                case _:
+                    pass
+            return super().handle_call(request, from_, state)
+
+    ref = await system.start(Starter)
+    await ref.call("inside")
+    assert told == [CallingSelf]
+    nursery.start_soon(ref.call, "outside")
+    await trio.testing.wait_all_tasks_blocked()
+    release.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert told == [CallingSelf, ["from a task"]]
+
+
+async def test_waiting_for_its_own_end_is_calling_itself(system: System) -> None:
+    class Waiting(Server[None]):
+        async def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
+            with pytest.raises(CallingSelf):
+                await self.ref.exited()
+            return Reply("told")
+
+    assert await (await system.start(Waiting)).call("wait", timeout_s=None) == "told"
+
+
+async def test_a_ref_to_a_crashed_actor_keeps_nothing_of_it(system: System) -> None:
+    class State:
+        pass
+
+    kept: list[weakref.ref[State]] = []
+
+    class Crashing(Server[State]):
+        def init(self, arg: Any) -> State:
+            state = State()
+            kept.append(weakref.ref(state))
+            return state
+
+        def handle_call(self, request: Any, from_: From, state: State) -> Any:
+            raise ValueError("boom")
+
+    ref = await system.start(Crashing)
+    with pytest.raises(Exit) as crashed:
+        await ref.call("crash")
+    assert "boom" in str(crashed.value)
+    del crashed
+    gc.collect()
+    assert kept[0]() is None
+    assert isinstance(await ref.exited(), ValueError)
+
+
+async def test_a_crash_at_the_end_of_a_long_chain_is_told_in_a_sentence(system: System) -> None:
+    class Link(Server[Ref | None]):
+        async def handle_call(self, request: Any, from_: From, state: Ref | None) -> Any:
+            if state is None:
+                raise ValueError("boom")
+            return Reply(await state.call(request))
+
+    ref = None
+    for _ in range(40):
+        ref = await system.start(Link, ref)
+    assert ref is not None
+    with pytest.raises(Exit) as ended:
+        await ref.call("pass it on")
+    assert len(str(ended.value)) < 500
 
 
 def test_an_actor_that_takes_no_messages_cannot_be_written() -> None:
