@@ -453,17 +453,20 @@ async def test_ctrl_c_in_a_callback(at_once: bool, where: str, autojump_clock: M
         except Exit as error:
             outcomes.append(error.reason)
 
+    async def run_it(nursery: trio.Nursery) -> None:
+        async with System.open("test") as system:
+            ref = await system.start(Interrupted)
+            nursery.start_soon(call, ref, "keep")
+            await quiet()
+            if not at_once:
+                ref.cast("be busy, so that the call has to wait")
+            nursery.start_soon(call, ref, "interrupt")
+            await trio.sleep(2)
+
     with trio.fail_after(100_000):
         async with trio.open_nursery() as nursery:
             with pytest.raises(KeyboardInterrupt):
-                async with System.open("test") as system:
-                    ref = await system.start(Interrupted)
-                    nursery.start_soon(call, ref, "keep")
-                    await quiet()
-                    if not at_once:
-                        ref.cast("be busy, so that the call has to wait")
-                    nursery.start_soon(call, ref, "interrupt")
-                    await trio.sleep(2)
+                await run_it(nursery)
     answered = "bye" if where == "terminate" else "killed"
     assert set(outcomes) == {"killed", answered}, "the first was left waiting, and is told as well"
     assert len(outcomes) == 2
