@@ -193,6 +193,35 @@ def cluster() -> None:
     """
 
 
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "export": ("scenarios.keys.commands:export", "write keys as JWK, PEM or raw"),
+        "forget": ("scenarios.keys.commands:forget", "believe new keys of a name that were refused"),
+        "new": ("scenarios.keys.commands:new", "make the keys of a new server"),
+        "reset": ("scenarios.keys.commands:reset", "give a server new keys that has lost its own"),
+        "revoke": ("scenarios.keys.commands:revoke", "have nobody believe a key any longer, for ever"),
+        "rotate": ("scenarios.keys.commands:rotate", "put new keys in the place of the current ones, with an overlap"),
+        "show": ("scenarios.keys.commands:show", "which keys a server has, and until when they are good"),
+    },
+    short_help="The keys of servers: make, show, rotate, revoke, export.",
+)
+def keys() -> None:
+    """The keys of servers: one that signs and one that agrees on secrets, which make a generation.
+
+    The current generation signs. One that was rotated out is good until its overlap ends. A revoked one never is again.
+    Others believe in new keys because the old ones have signed them; docs/keys.md tells the whole life of a key.
+
+    \b
+    Keys are those of a server that runs (--url), or in files (--config, --dir):
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton keys show
+      baton keys rotate --overlap 3600
+      baton keys show --dir playground/alpha.s1/state
+    """
+
+
 @cli.command(short_help="Look into a live server: its actors, and one of them from inside.")
 @click.argument("node")
 @click.argument("action", required=False, type=click.Choice(_OBSERVE_ACTIONS))

@@ -1,0 +1,211 @@
+"""`baton keys`, on files and against a real homeserver and simulation server in processes of their own."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from crypto.key_store import KeyStore
+from crypto.keys import PublicIdentity
+from scenarios import cli
+from simserver.config import SimserverConfig
+from tests.homeserver.process import server_process, wait_ready
+from tests.homeserver.served import homeserver_config, new_ports
+
+Baton = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def baton(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
+    for name in ("BATON_URL", "BATON_OPERATOR_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = cli.run_command(["keys", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def parsed(result: tuple[int, str, str]) -> Any:
+    status, out, err = result
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+# Files
+
+
+@pytest.fixture
+def keys(tmp_path: Path, baton: Baton) -> Path:
+    parsed(baton("new", "--dir", tmp_path / "keys", "--json"))
+    return tmp_path / "keys"
+
+
+def test_keys_are_made_once_and_shown(keys: Path, baton: Baton, tmp_path: Path) -> None:
+    view = parsed(baton("show", "--dir", tmp_path, "--json"))
+    public = KeyStore(keys).load_ring().identity.public
+    assert view["current"] == {"signing_kid": public.signing_kid, "agreement_kid": public.agreement_kid}
+    assert (view["version"], view["retiring"], view["revoked"], view["published"]) == (1, [], [], None)
+    assert public.signing_kid in baton("show", "--dir", keys)[1]
+    status, out, err = baton("new", "--dir", keys)
+    assert (status, out) == (1, "")
+    assert "holds keys already" in err
+    assert KeyStore(keys).load_ring().identity.public == public
+
+
+def test_keys_in_files_are_rotated_and_revoked(keys: Path, baton: Baton) -> None:
+    first = parsed(baton("show", "--dir", keys, "--json"))["current"]
+    where = ("--dir", keys, "--name", "alpha.s1")
+    second = parsed(baton("rotate", *where, "--overlap", "3600", "--json"))
+    assert (second["version"], second["published"]) == (2, False)
+    assert second["retiring"][0]["signing_kid"] == first["signing_kid"]
+    third = parsed(baton("revoke", first["agreement_kid"], "--yes", *where, "--json"))
+    assert {entry["kid"] for entry in third["revoked"]} == set(first.values())
+    assert third["current"] == second["current"]
+    status, out, _ = baton("rotate", *where)
+    assert status == 0
+    assert "from its next start" in out
+    assert out.count("retiring") == 2
+    assert "revoked" in out
+
+
+def test_keys_are_exported_for_other_programs(keys: Path, baton: Baton, tmp_path: Path) -> None:
+    identity = KeyStore(keys).load_ring().identity
+    assert PublicIdentity.from_jwks_untrusted(parsed(baton("export", "--dir", keys))) == identity.public
+    assert len(parsed(baton("export", "--dir", keys, "--use", "signing"))["keys"]) == 1
+    assert len(baton("export", "--dir", keys, "--format", "raw")[1].split()) == 2
+    assert len(baton("export", "--dir", keys, "--format", "compressed", "--use", "signing")[1].strip()) == 66
+    backup = tmp_path / "backup.pem"
+    private = ("export", "--dir", keys, "--private", "--yes-private", "--use", "signing")
+    assert baton(*private, "--format", "pem", "--out", backup) == (0, "", "")
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert backup.read_bytes() == (keys / "signing.pem").read_bytes()
+    done = subprocess.run(["openssl", "pkey", "-in", backup, "-noout"], check=True, capture_output=True, timeout=20)
+    assert done.returncode == 0
+    assert "d" in parsed(baton(*private))["keys"][0]
+    assert len(baton(*private, "--format", "raw")[1].strip()) == 64
+    status, _, err = baton(*private, "--out", backup)
+    assert (status, err) == (1, f"baton: {backup} is there already: name another file\n")
+
+
+def test_private_keys_are_shown_only_when_it_is_said_twice(keys: Path, baton: Baton) -> None:
+    secret = (keys / "signing.pem").read_text().splitlines()[1]
+    for command in (("show",), ("show", "--json"), ("export",), ("export", "--format", "pem"), ("export", "--private")):
+        _, out, err = baton(*command, "--dir", keys)
+        assert secret not in out + err
+        assert "PRIVATE" not in out
+    status, _, err = baton("export", "--private", "--dir", keys)
+    assert status == 2
+    assert "--yes-private" in err
+
+
+def test_what_is_wrong_is_said_in_one_line_with_what_to_do(
+    keys: Path, baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no.toml").write_text("a = 1")
+    (tmp_path / "no.jwks").write_text("[]")
+    for arguments, expected, sentence in (
+        (("show",), 2, "say whose keys: --url"),
+        (("new",), 2, "say where the keys are"),
+        (("show", "--dir", tmp_path / "none"), 3, "baton keys new"),
+        (("show", "--config", tmp_path / "none.toml"), 2, "cannot read configuration"),
+        (("show", "--config", tmp_path / "no.toml"), 2, "no configuration of a server"),
+        (("show", "--config", tmp_path / "no.toml", "--dir", keys), 2, "not both"),
+        (("show", "--dir", keys, "--url", "http://127.0.0.1:1"), 2, "not both"),
+        (("show", "alpha.s1", "--dir", keys), 2, "give its --url"),
+        (("show", "--url", "http://127.0.0.1:1"), 3, "does not answer"),
+        (("rotate", "--dir", keys), 2, "--name alpha.s1"),
+        (("rotate", "--dir", keys, "--name", "alpha.s1", "--overlap", "nan"), 2, "nan"),
+        (("revoke", "abc", "--dir", keys), 2, "cannot be undone"),
+        (("revoke", "abc", "--dir", keys, "--name", "a.b", "--yes"), 1, "neither a current nor a retiring key"),
+        (("export", "--dir", keys, "--private", "--yes-private", "--format", "compressed"), 2, "no compressed form"),
+        (("export", "--url", "http://127.0.0.1:1", "--private", "--yes-private"), 2, "never leave"),
+        (("reset", "alpha.s1", "--keys", tmp_path / "no.jwks", "--reason", "x"), 2, "say which server"),
+        (("reset", "a.b", "--keys", tmp_path / "no.jwks", "--reason", "x", "--url", "http://x"), 2, "no public keys"),
+        (("forget", "alpha.s1", "--dir", keys), 2, "say --yes"),
+        (("forget", "alpha.s1", "--dir", keys, "--yes"), 1, "no keys of alpha.s1 are pinned"),
+    ):
+        status, _, err = baton(*arguments)
+        assert (status, err.count("\n")) == (expected, 1), (arguments, err)
+        assert sentence in err
+    (keys / "signing.pem").chmod(0o644)
+    monkeypatch.setenv("BATON_URL", "http://127.0.0.1:1")
+    status, _, err = baton("show", "--dir", keys)
+    assert (status, "chmod 600" in err, err.count("\n")) == (3, True, 1)
+
+
+# Servers that run
+
+
+class Running(NamedTuple):
+    home_url: str
+    sim_url: str
+    directory: Path
+    sim: SimserverConfig
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    directory: Path = tmp_path_factory.mktemp("keys")
+    with new_ports() as ports, ExitStack() as stack:
+        home = homeserver_config(directory, ports)
+        wait_ready(stack.enter_context(server_process(home)), home)
+        fields: dict[str, Any] = {"rest": {"port": ports.choose()}, "home_urls": (home.rest.url,)}
+        sim = SimserverConfig(
+            name="alpha.s1",
+            instance="alpha",
+            directory=directory / "alpha.s1",
+            join_token_file=directory / "join",
+            operator_token_file=directory / "simserver-operator",
+            **fields,
+        )
+        wait_ready(stack.enter_context(server_process(sim)), sim)
+        yield Running(home.rest.url, sim.rest.url, directory, sim)
+
+
+def test_running_servers_rotate_and_revoke_and_the_directory_shows_it(running: Running, baton: Baton) -> None:
+    for url, name, token in (
+        (running.home_url, "alpha.h1", "operator"),
+        (running.sim_url, "alpha.s1", "simserver-operator"),
+    ):
+        where = ("--url", url, "--token-file", running.directory / token)
+        first = parsed(baton("show", "--url", url, "--json"))
+        assert (first["name"], first["version"], first["published"]) == (name, 1, True)
+        second = parsed(baton("rotate", *where, "--json"))
+        assert (second["version"], second["published"]) == (2, True)
+        third = parsed(baton("revoke", first["current"]["signing_kid"], "--yes", *where, "--json"))
+        looked_up = parsed(baton("show", name, "--url", running.home_url, "--json"))
+        assert looked_up["current"] == third["current"]
+        assert [entry["kid"] for entry in looked_up["revoked"]] == [entry["kid"] for entry in third["revoked"]]
+        assert "in the directory" in baton("show", "--url", url)[1]
+        assert PublicIdentity.from_jwks_untrusted(parsed(baton("export", "--url", url))).revoked
+    status, _, err = baton("rotate", "--url", running.home_url)
+    assert (status, err.endswith("(no_token)\n")) == (1, True)
+    where = ("--url", running.home_url, "--token-file", running.directory / "operator")
+    status, _, err = baton("revoke", "k" * 43, "--yes", *where)
+    assert (status, err.endswith("(unknown_key)\n")) == (1, True)
+
+
+def test_lost_keys_are_reset_and_everybody_sees_why(running: Running, baton: Baton, tmp_path: Path) -> None:
+    at_home = ("--url", running.home_url, "--token-file", running.directory / "operator")
+    parsed(baton("new", "--dir", tmp_path / "keys", "--json"))
+    baton("export", "--dir", tmp_path / "keys", "--out", tmp_path / "new.jwks")
+    reset = ("reset", "alpha.s1", "--keys", tmp_path / "new.jwks", "--reason", "its disk is lost", *at_home)
+    version = parsed(baton("show", "alpha.s1", "--url", running.home_url, "--json"))["version"] + 1
+    status, out, err = baton(*reset)
+    assert (status, err) == (0, "")
+    assert f"alpha.s1 has version {version} of its keys" in out
+    shown = parsed(baton("show", "alpha.s1", "--url", running.home_url, "--json"))
+    assert shown["resets"] == [{"by": "alpha.h1", "version": version, "reason": "its disk is lost"}]
+    assert (
+        f"version {version} was set by alpha.h1: its disk is lost"
+        in baton("show", "alpha.s1", "--url", running.home_url)[1]
+    )
+    status, _, err = baton("forget", "alpha.s9", "--yes", *at_home)
+    assert (status, err.endswith("(not_pinned)\n")) == (1, True)
