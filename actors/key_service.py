@@ -146,14 +146,16 @@ class KeyService:
     async def _publish(self, publish: Callable[[Published], Awaitable[Published]]) -> None:
         ring = self._ring
         shown = await publish(ring.published)
-        if shown.version != ring.version and shown.keys.signing_kid == ring.identity.public.signing_kid:
-            _log.warning(
-                "%s: the directory has version %d of these keys: an operator set them", self.name, shown.version
-            )
-            ring = self._store.adopt(shown)
-            self._ring = ring
+        if ring is not self._ring:
+            return  # they have changed meanwhile: what is in force now is published next
+        if shown.version != ring.version:
+            try:
+                self._ring = ring = self._store.adopt(shown)
+            except ValueError as error:
+                raise KeysRefused(str(error)) from error
+            _log.warning("%s: its keys are version %d in the directory: an operator set them", self.name, ring.version)
         self._published_version = ring.version
-        self._take(self._ring.identity.valid_at(self._clock.unix_s()))
+        self._take(ring.identity.valid_at(self._clock.unix_s()))
 
     def _take(self, identity: Identity) -> None:
         if identity is self._identity:

@@ -80,7 +80,8 @@ class Pins:
             record = self._record(row.name)
             if record is None or record.role != row.role:
                 raise
-            return row.changed(keys=record.pin.keys.to_jwks(), version=record.pin.version, statements=())
+            pin = record.pin
+            return row.changed(keys=pin.keys.to_jwks(), version=pin.version, statements=pin.statements)
         return row
 
     def accept(self, row: DirectoryRow) -> PublicIdentity:

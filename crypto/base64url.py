@@ -14,6 +14,9 @@ __all__ = ["decode_untrusted", "encode", "encoded_chars"]
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 # What base64url has no use for becomes a character that the strict decoder refuses.
 _FROM_URL: Final = bytes.maketrans(b"-_+/=", b"+/!!!")
+_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+# What may stand last, by the length modulo four: the lowest four, or two, of its six bits are not used.
+_LAST: Final = (_ALPHABET, b"", _ALPHABET[::16], _ALPHABET[::4])
 _PADDING: Final = (b"", b"!", b"==", b"=")
 
 
@@ -23,7 +26,12 @@ def encode(data: bytes) -> bytes:
 
 
 def decode_untrusted(text: bytes) -> bytes:
-    """What `encode` wrote. Raises Malformed for padding, other characters and impossible lengths."""
+    """What `encode` wrote. Raises Malformed for padding, other characters, impossible lengths and bits left over.
+
+    Bits that say nothing could be changed by anybody, and then one signature would have several spellings.
+    """
+    if text[-1:] not in _LAST[len(text) % 4]:
+        raise Malformed("the last character of this base64url has bits that stand for nothing")
     try:
         return binascii.a2b_base64(text.translate(_FROM_URL) + _PADDING[len(text) % 4], strict_mode=True)
     except binascii.Error as error:

@@ -21,7 +21,7 @@ Transparency, RFC 9162, for one server at a time and without a global log.)
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -130,6 +130,8 @@ class Pin:
     version: int
     head: str
     keys: PublicIdentity
+    statements: tuple[str, ...] = field(default=(), compare=False)
+    """What led to it, for those who have seen less."""
 
 
 def first_head(name: str, keys: PublicIdentity) -> str:
@@ -159,7 +161,7 @@ def sign_reset(
 
 def first_pin(name: str, shown: Published) -> Pin:
     """Believe in what is shown, for want of anything to hold it against. Raises KeyConflict when it is not sound."""
-    return Pin(shown.version, _head_untrusted(name, shown), shown.keys)
+    return Pin(shown.version, _head_untrusted(name, shown), shown.keys, shown.statements)
 
 
 def follow_untrusted(
@@ -197,7 +199,7 @@ def follow_untrusted(
         signing, parent = statement.signing, statement.head
     if not pin.keys.revoked.keys() <= shown.keys.revoked.keys():
         raise _conflict(name, shown, pin, "a revocation was taken back")
-    return Pin(shown.version, head, shown.keys)
+    return Pin(shown.version, head, shown.keys, shown.statements)
 
 
 def read_statement_untrusted(token: str) -> tuple[str, Statement]:

@@ -1,10 +1,10 @@
 """The pins of a server on its disk: what it has once believed of others, which outlives it.
 
-JSON lines, appended to: `{"name", "role", "version", "head", "keys"}` for a pin, `{"name", "forgotten": true}` for one
-that was taken back; the last line about a name counts. A line that a crash cut off is dropped; damage anywhere else is
-an error, because going on without a pin means believing whoever comes first. The file is written anew when most of it
-is history. Pins seen for the first time are left to the kernel to write: a power cut costs those of its last seconds,
-which are then pinned anew; a change of keys is synced before it counts.
+JSON lines, appended to: `{"name", "role", "version", "head", "keys", "statements"}` for a pin, `{"name", "forgotten":
+true}` for one that was taken back; the last line about a name counts. A line that a crash cut off is dropped; damage
+anywhere else is an error, because going on without a pin means believing whoever comes first. The file is written anew
+when most of it is history. Pins seen for the first time are left to the kernel to write: a power cut costs those of its
+last seconds, which are then pinned anew; a change of keys is synced before it counts.
 """
 
 import json
@@ -86,7 +86,9 @@ class PinFile:
             name = str(data["name"])
             records.pop(name, None)
             if data.get("forgotten") is not True:
-                pin = Pin(int(data["version"]), str(data["head"]), PublicIdentity.from_jwks_untrusted(data["keys"]))
+                keys = PublicIdentity.from_jwks_untrusted(data["keys"])
+                statements = tuple(str(token) for token in data.get("statements", ()))
+                pin = Pin(int(data["version"]), str(data["head"]), keys, statements)
                 records[name] = PinRecord(name, str(data["role"]), pin)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CryptoError) as error:
             raise KeyFileError(
@@ -97,8 +99,8 @@ class PinFile:
 
 def _line(record: PinRecord) -> bytes:
     pin = record.pin
-    keys = pin.keys.to_jwks()
-    return _dump({"name": record.name, "role": record.role, "version": pin.version, "head": pin.head, "keys": keys})
+    about = {"name": record.name, "role": record.role, "version": pin.version, "head": pin.head}
+    return _dump(about | {"keys": pin.keys.to_jwks(), "statements": list(pin.statements)})
 
 
 def _dump(data: dict[str, Any]) -> bytes:

@@ -1,0 +1,164 @@
+"""A simulation server asks its home instance for keys, which may lie, or be away."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from actors.clock import Clock
+from authority.enrolment import DIRECTORY, rows_proof
+from authority.pins import Pins
+from authority.records import DirectoryRow, Role
+from authority.sealing import Sealer
+from crypto.continuity import Published, sign_successor
+from crypto.keys import Identity
+from crypto.pin_file import PinFile
+from simserver.home import FRESH_NS, KEYS_TTL_NS, UNKNOWN_KEY_NS, Home
+
+NOW_S = 1_700_000_000
+TOKEN = b"a join token of some length"
+OLD, NEW, THIEF = Identity.generate(), Identity.generate(), Identity.generate()
+ROTATED = OLD.rotated(NEW, now_s=NOW_S, overlap_s=3600)
+FIRST = DirectoryRow(name="alpha.s2", role=Role.SIMSERVER, keys=OLD.public.to_jwks())
+SECOND = FIRST.changed(
+    keys=ROTATED.public.to_jwks(),
+    version=2,
+    statements=(sign_successor("alpha.s2", Published(1, OLD.public), ROTATED.public, signer=OLD, now_s=NOW_S),),
+)
+
+
+class Hands(Clock):
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.began_s = trio.current_time()
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns + round((trio.current_time() - self.began_s) * 1e9)
+
+    def unix_s(self) -> float:
+        return NOW_S + self.monotonic_ns() / 1e9
+
+
+class Place:
+    """A home instance that shows whatever it is told to, with the right proof."""
+
+    def __init__(self, pins: Pins | None = None) -> None:
+        self.row: DirectoryRow | None = FIRST
+        self.questions = 0
+        self.clock = Hands()
+        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self.home = Home(
+            Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h1",), TOKEN, self.http, self.clock, pins
+        )
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.questions += 1
+        if self.row is None:
+            raise httpx.ConnectError("away")
+        rows = [json.loads(json.dumps(self.row.to_data()))]
+        proof = rows_proof(TOKEN, DIRECTORY, request.url.params["nonce"], rows)
+        return httpx.Response(200, json={"rows": rows, "proof": proof})
+
+    def later(self, ns: int) -> None:
+        self.clock.now_ns += ns
+
+    async def keys(self, kid: str = "") -> str:
+        keys = await self.home.keys_of("alpha.s2", kid)
+        assert keys is not None
+        return keys.signing_kid
+
+
+@pytest.fixture
+async def place(autojump_clock: object) -> AsyncIterator[Place]:
+    place = Place()
+    yield place
+    await place.http.aclose()
+
+
+OLD_KID, NEW_KID = OLD.public.signing_kid, NEW.public.signing_kid
+
+
+async def test_keys_are_asked_for_once_in_a_while(place: Place) -> None:
+    for _ in range(5):
+        assert await place.keys() == OLD_KID
+    assert place.questions == 1
+    place.row = SECOND
+    assert await place.keys() == OLD_KID
+    place.later(KEYS_TTL_NS)
+    assert await place.keys() == NEW_KID
+
+
+async def test_a_key_that_is_not_known_makes_it_ask_at_once(place: Place) -> None:
+    assert await place.keys(OLD_KID) == OLD_KID
+    place.row = SECOND
+    assert await place.keys(NEW_KID) == NEW_KID
+    assert place.questions == 2
+    place.later(UNKNOWN_KEY_NS)
+    for _ in range(3):
+        assert await place.keys(OLD_KID) == NEW_KID
+    assert place.questions == 2
+
+
+async def test_strangers_keys_cannot_make_it_ask_without_end(place: Place) -> None:
+    before = trio.current_time()
+    for _ in range(50):
+        assert await place.keys("made up") == OLD_KID
+    assert place.questions <= (trio.current_time() - before) / (UNKNOWN_KEY_NS / 1e9) + 2
+
+
+async def test_a_handshake_asks_unless_that_was_a_moment_ago(place: Place) -> None:
+    assert await place.home.handshakes.keys_of("alpha.s2") == OLD.public
+    place.row = SECOND
+    assert await place.home.handshakes.keys_of("alpha.s2") == OLD.public
+    place.later(FRESH_NS)
+    assert await place.home.handshakes.keys_of("alpha.s2") == ROTATED.public
+
+
+async def test_while_nobody_can_say_the_known_keys_are_good(place: Place) -> None:
+    assert await place.keys() == OLD_KID
+    place.row = None
+    for _ in range(5):
+        place.later(KEYS_TTL_NS // 10)
+        assert await place.keys() == OLD_KID
+    assert place.questions == 1
+    place.later(KEYS_TTL_NS)
+    for _ in range(5):
+        assert await place.keys() == OLD_KID
+    assert place.questions == 2
+
+
+async def test_the_end_of_an_overlap_needs_no_news(place: Place) -> None:
+    place.row = SECOND
+    keys = await place.home.keys_of("alpha.s2")
+    assert keys is not None
+    assert keys.retiring
+    place.row = None
+    place.later(3601 * 10**9)
+    keys = await place.home.keys_of("alpha.s2")
+    assert keys is not None
+    assert not keys.retiring
+
+
+@pytest.mark.parametrize("seen", [FIRST, SECOND])
+async def test_a_home_that_lies_is_not_believed_also_after_a_restart(
+    seen: DirectoryRow, tmp_path: Path, autojump_clock: object
+) -> None:
+    place = Place(Pins(PinFile(tmp_path / "pins")))
+    place.row = seen
+    expected = await place.keys()
+    lies = [FIRST.changed(keys=THIEF.public.to_jwks()), SECOND.changed(keys=THIEF.public.to_jwks())]
+    lies += [FIRST] if seen is SECOND else []
+    for lie in lies:
+        for pins in (None, Pins(PinFile(tmp_path / "pins"))):
+            if pins is not None:
+                place = Place(pins)
+            place.row = lie
+            place.later(KEYS_TTL_NS)
+            assert await place.keys() == expected
+            assert place.home.pins.counts["keys_refused"] > 0
+            row = await place.home.row("alpha.s2")
+            assert row is not None
+            assert row.keys == seen.keys
