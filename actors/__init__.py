@@ -7,6 +7,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `messages`                 what the runtime puts into a mailbox: `Down`, `ExitSignal`, `TaskResult`, ... (pure)
 `status_report`            what of an actor may be seen in logs and by operators: `format_status` (pure)
 `hibernation`              `hibernate_after_s`: who was left alone gives back what it can
+`interrupts`               where Ctrl-C may strike, and where it waits
 `exits`                    exit reasons, and the errors a caller sees (pure)
 `restart`                  a supervisor's decisions: table, plan, restart window (pure)
 `links`                    two actors that share their fate: the rules, and how their signals travel (pure)

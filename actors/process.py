@@ -79,7 +79,6 @@ class Process:
 
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         self.system = system
-        self.pid = system.enroll(self)
         self._kind = label
         self.parent = parent
         self.ref = Ref(self)
@@ -101,6 +100,14 @@ class Process:
         self._watchers: dict[int | Process, Callable[[Reason], object]] | None = None
         self._monitors: dict[Monitor, None] | None = None
         self._token = 0
+
+    def enter(self) -> None:
+        """Be an actor from now on: in the table of the system, and among the children of the parent.
+
+        The last step of making one, so that nobody ever finds one in the making.
+        """
+        self.pid = self.system.enroll(self)
+        parent = self.parent
         if parent is not None:
             if parent.children is None:
                 parent.children = {}
@@ -247,10 +254,14 @@ class Process:
     def abandon(self) -> None:
         """The system is broken: be dead now, and cancel whatever still runs."""
         scope = self.scope
-        if self.alive:
-            self._die(KILLED, quiet=True)
-        if scope is not None:
-            scope.cancel()
+        # For a task that has not begun yet, and looks here when it does.
+        self.pending_exit = KILLED
+        try:
+            if self.alive:
+                self._die(KILLED, quiet=True)
+        finally:
+            if scope is not None:
+                scope.cancel()
 
     def _end(self, reason: Reason, *, brutal: bool = False) -> None:
         """End because of a signal. A `brutal` one overrides any that is being obeyed."""
@@ -259,8 +270,10 @@ class Process:
     def _die(self, reason: Reason, *, quiet: bool = False, report: str = "") -> None:
         """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it.
 
-        `report` is what the log line says about a crash beside the reason.
+        `report` is what the log line says about a crash beside the reason. Nothing if it is dead: `abandon` came first.
         """
+        if self.status is Status.DEAD:
+            return
         self.status = Status.DEAD
         self.reason = reason
         self.accepts = 0

@@ -29,6 +29,7 @@ from actors.exits import (
     reason_of,
 )
 from actors.hibernation import Drowsiness
+from actors.interrupts import interruptibly, protected
 from actors.messages import TIMEOUT, ExitSignal
 from actors.process import ALIVE_STILL, KILL_GRACE_S, NO_MAIL, Process, Status, logger
 from actors.ref import CALL, CAST, INFO, LATE, STOP, SYSTEM, From, Ref, current_process
@@ -66,6 +67,10 @@ _CALLBACKS = {
 }
 
 
+def _made_by(factory: Callable[[], Server[Any]]) -> Server[Any]:
+    return factory().behaviour()
+
+
 @final
 class ServerProcess(ControlledProcess):
     """One life of one server; see the head of the module."""
@@ -84,6 +89,9 @@ class ServerProcess(ControlledProcess):
 
     def __init__(self, system: System, server: Server[Any], label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
+        self.accepts = server.mailbox_limit
+        server.ref = self.ref
+        server.system = system
         self._server = server
         self._state: Any = None
         self._handling = False
@@ -93,14 +101,13 @@ class ServerProcess(ControlledProcess):
         self._idle_timer: Timer | Drowsiness | None = None
         self._dropped = 0
         self._starting: Starting | None = None  # only while an async init is at work
-        self.accepts = server.mailbox_limit
         self.mailbox = system.scheduler.take_mailbox()
-        server.ref = self.ref
-        server.system = system
+        self.enter()
 
     # Starting
 
     @classmethod
+    @protected
     def begin(
         cls,
         system: System,
@@ -123,7 +130,7 @@ class ServerProcess(ControlledProcess):
         if starter is not None and not starter.alive:
             raise StartError(label, NoProc(str(starter.ref)))
         try:
-            server = factory().behaviour()
+            server = interruptibly(_made_by, factory)
         except Exception as error:
             raise StartError(label, error) from error
         process = cls(system, server, label, parent)
@@ -140,13 +147,17 @@ class ServerProcess(ControlledProcess):
             process.parent = starter
             process.link(starter.ref)
         try:
-            result = server.init(arg)
+            result = interruptibly(server.init, arg)
         except Exception as error:
             process._fail_start(error)
             raise StartError(process.label, error) from error
+        except BaseException:
+            process.abandon()
+            raise
         return process, result
 
     @classmethod
+    @protected
     def start_nowait(
         cls,
         system: System,
@@ -165,7 +176,7 @@ class ServerProcess(ControlledProcess):
             process._starting = starting = Starting()
             system.spawn(process, process._run_init, result, starting)
         else:
-            process.settle_init(result)
+            process.finish_init(result)
         return process
 
     async def _run_init(self, coroutine: Coroutine[Any, Any, Any], starting: Starting) -> None:
@@ -227,6 +238,17 @@ class ServerProcess(ControlledProcess):
         self._end(reason)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + KILL_GRACE_S):
             await self.wait_dead()
+
+    @protected
+    def finish_init(self, result: Any) -> None:
+        """`settle_init`, after which, if it is interrupted, there is no such actor."""
+        try:
+            interruptibly(self.settle_init, result)
+        except Exception:
+            raise
+        except BaseException:
+            self.abandon()
+            raise
 
     def settle_init(self, result: Any) -> None:
         """Do what `init` returned. Raises `StartError`, `Ignored`."""
@@ -516,6 +538,8 @@ class ServerProcess(ControlledProcess):
                     coroutine.close()
         except Exception as error:
             failure = reason_of(error)
+        if not self.alive:
+            return  # abandoned meanwhile
         self.scope = None
         self._current = None
         self.system.debug.running.pop(self, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import trio
 
 from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, is_normal, reason_of
+from actors.interrupts import protected
 from actors.process import ALIVE_STILL, Process, Status
 from actors.ref import current_process
 from actors.shutdown import shut_down
@@ -61,6 +62,7 @@ class ServiceProcess(Process):
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
         self._ready = _Started(self.tell_started)
+        self.enter()
 
     @property
     def starting(self) -> bool:
@@ -68,6 +70,7 @@ class ServiceProcess(Process):
         return self.alive and not self._ready.called
 
     @classmethod
+    @protected
     def start_nowait(
         cls,
         system: System,

@@ -19,10 +19,11 @@ import trio
 
 from actors.births import Births
 from actors.debug import Debug
-from actors.exits import Exit, cause_of, is_orderly, reason_of
+from actors.exits import Exit, cause_of, is_orderly, reason_of, shown
+from actors.interrupts import await_interruptibly, protected, that_ends_the_program
 from actors.links import LinkSignals
 from actors.names import Named, Names
-from actors.process import Process
+from actors.process import Process, logger
 from actors.restart import AutoShutdown, Strategy
 from actors.scheduler import Scheduler
 from actors.server import Stop
@@ -99,6 +100,7 @@ class System:
 
     @classmethod
     @asynccontextmanager
+    @protected
     async def open(
         cls,
         name: str,
@@ -130,15 +132,14 @@ class System:
                 try:
                     with trio.CancelScope() as block:
                         flags = SupervisorFlags(tuple(children), strategy, max_restarts, window_s, auto_shutdown)
-                        root = await system.start(Supervisor, flags, name=ROOT)
-                        system._root = root
-                        root.process.watch(lambda _reason: block.cancel())
+                        await await_interruptibly(system._start_root, flags, block)
                         yield system
                 except BaseException as error:
                     failure = error
                 await system._close()
         except BaseExceptionGroup as group:
-            raise reason_of(group) from None
+            end = that_ends_the_program(group)
+            raise end or reason_of(group) from None
         finally:
             if watchdog is not None:
                 watchdog.stop()
@@ -149,6 +150,10 @@ class System:
             raise root_failure
         if failure is not None:
             raise failure
+
+    async def _start_root(self, flags: SupervisorFlags, block: trio.CancelScope) -> None:
+        self._root = await self.start(Supervisor, flags, name=ROOT)
+        self._root.process.watch(lambda _reason: block.cancel())
 
     # Starting actors
 
@@ -178,6 +183,7 @@ class System:
         await process.wait_started(timeout_s)
         return process.ref
 
+    @protected
     def start_nowait(
         self,
         server: Callable[[], Server[Any]],
@@ -192,7 +198,7 @@ class System:
         if inspect.iscoroutine(result):
             result.close()
             result = Stop("init is `async def`: start it with `await ... start(...)`")
-        process.settle_init(result)
+        process.finish_init(result)
         return process.ref
 
     async def start_child(self, spec: ChildSpec) -> Ref | None:
@@ -292,10 +298,11 @@ class System:
         """Run a part of `process` in a trio task of its own. `function` must turn every `Exception` into an exit."""
         self._nursery.start_soon(self._guard, process, function, *args)
 
+    @protected
     async def _guard(self, process: Process, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         task = self.running[process] = trio.lowlevel.current_task()
         try:
-            await function(*args)
+            await await_interruptibly(function, *args)
         except BaseException:
             # Ctrl-C, or a fault of the runtime: it ends the system, and must not leave anybody waiting meanwhile.
             if process.alive:
@@ -326,19 +333,36 @@ class System:
                 self._broken.cancel()
                 raise
 
+    @protected
     async def _close(self) -> None:
-        """End everything, in order: the tree from its root, then loose actors, then the engine."""
+        """End everything, in order: the tree from its root, then loose actors, then the engine.
+
+        Whatever interrupts that (Ctrl-C comes to a main task that waits here) ends everything at once instead.
+        """
         self._closing = True
         self._broken.shield = True
-        with self._broken:
-            if self._root is not None:
-                await shut_down([(self._root.process, None)])
-            await self._end_loose()
-        if self._broken.cancel_called:
-            for process in list(self._processes.values()):
+        try:
+            with self._broken:
+                if self._root is not None:
+                    await shut_down([(self._root.process, None)])
+                await self._end_loose()
+        except BaseException:
+            self._broken.cancel()
+            raise
+        finally:
+            if self._broken.cancel_called:
+                self._abandon_everybody()
+            # Nothing else ends these: they are shielded, and the nursery waits for them.
+            for scope in self._engine:
+                scope.cancel()
+
+    def _abandon_everybody(self) -> None:
+        for process in list(self._processes.values()):
+            # Only logged: what broke the system is on its way to the caller already.
+            try:
                 process.abandon()
-        for scope in self._engine:
-            scope.cancel()
+            except BaseException as error:
+                logger.error("%s was abandoned, and that failed: %s", process.ref, shown(error))
 
     async def _end_loose(self) -> None:
         """End what no supervisor is responsible for, all at the same time; then what that has made loose."""

@@ -14,6 +14,7 @@ import trio
 
 from actors.children import ChildSpec
 from actors.exits import NORMAL, SHUTDOWN, Reason, StartError, reason_of
+from actors.interrupts import protected
 from actors.process import ALIVE_STILL, Process, Status
 from actors.ref import current_process
 from actors.restart import Restart
@@ -60,8 +61,10 @@ class TaskProcess(Process):
     def __init__(self, system: System, label: str, parent: Process | None) -> None:
         super().__init__(system, label, parent)
         self._value: Any = _NOTHING
+        self.enter()
 
     @classmethod
+    @protected
     def start(
         cls,
         system: System,

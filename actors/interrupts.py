@@ -1,0 +1,46 @@
+"""Where Ctrl-C may strike: Python raises `KeyboardInterrupt` anywhere, and nothing of ours may be left half made.
+
+trio knows two kinds of functions (`trio.lowlevel.enable_ki_protection`): in a protected one, and in what it calls, the
+interrupt waits for the main task's next checkpoint. So the runtime protects the functions that make an actor or end a
+system, and calls what users wrote by way of `interruptibly`, so that an endless loop in an `init` can be interrupted as
+ever. The marks sit on code objects, and cost nothing when they are not needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+ResultT = TypeVar("ResultT")
+
+protected = trio.lowlevel.enable_ki_protection
+"""Decorates a function that must be finished once it has begun."""
+
+
+@trio.lowlevel.disable_ki_protection
+def interruptibly(function: Callable[..., ResultT], *args: Any) -> ResultT:
+    """Call what users wrote from a protected function."""
+    return function(*args)
+
+
+@trio.lowlevel.disable_ki_protection
+async def await_interruptibly(function: Callable[..., Awaitable[ResultT]], *args: Any) -> ResultT:
+    """`interruptibly` for what waits."""
+    return await function(*args)
+
+
+def that_ends_the_program(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The first `KeyboardInterrupt` or `SystemExit` in nested groups, if there is one.
+
+    What else has failed at the same time matters less to whoever asked for the end, and a group of them would neither
+    end the program with the status that was asked for nor quietly.
+    """
+    found = group.subgroup((KeyboardInterrupt, SystemExit))
+    first: BaseException | None = found
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
