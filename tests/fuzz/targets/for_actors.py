@@ -12,6 +12,7 @@ import cbor2
 from actors.link import Address, Link, LinkSettings
 from actors.link.frames import (
     CLOSE,
+    MIN_PIECE_BYTES,
     PING,
     Kind,
     message_head,
@@ -19,7 +20,11 @@ from actors.link.frames import (
     read_frames_untrusted,
     read_header_untrusted,
     write_ack,
+    write_challenge,
+    write_grant,
     write_header,
+    write_response,
+    write_want,
 )
 from actors.remote import frames as remote
 from actors.remote.codec import Codec, DataOnly
@@ -133,10 +138,14 @@ def _stranger(data: bytes) -> None:
 
 def _frame_seeds() -> list[bytes]:
     message = message_head(3, 1, 5) + b"hello"
-    piece = piece_head(2, 0, 1500, 1000, 0) + bytes(1000)
-    rest = piece_head(2, 0, 1500, 1000, 1) + bytes(500)
+    piece = piece_head(2, 0, 1500, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES)
+    rest = piece_head(2, 0, 1500, MIN_PIECE_BYTES, 1) + bytes(1500 - MIN_PIECE_BYTES)
+    unordered = message_head(20, 3, 2) + b"go"
     ack = write_ack([(8, 10), (2, 5)], 0.001, 2**20, 100)
-    return [message, piece, rest, ack, PING, CLOSE, ack + message + PING + piece]
+    path = write_challenge(7) + write_response(8)
+    large = write_want(1, 2**23) + write_grant(1)
+    begun = piece_head(5, 0, 2**23, MIN_PIECE_BYTES, 0) + bytes(MIN_PIECE_BYTES)
+    return [message, piece, rest, unordered, ack, PING, path, large, begun, CLOSE, ack + message + PING + path + large]
 
 
 def _stranger_seeds() -> list[bytes]:

@@ -1,0 +1,107 @@
+"""The table of bounds in docs/protocol-link.md: every row has its reason, and the numbers of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from actors import udp
+from actors.link import gate, large, link, path, ranges, sessions
+from actors.link.frames import HEADER_BYTES, MAX_ACK_RANGES, MIN_PIECE_BYTES
+from actors.link.settings import (
+    INITIAL_CREDIT_BYTES,
+    INITIAL_CREDIT_MESSAGES,
+    KERNEL_DATAGRAM_BYTES,
+    LARGE_MESSAGE_BYTES,
+    MAX_DATAGRAM_BYTES,
+    MAX_MESSAGE_BYTES,
+    MIN_DATAGRAM_BYTES,
+    UNORDERED_AHEAD,
+    LinkSettings,
+)
+from crypto import session
+from crypto.replay import WINDOW
+
+PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "protocol-link.md"
+SETTINGS = LinkSettings()
+
+
+def _mib(size_bytes: int) -> str:
+    whole, rest = divmod(size_bytes, 1024 * 1024)
+    assert rest == 0
+    return f"{whole} MiB"
+
+
+def _table() -> dict[str, tuple[str, str]]:
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Bounds\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return {name: (value, reason) for name, value, reason in rows[2:]}
+
+
+# Bound: what its value must say, out of the code.
+EXPECTED: dict[str, list[str]] = {
+    "message": [_mib(MAX_MESSAGE_BYTES)],
+    "message charged to the credit": [_mib(LARGE_MESSAGE_BYTES)],
+    "large messages of one peer, granted and not taken": ["1"],
+    "large messages of an endpoint, granted and not taken": [_mib(large.DEFAULT_BUDGET_BYTES)],
+    "how far pieces of a large message run ahead of the first missing one": [_mib(large.REACH_BYTES)],
+    "how far an unordered channel runs ahead of the first message missing": [f"{UNORDERED_AHEAD} messages"],
+    "datagram": [f"{MIN_DATAGRAM_BYTES} bytes", f"{MAX_DATAGRAM_BYTES:,} where"],
+    "piece, except the last": [f"at least {MIN_PIECE_BYTES} bytes"],
+    "credit window per peer": [_mib(SETTINGS.window_bytes), f"{SETTINGS.window_messages} messages"],
+    "credit before the first ACK": [f"{INITIAL_CREDIT_BYTES // 1024} KiB", f"{INITIAL_CREDIT_MESSAGES} messages"],
+    "queue per peer": [_mib(SETTINGS.queue_bytes), f"{SETTINGS.queue_messages:,} messages"],
+    "in flight per peer": [_mib(SETTINGS.max_flight_bytes), f"{KERNEL_DATAGRAM_BYTES} bytes per datagram"],
+    "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
+    "replay window": [f"{WINDOW:,} counters"],
+    "half-open handshakes per peer": [str(sessions.MAX_HALF_OPEN)],
+    "sessions per peer": [str(sessions.MAX_SESSIONS)],
+    "HELLOs answered per endpoint": [f"burst of {udp._HANDSHAKE_BURST:.0f}", f"{udp._HANDSHAKES_PER_S:.0f} per second"],
+    "directory look-ups because of strangers' HELLOs": [
+        f"{udp._MAX_LOOKUPS} at a time",
+        f"unknown for {udp._LOOKUP_INTERVAL_S:.0f} s",
+        f"{udp._MAX_UNKNOWN_NAMES} names",
+    ],
+    "look-ups per peer": [f"1 per {udp._LOOKUP_INTERVAL_S:.0f} s", f"every {udp._KEYS_REFRESH_S:.0f} s"],
+    "HELLOs because the application says that a peer is elsewhere": [f"1 per {SETTINGS.move_interval_s:.0f} s"],
+    "peers per endpoint": [str(udp._MAX_LINKS)],
+    "datagrams waiting for the kernel": [str(udp._MAX_BACKLOG_DATAGRAMS)],
+    "datagrams per session": [
+        f"2^{SETTINGS.rekey_after_datagrams.bit_length() - 1},",
+        f"2^{SETTINGS.max_session_datagrams.bit_length() - 1},",
+    ],
+    "age of a session in use": [f"{SETTINGS.rekey_after_s:.0f} s"],
+    "answer to a HELLO": [
+        f"{HEADER_BYTES + session._ACCEPT_BYTES} bytes for {HEADER_BYTES + session.HELLO_BYTES}",
+    ],
+    "bytes to an address that has not answered": [f"{path.AMPLIFICATION} times"],
+    "addresses asked at a time, per peer": [f"none for {path.PAUSE_S:.0f} s"],
+    "answers to CHALLENGEs in a datagram": ["1"],
+}
+
+
+def test_every_bound_is_in_the_table_and_every_row_is_tested() -> None:
+    assert set(_table()) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("bound", EXPECTED)
+def test_a_bound_is_what_the_code_says_and_has_its_reason(bound: str) -> None:
+    value, reason = _table()[bound]
+    for part in EXPECTED[bound]:
+        assert part in value
+    assert len(reason) > 10, "a bound without a reason"
+
+
+def test_periods_are_those_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
+    assert f"at the latest after {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
+    assert f"{link._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
+    silence = text.partition("\n## Silence\n")[2].partition("\n## ")[0]
+    for period_s in (
+        SETTINGS.reopen_after_s,
+        SETTINGS.unreachable_after_s,
+        SETTINGS.give_up_after_s,
+        SETTINGS.idle_expiry_s,
+    ):
+        assert re.search(rf"\b{period_s:g} s\b", silence), period_s

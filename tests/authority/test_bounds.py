@@ -1,0 +1,52 @@
+"""The table of bounds in docs/protocol.md: every row has its reason, and the numbers of the code."""
+
+from pathlib import Path
+
+import pytest
+
+from authority.certificates import MAX_CHAIN
+from authority.hops import MAX_HOPS, MAX_MARKS
+from authority.messages import (
+    INLINE_STATE_BYTES,
+    MAX_BODY_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_INPUTS,
+    MAX_STATE_BYTES,
+    MAX_TOKEN_CHARS,
+)
+from authority.sealing import LIFETIME_S
+from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
+MIB = 1024 * 1024
+
+EXPECTED = {
+    "what is sealed in a parcel": f"{MAX_BODY_BYTES // MIB} MiB",
+    "state inside the sealed message": f"{INLINE_STATE_BYTES // 1024} KiB",
+    "state beside the sealed message": f"{-(-MAX_STATE_BYTES // MIB)} MiB less {-MAX_STATE_BYTES % MIB // 1024} KiB",
+    "header of a sealed message": f"{MAX_HEADER_CHARS:,} characters",
+    "life of a sealed message": f"{LIFETIME_S:.0f} s",
+    "hops, marks of a trace": f"{MAX_HOPS}, {MAX_MARKS}",
+    "input": f"{MAX_INPUT_BYTES:,} bytes",
+    "inputs in a list": f"{MAX_INPUTS:,}",
+    "certificate": f"{MAX_TOKEN_CHARS:,} characters",
+    "chain of certificates": f"1 grant and {MAX_CHAIN} passes",
+    "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
+}
+
+
+def _table() -> dict[str, tuple[str, str]]:
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Bounds\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    return {name: (value, reason) for name, value, reason in rows[2:]}
+
+
+def test_every_bound_is_in_the_table() -> None:
+    assert set(_table()) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("bound", EXPECTED)
+def test_a_bound_is_what_the_code_says_and_has_its_reason(bound: str) -> None:
+    value, reason = _table()[bound]
+    assert value == EXPECTED[bound]
+    assert len(reason) > 10, "a bound without a reason"
