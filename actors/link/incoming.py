@@ -207,12 +207,16 @@ class Incoming:
             pieces = -(-total_bytes // piece_bytes)
             if number < channel.next_number or number in channel.complete or pieces <= len(contents):
                 return False
+            if channel_number >= ORDERED_CHANNELS:
+                _require_near(channel, number)
             self._charge(total_bytes)
             assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             return False
         end = part + len(contents)
         if assembly.missing <= len(contents) or assembly.pieces[part:end].count(None) != len(contents):
+            return False
+        if total_bytes > LARGE_MESSAGE_BYTES and not assembly.reaches(end - 1):
             return False
         assembly.pieces[part:end] = contents
         assembly.missing -= len(contents)

@@ -8,9 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.link import Link, LinkSettings
-from actors.link.frames import HEADER_BYTES, MIN_PIECE_BYTES, Piece, is_data_run, piece_head, read_piece_run_untrusted
+from actors.link.frames import (
+    HEADER_BYTES,
+    MIN_PIECE_BYTES,
+    Piece,
+    Want,
+    is_data_run,
+    piece_head,
+    read_piece_run_untrusted,
+)
 from actors.link.incoming import Incoming
-from actors.link.settings import MIN_DATAGRAM_BYTES
+from actors.link.large import REACH_BYTES
+from actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
 from crypto.errors import Malformed
 from tests.actors.link.network import Network, Transit
 
@@ -198,3 +207,23 @@ def test_a_message_shares_no_memory_with_what_arrives_later() -> None:
             taken.append(message.data)
     assert taken == messages
     assert all(type(message) is bytes for message in taken)
+
+
+def test_a_run_on_an_unordered_channel_is_not_begun_further_ahead_than_a_single_piece() -> None:
+    """Else a peer could make us remember numbers without end, of messages that came while an earlier one is missing."""
+    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    first = Piece(20, UNORDERED_AHEAD, 90_000, MIN_PIECE_BYTES, 0, PIECE)
+    with pytest.raises(Malformed, match="too far ahead"):
+        incoming.on_piece_run(first, [PIECE] * 3)
+    assert incoming.on_piece_run(first._replace(number=UNORDERED_AHEAD - 1), [PIECE] * 3)
+
+
+def test_a_run_of_a_large_message_reaches_no_further_ahead_than_a_single_piece() -> None:
+    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    total_bytes = 2 * REACH_BYTES
+    incoming.on_want(Want(1, total_bytes))
+    assert incoming.large_news()
+    near = REACH_BYTES // MIN_PIECE_BYTES
+    first = Piece(2, 0, total_bytes, MIN_PIECE_BYTES, near - 3, PIECE)
+    assert incoming.on_piece_run(first, [PIECE] * 3)
+    assert not incoming.on_piece_run(first._replace(part=near), [PIECE] * 3)

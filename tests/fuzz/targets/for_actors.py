@@ -15,10 +15,13 @@ from actors.link.frames import (
     MIN_PIECE_BYTES,
     PING,
     Kind,
+    Piece,
+    is_data_run,
     message_head,
     piece_head,
     read_frames_untrusted,
     read_header_untrusted,
+    read_piece_run_untrusted,
     write_ack,
     write_challenge,
     write_grant,
@@ -121,6 +124,75 @@ def _authenticated_peer(data: bytes) -> None:
         now += 0.01
     assert held <= len(data) + 4 * 1024 * 1024
     beta.link.datagrams_to_send(now + 1.0)
+
+
+def _train(data: bytes) -> None:
+    """What a peer with good keys sends in one go is taken as if it had come datagram by datagram, whatever it is.
+
+    The first two bytes are the size of the bodies; all datagrams of a train have one.
+    """
+    size = 1 + int.from_bytes(data[:2].ljust(2, b"\0"), "little") % 4096
+    bodies = [data[at : at + size] for at in range(2, len(data) - size + 1, size)][:40]
+    if not bodies:
+        return
+    outcomes = []
+    for at_once in (True, False):
+        alpha, beta = joined_ends()
+        session = alpha.link._sessions.current
+        assert session is not None
+        first = beta.link._arrived.largest + 1
+        headers = [write_header(Kind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))]
+        train = [
+            header + session.session.seal(first + index, header, body)
+            for index, (header, body) in enumerate(zip(headers, bodies, strict=True))
+        ]
+        whole = b"".join(train)
+        assert is_data_run(whole, len(train[0]))
+        if not (at_once and beta.link.receive_train(whole, len(train[0]), 1.0, PLACES["alpha.h1"])):
+            for datagram in train:
+                beta.link.receive(datagram, 1.0, PLACES["alpha.h1"])
+        taken = []
+        while (message := beta.link.take()) is not None:
+            taken.append(message)
+        incoming = beta.link._incoming
+        holds = [
+            (number, assembly.total_bytes, assembly.missing)
+            for channel in incoming._channels
+            for number, assembly in sorted(channel.assemblies.items())
+        ]
+        violations = beta.counters["dropped_violation"]
+        outcomes.append((taken, holds, incoming.credit, violations, beta.link._arrived.largest))
+    assert outcomes[0] == outcomes[1]
+
+
+def _train_seeds() -> list[bytes]:
+    def of(channel: int, number: int, total: int, parts: range) -> bytes:
+        bodies = [piece_head(channel, number, total, MIN_PIECE_BYTES, part) + bytes(MIN_PIECE_BYTES) for part in parts]
+        return (len(bodies[0]) - 1).to_bytes(2, "little") + b"".join(bodies)
+
+    return [
+        of(2, 0, 20_000, range(5)),
+        of(20, 5, 20_000, range(3, 8)),
+        of(20, 5_000, 20_000, range(4)),
+        of(2, 0, 2**23, range(4)),
+        of(3, 0, 5 * MIN_PIECE_BYTES, range(5)),
+    ]
+
+
+def _piece_run(data: bytes) -> None:
+    bodies = list(itertools.islice(_cut(data), 50)) or [data]
+    run = read_piece_run_untrusted(bodies)
+    if run is not None:
+        assert b"".join(run[1]) == b"".join(bytes(frame.data) for body in bodies for frame in _pieces(body))
+
+
+def _pieces(body: bytes) -> list[Piece]:
+    return [frame for frame in read_frames_untrusted(body) if isinstance(frame, Piece)]
+
+
+def _piece_run_seeds() -> list[bytes]:
+    bodies = [piece_head(2, 0, 9_000, MIN_PIECE_BYTES, part) + bytes(MIN_PIECE_BYTES) for part in range(3)]
+    return [_joined_up(*bodies), _joined_up(bodies[0], bodies[2]), _joined_up(PING, CLOSE)]
 
 
 def _stranger(data: bytes) -> None:
@@ -251,6 +323,14 @@ TARGETS = [
         [],
         lambda: [_joined_up(*_frame_seeds()[:-1]), _joined_up(_frame_seeds()[-1])],
         slow=True,
+    ),
+    Target("link-train", _train, [], _train_seeds, slow=True),
+    Target(
+        "link-piece-run",
+        _piece_run,
+        ["actors.link.frames:read_piece_run_untrusted", "actors.link.frames:read_lone_piece_untrusted"],
+        _piece_run_seeds,
+        (Malformed,),
     ),
     Target("link-stranger", _stranger, [], _stranger_seeds, slow=True),
     Target(

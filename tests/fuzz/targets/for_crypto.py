@@ -194,6 +194,19 @@ def _datagram(data: bytes) -> object:
     return opened.open_untrusted(counter, data[8:24], memoryview(data)[24:])
 
 
+def _datagram_run(data: bytes) -> object:
+    """Eight bytes of counter, one of the size of the datagrams, then whole ones."""
+    opened = session.Session(seal_key=b"k" * 16, seal_salt=b"salt", open_key=b"o" * 16, open_salt=b"salt")
+    size = 16 + (data[8] if len(data) > 8 else 0)
+    train = data[9 : 9 + (len(data) - 9) // size * size] if len(data) > 9 else b""
+    return opened.open_run_untrusted(int.from_bytes(data[:7].ljust(7, b"\0"), "little"), train, size, 16)
+
+
+def _datagram_run_seeds() -> list[bytes]:
+    sealed = [AESGCM(b"o" * 16).encrypt(b"salt" + bytes([n]) + bytes(7), b"frames", bytes(16)) for n in (0, 1)]
+    return [bytes(8) + bytes([len(sealed[0])]) + b"".join(bytes(16) + one for one in sealed)]
+
+
 def _datagram_seeds() -> list[bytes]:
     sealed = AESGCM(b"o" * 16).encrypt(b"salt" + bytes(8), b"frames", bytes(16))
     return [bytes(24) + sealed, bytes(24)]
@@ -450,6 +463,13 @@ TARGETS = [
         ["crypto.session:Responder.finish_untrusted"],
         lambda: [_confirmed()],
         (Malformed, Tampered),
+    ),
+    Target(
+        "sealed-datagrams",
+        _datagram_run,
+        ["crypto.session:Session.open_run_untrusted"],
+        _datagram_run_seeds,
+        (Tampered,),
     ),
     Target("sealed-datagram", _datagram, ["crypto.session:Session.open_untrusted"], _datagram_seeds, (Tampered,)),
 ]
