@@ -2,7 +2,8 @@
 
     names           `instance.local`, the names of everything
     records         the rows that homeservers replicate: entities, transfers, directory
-    rules           ask, deny, allow
+    rules           ask, deny, allow; locks; kinds of request
+    rights          rights that change in the log at once
     ownership       the mutex on inputs: whose are taken
     epoch           the fence: which of two claims of authority is the newer one
     procedures      every change of the rows, as deterministic procedures over one tree transaction

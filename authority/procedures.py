@@ -15,11 +15,12 @@ is another's.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from authority.asks import ask, unless_expired
+from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
-from authority.rules import Decision, Rule, decide
+from authority.rights import RIGHTS_PROCEDURES, find_entity, save_entity, with_owner
+from authority.rules import Decision, Rule, Want, decide, is_locked_against
 
 __all__ = ["MAX_PLAYERS", "MAX_SERVERS", "MAX_TRANSFERS", "PROCEDURES", "Rows"]
 
@@ -56,13 +57,6 @@ class Rows(Protocol):
 # --- rows ---------------------------------------------------------------------------------------------------------
 
 
-def _entity(rows: Rows, entity_id: str) -> EntityRecord:
-    data = rows.get_or(("entities", entity_id), None)
-    if data is None:
-        raise Refused(Reason.NOT_FOUND, f"there is no entity {entity_id}", entity=entity_id)
-    return EntityRecord.from_data(data)
-
-
 def _transfer(rows: Rows, transfer_id: str) -> TransferRecord | None:
     data = rows.get_or(("transfers", transfer_id), None)
     return None if data is None else TransferRecord.from_data(data)
@@ -73,10 +67,6 @@ def _known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
     if transfer is None:
         raise Refused(Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer=transfer_id)
     return transfer
-
-
-def _save_entity(rows: Rows, record: EntityRecord) -> None:
-    rows.put(("entities", record.id), record.to_data())
 
 
 def _save_transfer(rows: Rows, record: TransferRecord) -> None:
@@ -144,36 +134,18 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         rule=Rule(args.get("rule", Rule.ASK)),
         authority=server,
     )
-    _save_entity(rows, record)
+    save_entity(rows, record)
     return record.to_data()
 
 
 def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard."""
-    record = _entity(rows, args["entity"])
+    record = find_entity(rows, args["entity"])
     if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
     rows.delete(("entities", record.id))
     if rows.get_or(("asks", record.id), None) is not None:
         rows.delete(("asks", record.id))
-    return record.to_data()
-
-
-def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master; each that changes gets a new revision."""
-    record = _entity(rows, args["entity"])
-    if args["by"] != record.master:
-        raise Refused(
-            Reason.NOT_MASTER, f"{args['by']} is not the master of {record.id}; {record.master} is", by=args["by"]
-        )
-    changes: dict[str, Any] = {}
-    for right in ("rule", "owner", "master"):
-        value = args.get(right)
-        if value is not None and value != getattr(record, right):
-            changes[right] = Rule(value) if right == "rule" else value
-            changes[f"{right}_rev"] = getattr(record, f"{right}_rev") + 1
-    record = record.changed(**changes)
-    _save_entity(rows, record)
     return record.to_data()
 
 
@@ -183,7 +155,7 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
     A delegation ends with the next hand-over through the log, which raises the epoch, so that certificates under the
     old one lose their force. It cannot be changed or ended from outside: the log may be behind the passes of the group.
     """
-    record = _entity(rows, args["entity"])
+    record = find_entity(rows, args["entity"])
     group = tuple(sorted(set(args["group"])))
     if len(group) > MAX_DELEGATION:
         raise Refused(Reason.FULL, f"a delegation names at most {MAX_DELEGATION} servers, not {len(group)}")
@@ -201,7 +173,7 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
             Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id} and is not in the group", group=group
         )
     record = record.changed(delegation=group)
-    _save_entity(rows, record)
+    save_entity(rows, record)
     return record.to_data()
 
 
@@ -214,29 +186,30 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     Without a requester it is a move for the system's own reasons (placement, drain), which takes ownership from nobody
     and so needs nobody's leave.
     """
-    record = _entity(rows, args["entity"])
+    record = find_entity(rows, args["entity"])
+    stay, requester, want = bool(args.get("stay")), args.get("requester", ""), Want(args.get("want", Want.BY_RULE))
     existing = _transfer(rows, args["transfer_id"])
     if existing is not None:
-        if (existing.entity, existing.target) != (record.id, args["target"]):
+        about = (existing.entity, existing.stay, existing.requester if existing.stay else existing.target)
+        if about != (record.id, stay, requester if stay else args["target"]):
             text = f"transfer {existing.id} is one of {existing.entity} to {existing.target}"
             raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
         return unless_expired(rows, existing, args.get("now_s", 0.0)).to_data()
-    if args["target"] == record.authority:
+    if not stay and args["target"] == record.authority:
         text = f"{record.authority} has authority over {record.id} already"
         raise Refused(Reason.SAME_SERVER, text, server=record.authority)
-    requester = args.get("requester", "")
-    decision = (
-        decide(record.rule, requester=requester, owner=record.owner, master=record.master)
-        if requester
-        else Decision.GRANTED
-    )
-    if decision is Decision.DENIED:
-        raise Refused(Reason.DENIED, f"the rule of {record.id} is deny", entity=record.id, requester=requester)
+    _check_owner_is_the_one_seen(record, args.get("owner_rev"))
+    decision = decide(record, requester, want) if requester else Decision.GRANTED
+    if decision not in (Decision.GRANTED, Decision.ASKED):
+        text = f"{record.id} is not to be had by {requester} ({want}): {decision} (its rule is {record.rule})"
+        raise Refused(Reason(decision.value), text, entity=record.id, requester=requester)
     transfer = TransferRecord(
         id=args["transfer_id"],
         entity=record.id,
-        target=args["target"],
+        target=record.authority if stay else args["target"],
         source=record.authority,
+        want=want,
+        stay=stay,
         phase=Phase.PERMITTED if decision is Decision.GRANTED else Phase.ASKED,
         requester=requester,
         mode=args.get("mode", "eager"),
@@ -246,7 +219,39 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         permit_owner_rev=record.owner_rev,
     )
     if decision is Decision.ASKED:
-        transfer = ask(rows, transfer, args.get("now_s", 0.0))
+        transfer = ask(rows, transfer, args.get("now_s", 0.0), args.get("ask_timeout_s", ASK_LIFETIME_S))
+    elif stay:
+        transfer = _granted_where_it_is(rows, record, transfer)
+    _save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def _check_owner_is_the_one_seen(record: EntityRecord, owner_rev: int | None) -> None:
+    """Of two who ask for what they saw somebody own, the log's first gets it and the other is told who that is."""
+    if owner_rev is not None and owner_rev != record.owner_rev:
+        text = f"{record.owner or 'nobody'} owns {record.id} since, under revision {record.owner_rev}"
+        raise Refused(Reason.OWNER_CHANGED, text, owner=record.owner, owner_rev=record.owner_rev)
+
+
+def _granted_where_it_is(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> TransferRecord:
+    """Ownership alone was asked for, and is given: in this step of the log, without anything moving."""
+    record = with_owner(record, transfer.requester)
+    save_entity(rows, record)
+    return transfer.changed(phase=Phase.DONE, target=record.authority, owner=record.owner, owner_rev=record.owner_rev)
+
+
+def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The requester, or the master, takes back what is not decided yet; it is refused from then on."""
+    transfer = _known_transfer(rows, args["transfer_id"])
+    record = find_entity(rows, transfer.entity)
+    if args["by"] not in (transfer.requester, record.master):
+        text = f"{transfer.id} is a request of {transfer.requester or 'the system'}, not of {args['by']}"
+        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
+    if (transfer.phase, transfer.reason) == (Phase.REFUSED, Reason.CANCELLED):
+        return transfer.to_data()
+    if transfer.phase in _DECIDED:
+        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase} already", phase=transfer.phase)
+    transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.CANCELLED.value)
     _save_transfer(rows, transfer)
     return transfer.to_data()
 
@@ -260,7 +265,7 @@ def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
 def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master answers what it was asked; an answer that comes too late finds the transfer refused."""
     transfer = _known_transfer(rows, args["transfer_id"])
-    record = _entity(rows, transfer.entity)
+    record = find_entity(rows, transfer.entity)
     if args["by"] != record.master:
         text = f"{args['by']} is not the master of {record.id}; {record.master} is"
         raise Refused(Reason.NOT_MASTER, text, by=args["by"])
@@ -272,7 +277,12 @@ def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
     transfer = unless_expired(rows, transfer, args.get("now_s", 0.0))
     if transfer.phase is Phase.REFUSED:
         return transfer.to_data()
-    if args["allow"]:
+    if args["allow"] and is_locked_against(record, transfer.requester):
+        text = f"{record.id} is locked by {', '.join(sorted(record.locks))}: unlock it first, or force the request"
+        raise Refused(Reason.LOCKED, text, entity=record.id)
+    if args["allow"] and transfer.stay:
+        transfer = _granted_where_it_is(rows, record, transfer)
+    elif args["allow"]:
         # The answer is the master's word on the request as things stand now.
         transfer = transfer.changed(
             phase=Phase.PERMITTED, permit_rule_rev=record.rule_rev, permit_owner_rev=record.owner_rev
@@ -288,7 +298,8 @@ def _answered_alike(transfer: TransferRecord, *, allow: bool) -> bool:
     if not transfer.ask_expires_at_s:
         return False
     denied = (transfer.phase, transfer.reason) == (Phase.REFUSED, Reason.DENIED)
-    return transfer.phase is Phase.PERMITTED if allow else denied
+    allowed = Phase.DONE if transfer.stay else Phase.PERMITTED
+    return transfer.phase is allowed if allow else denied
 
 
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -310,7 +321,7 @@ def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     """Answer a request to hand over: as before, if it is a repetition; else commit it, or refuse it."""
-    record = _apply_passes(rows, _entity(rows, args["entity"]), args.get("passes", ()))
+    record = _apply_passes(rows, find_entity(rows, args["entity"]), args.get("passes", ()))
     existing = _transfer(rows, args["transfer_id"])
     asked_at = Fence(args["epoch"], args["sub"])
     if existing is not None and _is_repeated(existing, args, asked_at):
@@ -322,14 +333,14 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     fence = record.fence.raised()
     record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
     if reason is not None:
-        _save_entity(rows, record)
+        save_entity(rows, record)
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
         if mine:
             _save_transfer(rows, transfer)
         return _answer(rows, transfer)
     record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
-    _save_entity(rows, record)
+    save_entity(rows, record)
     transfer = _committed(existing or _begin(args), record, args)
     _save_transfer(rows, transfer)
     return _answer(rows, transfer)
@@ -337,7 +348,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
 
 def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Direct passes happened under a delegation (case 3): the log learns of them behind, in order, each once."""
-    record = _apply_passes(rows, _entity(rows, args["entity"]), args["passes"])
+    record = _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"])
     return record.to_data()
 
 
@@ -377,7 +388,7 @@ def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fe
 def _is_open_for(existing: TransferRecord, args: Mapping[str, Any]) -> bool:
     """Whether the recorded transfer is the one that is asked for, and has no result yet."""
     about = (existing.entity, existing.target) == (args["entity"], args["target"])
-    return about and existing.phase not in _DECIDED
+    return about and not existing.stay and existing.phase not in _DECIDED
 
 
 def _why_not(
@@ -400,6 +411,10 @@ def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | N
         return None
     if transfer.phase is not Phase.PERMITTED:
         return Reason.DENIED
+    if transfer.want is Want.FORCED:
+        return None if transfer.requester == record.master else Reason.NOT_MASTER
+    if is_locked_against(record, transfer.requester):
+        return Reason.LOCKED
     if transfer.permit_rule_rev != record.rule_rev:
         return Reason.RULE_CHANGED
     if transfer.permit_owner_rev != record.owner_rev:
@@ -409,9 +424,7 @@ def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | N
 
 def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
     """Whoever was permitted to have the entity moved owns it from then on."""
-    if transfer is None or transfer.requester in ("", record.owner):
-        return record
-    return record.changed(owner=transfer.requester, owner_rev=record.owner_rev + 1)
+    return record if transfer is None or not transfer.requester else with_owner(record, transfer.requester)
 
 
 def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
@@ -436,7 +449,7 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
 def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
     """What became of the transfer, and who has authority now, which may be later than that."""
     refused = transfer.phase is Phase.REFUSED
-    record = _entity(rows, transfer.entity)
+    record = find_entity(rows, transfer.entity)
     return {
         "outcome": (Outcome.REFUSED if refused else Outcome.COMMITTED).value,
         "transfer": transfer.to_data(),
@@ -468,7 +481,7 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord
         mine = existing is None or _is_open_for(existing, item)
         if mine and existing is not None and _why_not_owner(record, existing) is None:
             record = _with_requester_as_owner(record, existing)
-        _save_entity(rows, record)
+        save_entity(rows, record)
         if mine:
             _save_transfer(rows, _committed((existing or _begin(item)).changed(direct=True), record, item))
     return record
@@ -523,12 +536,13 @@ def _check_simserver(rows: Rows, name: str) -> None:
 
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    **RIGHTS_PROCEDURES,
     "directory.register": directory_register,
-    "entity.change_rights": entity_change_rights,
     "entity.create": entity_create,
     "entity.delegate": entity_delegate,
     "entity.discard": entity_discard,
     "transfer.answer": transfer_answer,
+    "transfer.cancel": transfer_cancel,
     "transfer.commit": transfer_commit,
     "transfer.expire": transfer_expire,
     "transfer.passed": transfer_passed,

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from authority.epoch import Fence
-from authority.rules import Rule
+from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
-__all__ = ["DirectoryRow", "EntityRecord", "Outcome", "Phase", "Role", "TransferRecord"]
+__all__ = ["DirectoryRow", "EntityRecord", "Lock", "Outcome", "Phase", "Role", "TransferRecord"]
 
 
 class _Row(BaseModel):
@@ -38,11 +38,19 @@ class _Row(BaseModel):
         return self.model_copy(update=changes)
 
 
+class Lock(_Row):
+    """A lock on who owns an entity: who holds it, and how often it was taken and not given back."""
+
+    by: str
+    count: int
+
+
 class EntityRecord(_Row):
     """Who may do what with one entity; each right has a revision of its own, which guards compare-and-sets.
 
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
+    An empty `owner` is nobody. `locks`, by their names, keep others from becoming owner.
     """
 
     id: str
@@ -57,6 +65,9 @@ class EntityRecord(_Row):
     epoch: int = 1
     sub: int = 0
     delegation: tuple[str, ...] = ()
+    previous_owner: str = ""
+    locks: dict[str, Lock] = {}
+    locks_rev: int = 1
 
     @property
     def fence(self) -> Fence:
@@ -90,6 +101,7 @@ class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
     `owner` and `owner_rev` are who owns the entity from the commit on.
+    With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """
@@ -101,6 +113,8 @@ class TransferRecord(_Row):
     phase: Phase
     reason: str = ""
     requester: str = ""
+    want: Want = Want.BY_RULE
+    stay: bool = False
     mode: str = "eager"
     direct: bool = False
     transport: str = "rest"

@@ -1,12 +1,18 @@
-"""Who may have an entity: the master's three rules, decided from the record alone.
+"""Who may have an entity: the master's three rules, locks and kinds of request, decided from the record alone.
 
 The rule says what happens when somebody who is neither owner nor master asks for ownership (seed 002, glossary):
-`allow` grants at once, `deny` refuses at once, `ask` puts the question to the master.
+`allow` grants at once, `deny` refuses at once, `ask` puts the question to the master. Beside it stand HLA's two
+conditional services (IEEE 1516.1, 7.9 and 7.13): a request *if available* takes only what nobody owns and never puts a
+question, and an owner may give something up *if wanted* only. Locks are UnrealGDK's tokens: named and counted.
 """
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-__all__ = ["Decision", "Rule", "decide"]
+if TYPE_CHECKING:
+    from authority.records import EntityRecord
+
+__all__ = ["Decision", "Rule", "Want", "decide", "is_locked_against"]
 
 
 class Rule(StrEnum):
@@ -17,26 +23,49 @@ class Rule(StrEnum):
     ALLOW = "allow"
 
 
+class Want(StrEnum):
+    """What kind of request for ownership it is."""
+
+    BY_RULE = "by_rule"
+    """As the rule says."""
+    IF_AVAILABLE = "if_available"
+    """Only if nobody owns the entity; the master is not asked."""
+    FORCED = "forced"
+    """The master takes it, whatever the rule, the owner and the locks say."""
+
+
 class Decision(StrEnum):
-    """What becomes of a request for ownership."""
+    """What becomes of a request for ownership; all but `granted` and `asked` are reason codes of its refusal."""
 
     GRANTED = "granted"
-    DENIED = "denied"
     ASKED = "asked"
+    DENIED = "denied"
+    LOCKED = "locked"
+    NOT_AVAILABLE = "not_available"
+    NOT_MASTER = "not_master"
 
 
-def decide(rule: Rule, *, requester: str, owner: str, master: str) -> Decision:
-    """Apply `rule` to a request by `requester`.
+def decide(record: "EntityRecord", requester: str, want: Want = Want.BY_RULE) -> Decision:
+    """What becomes of `requester`'s request, as the record stands; the first line that fits counts.
 
     Owner and master need nobody's leave: the one has the entity already, the other may change the rule and the owner
-    at any time.
+    at any time. A lock stops the master too, unless it forces its way.
     """
-    if requester in (owner, master):
+    if want is Want.FORCED:
+        return Decision.GRANTED if requester == record.master else Decision.NOT_MASTER
+    if requester == record.owner:
         return Decision.GRANTED
-    match rule:
-        case Rule.ALLOW:
-            return Decision.GRANTED
-        case Rule.DENY:
-            return Decision.DENIED
-        case Rule.ASK:
-            return Decision.ASKED
+    if is_locked_against(record, requester):
+        return Decision.LOCKED
+    if requester == record.master:
+        return Decision.GRANTED
+    if record.rule is Rule.DENY:
+        return Decision.DENIED
+    if want is Want.IF_AVAILABLE:
+        return Decision.NOT_AVAILABLE if record.owner else Decision.GRANTED
+    return Decision.GRANTED if record.rule is Rule.ALLOW else Decision.ASKED
+
+
+def is_locked_against(record: "EntityRecord", requester: str) -> bool:
+    """Whether somebody holds a lock on who owns the entity; the owner itself is not in its own way."""
+    return bool(record.locks) and requester != record.owner

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from authority.asks import fair_order
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES, Rows
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
@@ -157,7 +158,7 @@ class Store:
         return [TransferRecord.from_data(row) for row in rows[:limit]]
 
     def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:
-        """The requests that wait for this master's answer, oldest first for each entity, as this member knows them."""
+        """The requests that wait for this master's answer, in a fair order for each entity."""
         if not self._replica.store.exists(("asks",)):
             return []
         found: list[TransferRecord] = []
@@ -166,7 +167,7 @@ class Store:
             if record is None or record.master != master:
                 continue
             asked = [self.transfer(transfer_id) for transfer_id in self._get(("asks", entity_id)) or ()]
-            found += [t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s]
+            found += fair_order([t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s])
             if len(found) >= limit:
                 break
         return found[:limit]

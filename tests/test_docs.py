@@ -1,12 +1,16 @@
 """What the documentation says of the code is true: generated tables, examples, links."""
 
+import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from authority.errors import Reason
 from authority.outgoing import TABLE, OutgoingPhase
+from homeserver.rest.errors import REASON_STATUS
 from simserver.inputs import PendingInput
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +31,28 @@ def test_the_table_of_the_old_authority_is_the_one_in_the_code() -> None:
     text = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
     written = text.partition("<!-- outgoing table -->\n")[2].partition("<!-- end of outgoing table -->")[0]
     assert written.strip() == outgoing_table()
+
+
+def reasons_table() -> str:
+    """Every reason of refusal as Markdown: its code, its HTTP status, and the sentence beside it in the code."""
+    tree = ast.parse((ROOT / "authority" / "errors.py").read_text(encoding="utf-8"))
+    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Reason"]
+    lines = ["| code | status | meaning |", "|---|---|---|"]
+    for name, text in pairwise(body):
+        match name, text:
+            case ast.Assign(targets=[ast.Name(id=member)]), ast.Expr(value=ast.Constant(value=str(meaning))):
+                reason = Reason[member]
+                lines.append(f"| `{reason}` | {REASON_STATUS.get(reason, 409)} | {meaning.rstrip('.')} |")
+            case _:
+                pass
+    assert len(lines) == len(Reason) + 2, "every reason has a sentence"
+    return "\n".join(lines)
+
+
+def test_the_table_of_reasons_is_the_one_in_the_code() -> None:
+    text = (ROOT / "docs" / "transfer.md").read_text(encoding="utf-8")
+    written = text.partition("<!-- reasons table -->\n")[2].partition("<!-- end of reasons table -->")[0]
+    assert written.strip() == reasons_table()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,7 +1,6 @@
 """Routes for people, players and tools."""
 
 import secrets
-from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import trio
@@ -17,6 +16,7 @@ from authority.errors import Reason
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.rules import Want
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.node import Node
@@ -38,6 +38,7 @@ from homeserver.rest.models import (
     ServerView,
     TransferView,
 )
+from homeserver.rest.rights import rights_routes, tell_owner
 from homeserver.rest.servers import server_routes
 from homeserver.rest.transactions import transaction_routes
 from homeserver.rest.transport import transport_routes
@@ -80,6 +81,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(cluster_routes(node))
     app.include_router(_entity_routes(node))
     app.include_router(_transfer_routes(node))
+    app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))
     app.include_router(tree_routes(node))
@@ -174,9 +176,10 @@ def _entity_routes(node: Node) -> APIRouter:
         }
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
         changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
+        changes |= record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
         if changed.owner_rev != record.owner_rev:
-            await _tell_owner(node, changed)
+            await tell_owner(node, changed)
         return EntityView.of(changed)
 
     @routes.put("/{entity_id}/delegation", dependencies=[client])
@@ -249,6 +252,8 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
             text = "a request in a player's name needs a transfer_id, which its proof names"
             raise ApiError(422, "no_transfer_id", text, body.requester)
         statement = {"action": "transfer", "entity": entity_id, "to": body.to, "transfer_id": body.transfer_id}
+        if body.want is not Want.BY_RULE:
+            statement["want"] = body.want.value
         await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
     target = await node.transfers.target_row(body.to)
     if target is None or target.role is not Role.SIMSERVER:
@@ -262,6 +267,8 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         mode=body.mode,
         direct=body.path == "direct",
         transport=body.transport,
+        want=body.want.value,
+        ask_timeout_s=body.ask_timeout_s,
         now_s=node.clock.unix_s(),
     )
     return await _begun(node, TransferRecord.from_data(data))
@@ -275,12 +282,6 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id) from error
     return TransferView.of(transfer)
-
-
-async def _tell_owner(node: Node, record: EntityRecord) -> None:
-    """Tell the authority of a change of owner; one that cannot be told now asks later, and the change stands."""
-    with suppress(*NOT_TOLD):
-        await node.transfers.tell_owner(record)
 
 
 def _not_told(error: Exception, value: str) -> ApiError:
@@ -318,7 +319,11 @@ def _transfer_routes(node: Node) -> APIRouter:
         data = await node.store.submit(
             "transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow, now_s=now_s
         )
-        return await _begun(node, TransferRecord.from_data(data))
+        transfer = TransferRecord.from_data(data)
+        if transfer.stay and transfer.phase is Phase.DONE:
+            record = await _entity(node, transfer.entity)
+            await tell_owner(node, record)
+        return await _begun(node, transfer)
 
     return routes
 

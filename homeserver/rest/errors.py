@@ -11,21 +11,23 @@ from homeserver.federation import PeerUnreachable
 from tree.errors import BadData, MalformedCommand
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["install_errors"]
+__all__ = ["REASON_STATUS", "install_errors"]
 
-_STATUS: Final[dict[Reason, int]] = {
+REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.NOT_FOUND: 404,
     Reason.UNKNOWN_TARGET: 422,
     Reason.DENIED: 403,
+    Reason.NOT_OWNER: 403,
     Reason.NOT_MASTER: 403,
     Reason.WRONG_HOME: 421,
 }
+"""The HTTP status of a reason; 409 if it is not here."""
 
 
 async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)  # noqa: S101 — registered for this class only
     value = next(iter(error.details.values()), None)
-    return error_response(_STATUS.get(error.reason, 409), error.reason.value, error.sentence, value)
+    return error_response(REASON_STATUS.get(error.reason, 409), error.reason.value, error.sentence, value)
 
 
 async def _on_bad_message(_request: Request, error: Exception) -> JSONResponse:

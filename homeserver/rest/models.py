@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, TransferId
 from authority.hops import Trace
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
-from authority.rules import Rule
+from authority.rules import Rule, Want
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
 from crypto.continuity import MAX_REASON_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
@@ -91,6 +92,13 @@ class ServerView(BaseModel):
         return cls(**row.model_dump(include=set(cls.model_fields)))
 
 
+class LockView(BaseModel):
+    """A lock: who holds it, and how often it was taken and not given back."""
+
+    by: str
+    count: int
+
+
 class EntityView(BaseModel):
     """The three rights over an entity, their revisions, and the epoch that fences its authority."""
 
@@ -106,6 +114,9 @@ class EntityView(BaseModel):
     epoch: int
     sub: int
     delegation: list[str]
+    previous_owner: str = Field(description="who would own it again if its owner handed it back; empty: its master")
+    locks: dict[str, LockView] = Field(description="what keeps others from becoming owner")
+    locks_rev: int
 
     @classmethod
     def of(cls, record: EntityRecord) -> "EntityView":
@@ -160,6 +171,10 @@ class NewTransfer(_Body):
     transfer_id: TransferId | None = Field(
         default=None, description="choose it to be able to repeat the request; with a requester it is required"
     )
+    want: Want = Field(default=Want.BY_RULE, description="if it is not by_rule, the statement names it too: {…, want}")
+    ask_timeout_s: int = Field(
+        default=ASK_LIFETIME_S, ge=1, le=ASK_LIFETIME_S, description="how long the master may take, if it is asked"
+    )
     mode: Literal["eager"] = "eager"
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
@@ -184,6 +199,8 @@ class AskView(BaseModel):
     entity: str
     requester: str
     target: str
+    stay: bool = Field(description="only ownership is asked for: the entity stays where it is")
+    want: Want
     ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer")
 
     @classmethod
@@ -202,6 +219,10 @@ class TransferView(BaseModel):
     phase: Phase
     reason: str
     requester: str
+    want: Want
+    stay: bool = Field(description="only ownership was asked for: the entity stays where it is")
+    owner: str = Field(description="who owned the entity when it was decided")
+    owner_rev: int
     mode: str
     direct: bool
     transport: str

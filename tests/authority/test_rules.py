@@ -1,14 +1,24 @@
-"""Ask, deny, allow: what happens when somebody asks for ownership."""
+"""Ask, deny, allow, locks, and kinds of request: what becomes of it when somebody asks for ownership."""
 
 import pytest
 
-from authority.rules import Decision, Rule, decide
+from authority.records import EntityRecord, Lock
+from authority.rules import Decision, Rule, Want, decide
+
+OWNER, MASTER, BOB = "alpha.owner", "alpha.master", "alpha.bob"
+LOCKS = {"dock": Lock(by=OWNER, count=1)}
+
+
+def record(rule: Rule, owner: str = OWNER, locks: dict[str, Lock] | None = None) -> EntityRecord:
+    return EntityRecord(
+        id="alpha.e", kind="ball", master=MASTER, owner=owner, rule=rule, authority="alpha.s1", locks=locks or {}
+    )
 
 
 @pytest.mark.parametrize("rule", Rule)
-@pytest.mark.parametrize("who", ["alpha.owner", "alpha.master"])
+@pytest.mark.parametrize("who", [OWNER, MASTER])
 def test_owner_and_master_need_nobodys_leave(rule: Rule, who: str) -> None:
-    assert decide(rule, requester=who, owner="alpha.owner", master="alpha.master") is Decision.GRANTED
+    assert decide(record(rule), who) is Decision.GRANTED
 
 
 @pytest.mark.parametrize(
@@ -16,4 +26,35 @@ def test_owner_and_master_need_nobodys_leave(rule: Rule, who: str) -> None:
     [(Rule.ALLOW, Decision.GRANTED), (Rule.DENY, Decision.DENIED), (Rule.ASK, Decision.ASKED)],
 )
 def test_for_everybody_else_the_rule_decides(rule: Rule, decision: Decision) -> None:
-    assert decide(rule, requester="alpha.bob", owner="alpha.owner", master="alpha.master") is decision
+    assert decide(record(rule), BOB) is decision
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_what_somebody_owns_is_not_available_and_the_master_is_not_asked(rule: Rule) -> None:
+    expected = Decision.DENIED if rule is Rule.DENY else Decision.NOT_AVAILABLE
+    assert decide(record(rule), BOB, Want.IF_AVAILABLE) is expected
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_what_nobody_owns_is_available_unless_the_rule_is_deny(rule: Rule) -> None:
+    expected = Decision.DENIED if rule is Rule.DENY else Decision.GRANTED
+    assert decide(record(rule, owner=""), BOB, Want.IF_AVAILABLE) is expected
+
+
+@pytest.mark.parametrize("rule", Rule)
+@pytest.mark.parametrize("want", [Want.BY_RULE, Want.IF_AVAILABLE])
+def test_a_lock_stops_everybody_but_the_owner(rule: Rule, want: Want) -> None:
+    locked = record(rule, locks=LOCKS)
+    assert [decide(locked, who, want) for who in (OWNER, MASTER, BOB)] == [
+        Decision.GRANTED,
+        Decision.LOCKED,
+        Decision.LOCKED,
+    ]
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_the_master_and_nobody_else_forces_its_way(rule: Rule) -> None:
+    locked = record(rule, locks=LOCKS)
+    assert decide(locked, MASTER, Want.FORCED) is Decision.GRANTED
+    assert decide(locked, BOB, Want.FORCED) is Decision.NOT_MASTER
+    assert decide(locked, OWNER, Want.FORCED) is Decision.NOT_MASTER

