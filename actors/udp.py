@@ -39,10 +39,10 @@ from actors.link import (
     require_sendable,
 )
 from actors.link.deadlines import Deadlines
-from actors.link.frames import HEADER, HEADER_BYTES, Kind, is_data_run, read_header_untrusted, write_header
+from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted, write_header
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.large import LargeBudget
-from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.settings import LOOPBACK_TOLERATED_LOSS, MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
 from actors.lookout import Lookout
 from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
@@ -425,10 +425,7 @@ class LinkEndpoint:
             incarnation=self._rng.getrandbits(64),
             ids=ids,
             new_ephemeral=_new_ephemeral,
-            settings=replace(
-                self._settings,
-                max_datagram_bytes=min(self._settings.max_datagram_bytes, _datagram_bytes(self._family, address)),
-            ),
+            settings=self._settings_for(address),
             counters=self._counters,
             now=now,
             large_budget=self._large_budget,
@@ -440,7 +437,12 @@ class LinkEndpoint:
 
     def _settings_for(self, address: Address) -> LinkSettings:
         path_bytes = _datagram_bytes(self._family, address)
-        return replace(self._settings, max_datagram_bytes=min(path_bytes, self._settings.max_datagram_bytes))
+        is_loopback = is_loopback_path(self._family, address)
+        return replace(
+            self._settings,
+            max_datagram_bytes=min(path_bytes, self._settings.max_datagram_bytes),
+            tolerated_loss=max(self._settings.tolerated_loss, LOOPBACK_TOLERATED_LOSS if is_loopback else 0.0),
+        )
 
     # Who peers are
 
@@ -581,12 +583,7 @@ class LinkEndpoint:
     ) -> None:
         """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
         links = self._ids.links
-        whole_bytes = (len(arrived) - 1) // segment_bytes * segment_bytes  # the last one may be shorter
-        train = arrived[:whole_bytes]
-        if is_data_run(train, segment_bytes):
-            link = links.get(read_header_untrusted(train).session_id)
-            if link is not None and link.receive_train(train, segment_bytes, now, source):
-                arrived = arrived[whole_bytes:]
+        arrived = self._take_runs(arrived, segment_bytes, source, now, heard)
         run: list[tuple[int, int, bytes | memoryview]] = []
         run_link: Link | None = None
         for datagram in segments_of(arrived, segment_bytes):
@@ -603,6 +600,19 @@ class LinkEndpoint:
                 run, run_link = [], link
             run.append((session_id, counter, datagram))
         self._on_run(run_link, run, source, now, heard)
+
+    def _take_runs(
+        self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: dict[Link, None]
+    ) -> bytes:
+        """Let the link take as much as it can at once, from one gap in the counters to the next; returns the rest."""
+        while arrived:
+            train = arrived[: data_run_length(arrived, segment_bytes) * segment_bytes]
+            link = self._ids.links.get(read_header_untrusted(train).session_id) if train else None
+            if link is None or not link.receive_train(train, segment_bytes, now, source):
+                break
+            heard[link] = None
+            arrived = arrived[len(train) :]
+        return arrived
 
     def _on_run(
         self,

@@ -59,13 +59,13 @@ class ReplayWindow:
             self._top = counter
         self._ring[word % _WORDS] |= 1 << (counter % _WORD_BITS)
 
-    def follows(self, counter: int) -> bool:
-        """Whether `counter` is the next after the highest one marked."""
-        return counter == self._top + 1
+    def is_ahead(self, counter: int) -> bool:
+        """Whether `counter` is above all that were marked, so that the ones behind it are, too."""
+        return counter > self._top
 
     def mark_run(self, first: int, count: int) -> None:
-        """`mark` the `count` counters from `first`, which `follows` and have all been verified. Costs as much as two or
-        three, however many they are."""
+        """`mark` the `count` counters from `first`, which `is_ahead`; all of them have been verified. Costs as much as
+        two or three, however many they are."""
         end = first + count
         while first < end:
             word_end = min(end, first - first % _WORD_BITS + _WORD_BITS)

@@ -44,16 +44,32 @@ class RoundTrip:
 
 
 class CongestionWindow:
-    """NewReno (RFC 9002 section 7): how many bytes may be in flight. Never above `maximum_bytes`."""
+    """NewReno (RFC 9002 section 7): how many bytes may be in flight. Never above `maximum_bytes`.
 
-    __slots__ = ("_maximum_bytes", "_minimum_bytes", "_recovery_start_s", "_slow_start_until_bytes", "bytes")
+    `tolerated_loss` is the share of the window that may be lost in a round trip without meaning that the path is full
+    (as in BBR, draft-cardwell-iccrg-bbr-congestion-control, section 4.6.4.2); with it, four datagrams always may.
+    """
 
-    def __init__(self, initial_bytes: int, minimum_bytes: int, maximum_bytes: int) -> None:
+    __slots__ = (
+        "_lost_bytes",
+        "_maximum_bytes",
+        "_minimum_bytes",
+        "_recovery_start_s",
+        "_round_start_s",
+        "_slow_start_until_bytes",
+        "_tolerated_loss",
+        "bytes",
+    )
+
+    def __init__(self, initial_bytes: int, minimum_bytes: int, maximum_bytes: int, tolerated_loss: float = 0.0) -> None:
         self._minimum_bytes = minimum_bytes
         self._maximum_bytes = max(maximum_bytes, minimum_bytes)
         self.bytes = max(min(initial_bytes, self._maximum_bytes), minimum_bytes)
         self._slow_start_until_bytes = self._maximum_bytes
         self._recovery_start_s = float("-inf")
+        self._tolerated_loss = tolerated_loss
+        self._round_start_s = float("-inf")
+        self._lost_bytes = 0  # in this round trip
 
     def may_grow_by(self, sent_s: float) -> bool:
         """Whether the arrival of what was sent at `sent_s` says anything about the window there is now."""
@@ -67,9 +83,15 @@ class CongestionWindow:
             grown = self.bytes + self._minimum_bytes // 2 * size_bytes // self.bytes
         self.bytes = min(grown, self._maximum_bytes)
 
-    def on_lost(self, sent_s: float, now: float) -> None:
-        """Something sent at `sent_s` was lost. All losses of one round trip count once."""
+    def on_lost(self, size_bytes: int, sent_s: float, now: float) -> None:
+        """So much was lost, the newest of it sent at `sent_s`. All losses of one round trip count once."""
         if sent_s <= self._recovery_start_s:
+            return
+        if sent_s > self._round_start_s:
+            self._round_start_s = now
+            self._lost_bytes = 0
+        self._lost_bytes += size_bytes
+        if self._tolerated_loss and self._lost_bytes <= max(self._tolerated_loss * self.bytes, 2 * self._minimum_bytes):
             return
         self._recovery_start_s = now
         self.bytes = max(int(self.bytes * _LOSS_FACTOR), self._minimum_bytes)

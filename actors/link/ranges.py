@@ -51,7 +51,7 @@ class CounterRanges:
                 del firsts[0], lasts[0]
 
     def add_run(self, first: int, count: int) -> None:
-        """Add the `count` counters from `first`, which is the one after the highest."""
+        """Add the `count` counters from `first`, all above the highest."""
         self.add(first)
         self._lasts[-1] = first + count - 1
 

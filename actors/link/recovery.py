@@ -39,21 +39,22 @@ class Recovery:
         self._loss_s = NEVER  # when the oldest suspicious datagram counts as lost
         self._probes = 0  # probe timeouts since something was acknowledged
         self._may_probe = False  # one datagram may leave although the congestion window is full
-        self._begin_path()
+        self._begin_path(settings.tolerated_loss)
 
-    def _begin_path(self) -> None:
+    def _begin_path(self, tolerated_loss: float) -> None:
         settings = self._settings
         self.round_trip = RoundTrip(settings.initial_rtt_s)
         self._congestion = CongestionWindow(
             settings.initial_flight_bytes,
             2 * (settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES),
             settings.max_flight_bytes,
+            tolerated_loss,
         )
 
     def change_path(self) -> None:
         """The peer is elsewhere now. Nothing is known of the new path (RFC 9000 section 9.4), and what was
         on the old one is sent again; the peer drops what it gets twice."""
-        self._begin_path()
+        self._begin_path(0.0)
         self.declare_all_lost()
         self._probes = 0
 
@@ -208,7 +209,8 @@ class Recovery:
                 break
             lost.append(counter)
         if lost:
-            self._congestion.on_lost(self._in_flight[lost[-1]][0], now)
+            lost_bytes = sum([self._in_flight[counter][1] for counter in lost])
+            self._congestion.on_lost(lost_bytes, self._in_flight[lost[-1]][0], now)
             self._declare_lost(lost)
 
     def declare_all_lost(self) -> None:

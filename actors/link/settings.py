@@ -40,6 +40,10 @@ KERNEL_DATAGRAM_BYTES: Final = 768
 """What a socket buffer is charged for a datagram beside its contents (Linux: 832 bytes for up to 100)."""
 
 
+LOOPBACK_TOLERATED_LOSS: Final = 1 / 16
+"""More than that means that the receiver's socket buffer overflows, with many senders."""
+
+
 @dataclass(frozen=True)
 class LinkSettings:
     """What one link may use and how long it waits. All times in seconds."""
@@ -64,6 +68,11 @@ class LinkSettings:
 
     initial_flight_bytes: int = 10 * (MIN_DATAGRAM_BYTES + KERNEL_DATAGRAM_BYTES)
     """Congestion window at the start: ten datagrams (RFC 9002 section 7.2)."""
+
+    tolerated_loss: float = 0.0
+    """Share of the congestion window that may be lost in a round trip without shrinking it. The shell sets it to
+    `LOOPBACK_TOLERATED_LOSS` where the path is loopback: nothing queues there but the receiver's socket buffer, of
+    which the credit and `max_flight_bytes` take care, so a few losses do not say that one should slow down."""
 
     max_ack_delay_s: float = 0.002
     """An acknowledgement waits this long for something to travel with."""

@@ -123,18 +123,35 @@ class TestCongestion:
         assert window.bytes == 20_000
         window.on_acked(50_000)
         assert window.bytes == 30_000
-        window.on_lost(1.0, 2.0)
-        window.on_lost(1.5, 2.1)
+        window.on_lost(1000, 1.0, 2.0)
+        window.on_lost(1000, 1.5, 2.1)
         assert not window.may_grow_by(1.9)  # sent before the loss was seen
         assert window.bytes == 15_000
         assert window.may_grow_by(2.5)
         window.on_acked(15_000)
         assert window.bytes == 16_000  # one datagram per round trip from now on
         for sent_s in range(3, 20):
-            window.on_lost(sent_s, sent_s + 0.5)
+            window.on_lost(1000, sent_s, sent_s + 0.5)
         assert window.bytes == 2000
         window.collapse()
         assert window.bytes == 2000
+
+    def test_on_loopback_a_few_losses_in_a_round_trip_say_nothing_and_many_do(self) -> None:
+        window = CongestionWindow(1_600_000, 2400, 2_000_000, tolerated_loss=1 / 16)
+        for round_trip in range(1, 20):
+            window.on_lost(60_000, round_trip, round_trip + 0.5)
+            window.on_lost(40_000, round_trip + 0.4, round_trip + 0.6)
+        assert window.bytes == 1_600_000
+        window.on_lost(60_000, 30, 30.5)
+        window.on_lost(40_001, 30.4, 30.6)
+        assert window.bytes == 800_000
+
+    def test_on_loopback_a_small_window_may_lose_four_datagrams(self) -> None:
+        window = CongestionWindow(12_000, 2400, 2_000_000, tolerated_loss=1 / 16)
+        window.on_lost(4800, 1.0, 1.5)
+        assert window.bytes == 12_000
+        window.on_lost(1200, 1.4, 1.6)
+        assert window.bytes == 6000
 
 
 def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, int]]:

@@ -16,7 +16,7 @@ from actors.link.frames import (
     PING,
     Kind,
     Piece,
-    is_data_run,
+    data_run_length,
     message_head,
     piece_head,
     read_frames_untrusted,
@@ -147,7 +147,7 @@ def _train(data: bytes) -> None:
             for index, (header, body) in enumerate(zip(headers, bodies, strict=True))
         ]
         whole = b"".join(train)
-        assert is_data_run(whole, len(train[0]))
+        assert data_run_length(whole, len(train[0])) == len(train)
         if not (at_once and beta.link.receive_train(whole, len(train[0]), 1.0, PLACES["alpha.h1"])):
             for datagram in train:
                 beta.link.receive(datagram, 1.0, PLACES["alpha.h1"])
