@@ -40,6 +40,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `remote`                   actors on other nodes: refs, names and messages over the link; its `__init__` is a map
 `link`                     the sealed link between nodes: sessions, frames, acknowledgements, credit (sans-IO)
 `udp`, `inbox`             the link's shell: one socket, a link for every peer, what they sent
+`datagrams`, `lookout`     its socket, with many datagrams in one call; and who waits for it
 `link_service`             the link as a service that can be restarted
 `application`, `outline`   a server: one supervision tree, and the last word when it cannot go on; a tree as text
 `http_server`, `web`       HTTP/1.1 for ASGI applications on h11; one form for every error
