@@ -4,10 +4,10 @@
 its `inbox`. It parses nothing that is not authenticated beyond the fixed header, answers nothing but handshakes, and
 counts everything it drops (`stats`).
 
-Whoever waits for a message drains the socket (`actors.lookout`), with plain non-blocking calls after one wait instead of
-one `trio.socket` call for each datagram: a checkpoint for each would cost more than the cryptography. Whatever is posted
-until its task waits, or in one turn of the scheduler, leaves together, except that a message for a peer with nothing in
-flight leaves at once.
+Whoever waits for a message drains the socket (`actors.lookout`), with plain non-blocking calls after one wait instead
+of one `trio.socket` call for each datagram: a checkpoint for each would cost more than the cryptography. Whatever is
+posted until its task waits, or in one turn of the scheduler, leaves together, except that a message for a peer with
+nothing in flight leaves at once.
 
 Budgets, measured on one shared core of a virtual machine: 105 us for a round trip of 100 bytes with both ends
 in one process, 2.5 us for a small message in a bundle, 27 us for a piece at 61,440 bytes, 4.3 us at 1200, both ends.
