@@ -10,6 +10,7 @@ Scenarios
     cases           `baton run cases`: the three transfer cases on the wire
     sectors         `baton run sectors`: aircraft crossing borders (with airspace, sectors_map, tracks, flights)
     players, client clients of the servers: numbered inputs over the sealed link, REST
+    masters         players that answer who may have their entities
     custody         judging the servers' custody logs      evidence    collecting them at the end of a run
     measure         from a transfer's trace to numbers     report/     as table, JSON and HTML
 

@@ -1,0 +1,118 @@
+"""Masters: players (or programs) that answer, by a function of the user's, who may have their entities.
+
+A question is one round trip: the instance lists it under `/v1/players/{master}/asks` until it is answered, times out or
+is cancelled, and the master's signed answer goes back. The function is called once for each question, also when the
+answer has to be sent again.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import trio
+
+from actors.clock import Clock
+from authority.names import instance_of
+from crypto import jose
+from crypto.keys import Identity
+from scenarios.client import ApiFailure, RestClient
+
+__all__ = ["Decide", "Master", "Question"]
+
+_log = logging.getLogger("scenarios.masters")
+
+LOOK_S: Final = 0.1
+PROOF_LIFETIME_S: Final = 60.0
+MAX_REMEMBERED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """May `requester` own `entity`, on the server `target` (where it is already, if it `stay`s)?"""
+
+    transfer_id: str
+    entity: str
+    requester: str
+    target: str
+    stay: bool
+
+
+Decide = Callable[[Question], bool | None]
+"""Yes, no, or (None) no answer: the question times out."""
+
+
+class Master:
+    """Answers the questions that an instance puts to one player.
+
+    Args:
+        name: the player's; its keys must be registered.
+        identity: its keys, to sign with.
+        client: for talking to the instance.
+        decide: the user's function. One that raises leaves the question without an answer.
+        clock: for the expiry of signatures.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        client: RestClient,
+        decide: Decide,
+        clock: Clock | None = None,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._client = client
+        self._decide = decide
+        self._clock = clock or Clock()
+        self._decided: OrderedDict[str, bool | None] = OrderedDict()
+
+    async def serve(
+        self, instance: str | None = None, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Answer the questions about entities of `instance` (the player's own, if not given) until cancelled."""
+        instance = instance or instance_of(self._name)
+        task_status.started()
+        while True:
+            await self.answer_all(instance)
+            await trio.sleep(LOOK_S)
+
+    async def answer_all(self, instance: str) -> None:
+        """Answer what is asked now, in the order that the instance gives; what cannot be answered now waits."""
+        try:
+            asks = await self._client.call(instance, "GET", f"/v1/players/{self._name}/asks")
+            for ask in asks:
+                await self._answer(instance, ask)
+        except ApiFailure as error:
+            _log.info("%s cannot answer now: %s", self._name, error)
+
+    async def _answer(self, instance: str, ask: dict[str, Any]) -> None:
+        question = Question(ask["transfer_id"], ask["entity"], ask["requester"], ask["target"], ask["stay"])
+        allow = self._decision(question)
+        if allow is None:
+            return
+        statement = {"action": "answer", "transfer_id": question.transfer_id, "allow": allow}
+        statement["expires_at_s"] = self._clock.unix_s() + PROOF_LIFETIME_S
+        proof = jose.sign(statement, sender=self._identity, sender_id=self._name)
+        body = {"by": self._name, "allow": allow, "proof": proof}
+        try:
+            await self._client.call(instance, "POST", f"/v1/transfers/{question.transfer_id}/answer", body)
+        except ApiFailure as error:
+            if error.code == "unreachable":
+                raise
+            # Cancelled or timed out meanwhile, locked, or somebody else is master now: nothing was changed.
+            _log.info("the answer to %s was refused: %s", question.transfer_id, error)
+
+    def _decision(self, question: Question) -> bool | None:
+        if question.transfer_id not in self._decided:
+            try:
+                allow = self._decide(question)
+            except Exception:
+                _log.exception("%s could not decide about %s", self._name, question)
+                allow = None
+            self._decided[question.transfer_id] = allow
+            while len(self._decided) > MAX_REMEMBERED:
+                self._decided.popitem(last=False)
+        return self._decided[question.transfer_id]
