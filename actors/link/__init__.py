@@ -9,6 +9,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `sessions`    opening, choosing and retiring sessions; what happens when both open, or one restarts
 - `path`        where the peer is, and how another address is proved
 - `outgoing`    channels, pieces and the peer's credit
+- `outgoing_message`  one of them, and how it is cut
 - `large`       messages of tens of megabytes, granted one by one
 - `incoming`    reassembly, order and our credit
 - `congestion`  round trip times and the congestion window

@@ -18,6 +18,10 @@ from actors.link.settings import (
 from crypto.errors import Malformed
 
 
+class NoRoom(Exception):
+    """The peer has restarted, and what its earlier lives left untaken leaves no room; it will send this again."""
+
+
 class ReceivedMessage(NamedTuple):
     """A complete message, in the order of its channel if that has one."""
 
@@ -86,6 +90,11 @@ class Incoming:
         # What an earlier incarnation left untaken is still held: it narrows the window of the next until it is taken.
         self._granted_bytes = max(self._window_bytes - self._ready_bytes, INITIAL_CREDIT_BYTES)
         self._granted_messages = max(self._window_messages - self._ready_messages, INITIAL_CREDIT_MESSAGES)
+        # A restarted peer presumes the initial credit, whatever was left. From then on its sum is watched.
+        self._is_cramped = (
+            self._ready_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
+            or self._ready_messages > self._window_messages - INITIAL_CREDIT_MESSAGES
+        )
         self._told_bytes = INITIAL_CREDIT_BYTES
         self._told_messages = INITIAL_CREDIT_MESSAGES
 
@@ -230,8 +239,22 @@ class Incoming:
             return
         if self._used_bytes + size_bytes > self._granted_bytes or self._used_messages >= self._granted_messages:
             raise Malformed("the peer sends more than its credit")
+        if self._is_cramped:
+            self._require_room(size_bytes)
         self._used_bytes += size_bytes
         self._used_messages += 1
+
+    def _require_room(self, size_bytes: int) -> None:
+        """Raises NoRoom when all lives of the peer together would exceed the window and one initial credit."""
+        sizes = [size_bytes]
+        for channel in self._channels:
+            sizes += [assembly.total_bytes for assembly in channel.assemblies.values()]
+            sizes += [len(data) for data in channel.complete.values()]
+        if (
+            self._ready_bytes + sum(sizes) > self._window_bytes + INITIAL_CREDIT_BYTES
+            or self._ready_messages + len(sizes) > self._window_messages + INITIAL_CREDIT_MESSAGES
+        ):
+            raise NoRoom
 
     def _complete(self, channel_number: int, number: int, data: bytes) -> None:
         channel = self._channels[channel_number]

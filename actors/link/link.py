@@ -42,9 +42,10 @@ from actors.link.frames import (
     write_data_headers,
     write_response,
 )
-from actors.link.incoming import Incoming, ReceivedMessage
+from actors.link.incoming import Incoming, NoRoom, ReceivedMessage
 from actors.link.large import LargeBudget
-from actors.link.outgoing import Chunk, Outgoing
+from actors.link.outgoing import Outgoing
+from actors.link.outgoing_message import Chunk
 from actors.link.path import Path
 from actors.link.ranges import CounterRanges
 from actors.link.recovery import Recovery
@@ -358,6 +359,8 @@ class Link:
                 self._timer_s = now
             try:
                 is_eliciting = self._on_body(body, session, source, now)
+            except NoRoom:
+                counters["dropped_no_room"] += 1
             except Malformed:
                 # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
                 counters["dropped_violation"] += 1

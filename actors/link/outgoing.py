@@ -12,20 +12,13 @@ other channel at most, whatever their messages and losses are.
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
-from typing import Final
 
 from actors.link.frames import (
-    MESSAGE_OVERHEAD_BYTES,
-    MIN_PIECE_BYTES,
     PIECE_OVERHEAD_BYTES,
-    WANT_BYTES,
     Ack,
-    message_head,
-    piece_head,
     write_pieces,
-    write_want,
 )
-from actors.link.large import REACH_BYTES
+from actors.link.outgoing_message import REQUEST, Chunk, LargeMessage, OutgoingMessage
 from actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
@@ -36,11 +29,6 @@ from actors.link.settings import (
     UNORDERED_AHEAD,
 )
 from crypto.errors import Malformed
-
-_MAX_WHOLE_BYTES: Final = 0xFFFF
-
-_WANT: Final = -1
-"""As the number of a part: the request to start the message."""
 
 
 class LinkFull(Exception):
@@ -55,108 +43,6 @@ def require_sendable(data: bytes, channel: int) -> None:
         raise ValueError(
             f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
         )
-
-
-class OutgoingMessage:
-    """A message and which of its chunks are still to be sent and to be acknowledged."""
-
-    __slots__ = (
-        "channel",
-        "data",
-        "first_unacked",
-        "is_large",
-        "is_wanted",
-        "number",
-        "ordinal",
-        "piece_bytes",
-        "started_chunks",
-        "unacked",
-    )
-
-    def __init__(self, channel: int, data: bytes) -> None:
-        self.channel = channel
-        self.data = data
-        self.is_large = len(data) > LARGE_MESSAGE_BYTES
-        self.ordinal = 0  # among the large ones, from the request to the start
-        self.first_unacked = 0  # kept for large ones
-        self.number = -1
-        self.piece_bytes = 0  # 0: whole
-        self.started_chunks = 0
-        self.is_wanted = False  # from its start until its last chunk is acknowledged
-        self.unacked: set[int] | None = None  # the parts; None when it is whole, which spares small messages a set
-
-    @property
-    def chunk_count(self) -> int:
-        """How many parts it is sent in; at least one, also when it is empty."""
-        return 1 if not self.piece_bytes else -(-len(self.data) // self.piece_bytes)
-
-    def start(self, number: int, body_bytes: int) -> None:
-        """Fix its place in its channel and how it is cut, for datagrams with room for `body_bytes`."""
-        self.number = number
-        self.started_chunks = 0
-        self.is_wanted = True
-        size = len(self.data)
-        if size + MESSAGE_OVERHEAD_BYTES <= body_bytes and size <= _MAX_WHOLE_BYTES:
-            self.piece_bytes = 0
-            self.unacked = None
-        else:
-            self.piece_bytes = max(body_bytes - PIECE_OVERHEAD_BYTES, MIN_PIECE_BYTES)
-            self.unacked = set(range(self.chunk_count))
-
-    def forget_progress(self) -> None:
-        """As if it had never been sent: for a peer that remembers nothing of it."""
-        self.number = -1
-        self.piece_bytes = 0
-        self.started_chunks = 0
-        self.is_wanted = False
-        self.unacked = None
-        self.ordinal = self.first_unacked = 0
-
-    def wants(self, part: int) -> bool:
-        """Whether chunk `part` was started and is not acknowledged."""
-        if part == _WANT:
-            return self.ordinal > 0
-        return self.is_wanted and (self.unacked is None or part in self.unacked)
-
-    def is_out_of_reach(self) -> bool:
-        """Whether the next piece of a large message must wait until an earlier one is acknowledged."""
-        unacked = self.unacked
-        if unacked:
-            while self.first_unacked not in unacked:
-                self.first_unacked += 1
-        return self.started_chunks >= self.reach_end
-
-    @property
-    def reach_end(self) -> int:
-        """The first part of a large message that must wait until an earlier one is acknowledged."""
-        return self.first_unacked + -(-REACH_BYTES // self.piece_bytes)
-
-    def write(self, part: int, parts: list[bytes | memoryview]) -> None:
-        """Append head and contents of chunk `part`."""
-        if part == _WANT:
-            parts.append(write_want(self.ordinal, len(self.data)))
-            return
-        if not self.piece_bytes:
-            parts += (message_head(self.channel, self.number, len(self.data)), self.data)
-            return
-        start = part * self.piece_bytes
-        parts += (
-            piece_head(self.channel, self.number, len(self.data), self.piece_bytes, part),
-            memoryview(self.data)[start : start + self.piece_bytes],
-        )
-
-    def frame_bytes(self, part: int) -> int:
-        """How much room chunk `part` takes."""
-        if part == _WANT:
-            return WANT_BYTES
-        if not self.piece_bytes:
-            return MESSAGE_OVERHEAD_BYTES + len(self.data)
-        return PIECE_OVERHEAD_BYTES + min(self.piece_bytes, len(self.data) - part * self.piece_bytes)
-
-
-Chunk = tuple[OutgoingMessage, int]
-"""One part of one message: what is sent, acknowledged and lost as a unit. A plain tuple: there is one for every small
-message."""
 
 
 class Outgoing:
@@ -187,7 +73,7 @@ class Outgoing:
         self._credit_messages = INITIAL_CREDIT_MESSAGES
         self._used_bytes = 0
         self._used_messages = 0
-        self._large: OutgoingMessage | None = None  # the one in progress: large messages go one by one
+        self._large: LargeMessage | None = None  # the one in progress: large messages go one by one
         self._is_stalled = False  # its next piece is out of reach
         self._large_granted = 0
         self._large_started = 0
@@ -234,13 +120,15 @@ class Outgoing:
         queue = self._queues[channel]
         if not queue and self._sending[channel] is None:
             self._ready.append(channel)
-        message = OutgoingMessage(channel, data)
-        queue.append(message)
-        self.held_bytes += len(data)
+        size = len(data)
+        self.held_bytes += size
         self.held_messages += 1
-        if not message.is_large:
-            self._queued_bytes += len(data)
-            self._queued_messages += 1
+        if size > LARGE_MESSAGE_BYTES:
+            queue.append(LargeMessage(channel, data))
+            return
+        queue.append(OutgoingMessage(channel, data))
+        self._queued_bytes += size
+        self._queued_messages += 1
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[list[bytes], list[Chunk]]:
         """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
@@ -254,12 +142,12 @@ class Outgoing:
             return [], []
         first = message.started_chunks
         end = min(first + most, message.chunk_count - 1)  # the last one is shorter
-        if message.is_large:
+        if isinstance(message, LargeMessage):
             end = min(end, message.reach_end)
         if end <= first:
             return [], []
         message.started_chunks = end
-        if message.is_large and message.is_out_of_reach():
+        if isinstance(message, LargeMessage) and message.is_out_of_reach():
             self._stall()
         data = memoryview(message.data)
         bodies = write_pieces(message.channel, message.number, data, message.piece_bytes, first, end)
@@ -304,7 +192,7 @@ class Outgoing:
             chunks.append((message, part))
             message.started_chunks = part + 1
             if message.piece_bytes and part + 1 < message.chunk_count:
-                if message.is_large and message.is_out_of_reach():
+                if isinstance(message, LargeMessage) and message.is_out_of_reach():
                     self._stall()
                 else:
                     ready.rotate(-1)
@@ -342,7 +230,7 @@ class Outgoing:
             self._ready.popleft()
             self._blocked.add(channel)
             return None
-        if message.is_large:
+        if isinstance(message, LargeMessage):
             return self._start_large(channel, message)
         if self._waiting_for_credit is not None and self._waiting_for_credit != channel:
             return None
@@ -374,7 +262,7 @@ class Outgoing:
         started = self._started[channel]
         return bool(started) and self._next_number[channel] - started[0].number >= UNORDERED_AHEAD
 
-    def _start_large(self, channel: int, message: OutgoingMessage) -> OutgoingMessage | None:
+    def _start_large(self, channel: int, message: LargeMessage) -> OutgoingMessage | None:
         if self._large is None and self._large_granted > self._large_started:
             self._large_started += 1
             self._large = message
@@ -390,9 +278,9 @@ class Outgoing:
         """Ask the peer to let the next large message start, unless one is in progress or was asked for."""
         if self._large is None and self._large_queue:
             message = self._queues[self._large_queue[0]][0]
-            if not message.ordinal:
+            if isinstance(message, LargeMessage) and not message.ordinal:
                 message.ordinal = self._large_started + 1
-                self._lost.append((message, _WANT))
+                self._lost.append((message, REQUEST))
 
     def on_grant(self, count: int) -> None:
         """So many large messages may have started. Absolute, so a late or repeated one changes nothing. Raises
@@ -404,7 +292,7 @@ class Outgoing:
         self._large_granted = count
         self._ready.appendleft(self._large_queue.popleft())
 
-    def _on_large_acked(self, message: OutgoingMessage) -> None:
+    def _on_large_acked(self, message: LargeMessage) -> None:
         """Some of the large message in progress was acknowledged."""
         if self._is_stalled and not message.is_out_of_reach():
             self._is_stalled = False
@@ -416,12 +304,12 @@ class Outgoing:
     def on_acked(self, chunks: Iterable[Chunk]) -> None:
         """The peer has received these."""
         for message, part in chunks:
-            if not message.is_wanted or part == _WANT:
+            if not message.is_wanted:
                 continue
             if message.unacked is not None:
                 message.unacked.discard(part)
                 message.is_wanted = bool(message.unacked)
-                if message.is_large:
+                if isinstance(message, LargeMessage):
                     self._on_large_acked(message)
                 if message.unacked:
                     continue

@@ -10,7 +10,8 @@ from typing import Final
 
 from actors.link.congestion import CongestionWindow, RoundTrip
 from actors.link.frames import Ack
-from actors.link.outgoing import Chunk, Outgoing
+from actors.link.outgoing import Outgoing
+from actors.link.outgoing_message import Chunk
 from actors.link.settings import KERNEL_DATAGRAM_BYTES, NEVER, LinkSettings
 from crypto.errors import Malformed
 

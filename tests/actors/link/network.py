@@ -4,7 +4,7 @@ import heapq
 import itertools
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +22,9 @@ def _fixed_key(seed: str) -> ec.EllipticCurvePrivateKey:
 
 
 IDENTITIES = {name: Identity(_fixed_key(f"{name} signs"), _fixed_key(f"{name} agrees")) for name in ("alpha", "beta")}
+
+
+SOCKET_BUFFER_DATAGRAMS = 256
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Node:
         self.settings = settings
         self.rng = rng
         self.is_taking = True
+        self.is_paused = False  # its process does not run; datagrams wait in its socket's buffer, as far as they fit
+        self.socket_buffer: deque[Transit] = deque(maxlen=SOCKET_BUFFER_DATAGRAMS)
         self.received: list[ReceivedMessage] = []
         self.events: list[Event] = []
         self.counters: Counter[str] = Counter()
@@ -83,6 +88,10 @@ class Node:
             now=now,
         )
         self.link.know_keys(IDENTITIES[self.peer].public)
+
+    def next_timer(self) -> float:
+        """When it does something of its own accord."""
+        return math.inf if self.is_paused else self.link.next_timer()
 
     def take(self) -> None:
         """Take what there is, unless this application is busy."""
@@ -134,6 +143,8 @@ class Network:
 
     def pump(self, node: Node) -> None:
         """Let `node` take and send what it wants."""
+        if node.is_paused:
+            return
         node.take()
         for datagram, destination in node.link.datagrams_to_send(self.now):
             self.put(Transit(node.address, destination, datagram))
@@ -168,13 +179,23 @@ class Network:
     def deliver(self, transit: Transit) -> None:
         """A datagram leaves the network, if somebody is there."""
         for node in self.nodes:
-            if node.address == transit.destination:
+            if node.address == transit.destination and node.is_paused:
+                node.socket_buffer.append(transit)
+            elif node.address == transit.destination:
                 node.link.receive(transit.datagram, self.now, transit.source)
                 self.pump(node)
 
+    def resume(self, node: Node) -> None:
+        """The process of `node` runs again."""
+        node.is_paused = False
+        while node.socket_buffer:
+            transit = node.socket_buffer.popleft()
+            node.link.receive(transit.datagram, self.now, transit.source)
+        self.pump(node)
+
     def step(self) -> bool:
         """Do the next thing that happens; False when nothing will."""
-        times = [node.link.next_timer() for node in self.nodes]
+        times = [node.next_timer() for node in self.nodes]
         if self._transit:
             times.append(self._transit[0][0])
         if min(times) == math.inf:
@@ -183,7 +204,7 @@ class Network:
         while self._transit and self._transit[0][0] <= self.now:
             self.deliver(heapq.heappop(self._transit)[2])
         for node in self.nodes:
-            if node.link.next_timer() <= self.now:
+            if node.next_timer() <= self.now:
                 self.pump(node)
         return True
 
@@ -201,7 +222,7 @@ class Network:
         """So much virtual time."""
         end_s = self.now + duration_s
         for _ in range(200_000):
-            times = [node.link.next_timer() for node in self.nodes]
+            times = [node.next_timer() for node in self.nodes]
             times += [self._transit[0][0]] if self._transit else []
             if min(times) > end_s:
                 self.now = end_s

@@ -17,7 +17,7 @@ from actors.link import (
     PeerUnreachable,
 )
 from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
-from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 from crypto.session import Initiator, _hello_mac
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
@@ -623,3 +623,22 @@ def test_the_end_of_an_overlap_ends_no_session_that_was_proved_with_the_new_keys
     network.beta.link.change_identity(renewed.valid_at(1_700_000_060), network.now)
     assert network.alpha.link._sessions.live == sessions
     assert network.alpha.link.is_open
+
+
+def test_a_peer_that_restarts_again_and_again_leaves_no_more_than_the_window_and_one_initial_credit() -> None:
+    network = joined(Network(settings=SMALL))
+    network.beta.is_taking = False
+    for life in range(10):
+        for number in range(40):
+            network.send(network.alpha, bytes([life, number]))
+        network.run_for(0.5)
+        if life < 9:
+            network.alpha.start(network.now)
+    incoming = network.beta.link._incoming
+    assert incoming._ready_messages == SMALL.window_messages + INITIAL_CREDIT_MESSAGES
+    assert network.beta.counters["dropped_no_room"]
+    assert not network.beta.counters["dropped_violation"]
+    network.beta.is_taking = True
+    network.pump(network.beta)
+    network.run(lambda: network.is_quiet, limit_s=30)
+    assert network.beta.data_received(0)[-40:] == [bytes([9, number]) for number in range(40)]
