@@ -50,6 +50,7 @@ EXPECTED: dict[str, list[str]] = {
     "piece, except the last": [f"at least {MIN_PIECE_BYTES} bytes"],
     "credit window per peer": [_mib(SETTINGS.window_bytes), f"{SETTINGS.window_messages} messages"],
     "credit before the first ACK": [f"{INITIAL_CREDIT_BYTES // 1024} KiB", f"{INITIAL_CREDIT_MESSAGES} messages"],
+    "what all lives of a peer may leave untaken": ["the window and one initial credit"],
     "queue per peer": [_mib(SETTINGS.queue_bytes), f"{SETTINGS.queue_messages:,} messages"],
     "in flight per peer": [_mib(SETTINGS.max_flight_bytes), f"{KERNEL_DATAGRAM_BYTES} bytes per datagram"],
     "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
