@@ -25,6 +25,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `task_supervisor`          tasks whose crash is not their owner's, and how many there may be
 `task_process`             the life of a task; `TaskSpec`, a task as anybody's child
 `children`                 specifications: `ActorSpec`, `ServiceSpec`
+`arguments`                what is refused where it is written, and in which words (pure)
 `system`                   `System.open`: everything above, for the length of a block
 `telemetry`                events of the runtime and of yours, for whoever attaches to them (pure)
 `sys`                      looking into an actor that runs: state, suspend, trace, log, statistics

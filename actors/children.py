@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from actors.exits import Ignored, Reason, cause_of, shown
+from actors.arguments import member_of, need_hashable, need_seconds
+from actors.exits import Ignored, Reason, StartError, cause_of, shown
 from actors.names import Named
 from actors.process import Process, Status
 from actors.ref import Ref, current_process
 from actors.restart import Restart, RestartWindow
+from actors.server import Server
 from actors.server_process import ServerProcess
 from actors.service import AsyncService, ServiceProcess
 from actors.telemetry import SUPERVISOR_GAVE_UP, SUPERVISOR_RESTART
 
 if TYPE_CHECKING:
-    from actors.server import Server
     from actors.steps import Steps
     from actors.system import System
 
@@ -43,6 +44,8 @@ class ChildSpec:
     `shutdown_s` is how long it may take to end when asked: 0 kills it at once (OTP's `brutal_kill`), None waits as long
     as it takes (OTP's `infinity`). `start_timeout_s` is how long a start that has to wait may take, None meaning for
     ever. `significant` matters to a supervisor with `auto_shutdown`, and is for transient and temporary children only.
+
+    Raises `TypeError` and `ValueError` for what no child can have; `restart` may also be given by its value, a string.
     """
 
     type: ClassVar[ChildType] = "worker"
@@ -53,6 +56,29 @@ class ChildSpec:
     start_timeout_s: float | None = field(default=30.0, kw_only=True)
     name: Hashable = field(default=None, kw_only=True)
     significant: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # Children that come and go are specified one by one, so what is right, mostly, is not looked at for long.
+        it: Any = self
+        if (
+            type(it.restart) is not Restart
+            or type(it.significant) is not bool
+            or type(it.id) is not str
+            or (it.name is not None and type(it.name) is not str)
+            or not (it.shutdown_s is None or (type(it.shutdown_s) is float and it.shutdown_s >= 0))
+            or not (it.start_timeout_s is None or (type(it.start_timeout_s) is float and it.start_timeout_s >= 0))
+        ):
+            self._check()
+
+    def _check(self) -> None:
+        need_hashable("the id of a child", self.id)
+        whose = f"of the child {self.id!r}"
+        object.__setattr__(self, "restart", member_of(Restart, f"restart {whose}", self.restart))
+        if self.significant is not True and self.significant is not False:
+            raise TypeError(f"significant {whose} must be True or False, not {self.significant!r}")
+        need_hashable(f"the name {whose}", self.name)
+        need_seconds(f"shutdown_s {whose}", self.shutdown_s, optional=True)
+        need_seconds(f"start_timeout_s {whose}", self.start_timeout_s, optional=True)
 
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Start one life of the child, as far as that goes without waiting.
@@ -74,6 +100,17 @@ class ActorSpec(ChildSpec):
     server: Callable[[], Server[Any]] = field(kw_only=False)
     arg: Any = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        server: Any = self.server
+        if isinstance(server, type) and not issubclass(server, Server):
+            raise TypeError(f"server of the child {self.id!r} must be a Server class, not {server!r}")
+        if not callable(server):
+            hint = f"; write {type(server).__name__}, the class itself" if isinstance(server, Server) else ""
+            raise TypeError(
+                f"server of the child {self.id!r} must be what makes a Server for each life, not {shown(server)}{hint}"
+            )
+
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Start the actor; an `async def init` takes `wait_started`."""
         return ServerProcess.start_nowait(system, self.server, self.arg, self.name, parent)
@@ -88,6 +125,11 @@ class ServiceSpec(ChildSpec):
     """A long-running async function: a socket, an HTTP server; see `actors.service.AsyncService`."""
 
     serve: AsyncService = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.serve):
+            raise TypeError(f"serve of the child {self.id!r} must be an `async def` function, not {self.serve!r}")
 
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Begin to start the service; `wait_started` waits until it says that it is ready."""
@@ -146,14 +188,25 @@ class ChildCounts:
 
 
 def begin_life(spec: ChildSpec, system: System, parent: Process) -> Steps[Process | None]:
-    """Start one life of a child; None if it ignores its start. Raises `StartError`."""
+    """Start one life of a child; None if it ignores its start. Raises `StartError`, also for a broken specification."""
     try:
         process = spec.start_nowait(system, parent)
         if process.status is Status.STARTING:
             yield partial(process.wait_started, spec.start_timeout_s)
     except Ignored:
         return None
+    except StartError:
+        raise
+    except Exception as error:
+        raise StartError(f"the child {spec.id!r}", error) from error
     return process
+
+
+def need_spec(spec: object) -> ChildSpec:
+    """What a supervisor was given to start. Raises `SupervisorError` (OTP's `invalid_child_spec`)."""
+    if isinstance(spec, ChildSpec):
+        return spec
+    raise SupervisorError(f"{shown(spec)} is no child specification: give an ActorSpec, a ServiceSpec, ...")
 
 
 async def ask(supervisor: SupervisorAddress, request: object) -> Any:

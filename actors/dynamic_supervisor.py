@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import trio
 
+from actors.arguments import need_count, need_seconds
 from actors.children import (
     ChildCounts,
     ChildInfo,
@@ -25,6 +26,7 @@ from actors.children import (
     SupervisorError,
     ask,
     begin_life,
+    need_spec,
     supervisor_status,
     tell_restart,
 )
@@ -57,6 +59,9 @@ class DynamicSupervisorFlags:
     window_s: float = 5.0
     extra_arguments: tuple[Any, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_flags(self, "a dynamic supervisor")
+
 
 @dataclass(frozen=True)
 class DynamicSupervisorSpec(ChildSpec):
@@ -74,10 +79,27 @@ class DynamicSupervisorSpec(ChildSpec):
     extra_arguments: tuple[Any, ...] = field(default=(), kw_only=True)
     shutdown_s: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_flags(self, f"the supervisor {self.id!r}")
+
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Start the supervisor, without children."""
         flags = DynamicSupervisorFlags(self.max_children, self.max_restarts, self.window_s, self.extra_arguments)
         return ServerProcess.start_nowait(system, DynamicSupervisor, flags, self.name, parent)
+
+
+def _check_flags(flags: DynamicSupervisorFlags | DynamicSupervisorSpec, who: str) -> None:
+    check_dynamic(who, flags.max_children, flags.max_restarts, flags.window_s)
+    if not isinstance(flags.extra_arguments, tuple):
+        raise TypeError(f"extra_arguments of {who} must be a tuple, not {flags.extra_arguments!r}")
+
+
+def check_dynamic(who: str, max_children: object, max_restarts: object, window_s: object) -> None:
+    """What supervisors are given that have no fixed children. Raises `TypeError`, `ValueError`."""
+    need_count(f"max_children of {who}", max_children, optional=True)
+    need_count(f"max_restarts of {who}", max_restarts)
+    need_seconds(f"window_s of {who}", window_s, positive=True)
 
 
 class _StartChild:
@@ -89,7 +111,7 @@ class _StartChild:
 
 @dataclass(frozen=True, slots=True)
 class _TerminateChild:
-    ref: Ref
+    ref: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +153,8 @@ class DynamicSupervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Start a child; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for a significant child or one
-        that cannot take `extra_arguments`, and what `Ref.call` raises.
+        Raises `StartError` if it does not start, `TooManyChildren`, `SupervisorError` for what is no specification, a
+        significant child or one that cannot take `extra_arguments`, and what `Ref.call` raises.
         """
         ref: Ref | None = await ask(supervisor, _StartChild(spec))
         return ref
@@ -213,6 +235,8 @@ class DynamicSupervisor(Server[None]):
                     return Reply(error)
                 return Reply(None if process is None else process.ref)
             case _TerminateChild(ref):
+                if not isinstance(ref, Ref):
+                    return Reply(SupervisorError(f"{shown(ref)} is no ref, by which {self.ref} knows its children"))
                 if ref.process not in self._children:
                     return Reply(SupervisorError(f"{ref} is not a child of {self.ref} (any more)"))
                 yield from self._stop([ref.process])
@@ -229,6 +253,7 @@ class DynamicSupervisor(Server[None]):
         return [(process, known) for process, known in self._children.items() if known is not None]
 
     def _add(self, spec: ChildSpec) -> Steps[Process | None]:
+        need_spec(spec)
         count = len(self._children)
         if self._max_children is not None and count >= self._max_children:
             raise TooManyChildren(f"{self.ref} has {count} children, its max_children: end one, or raise the bound")

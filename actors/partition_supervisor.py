@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+from actors.arguments import need_count
 from actors.children import (
     ActorSpec,
     ChildCounts,
@@ -60,8 +61,12 @@ class PartitionSupervisorSpec(ChildSpec):
     start_timeout_s: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.partitions < 1:
-            raise ValueError(f"{self.id!r}: partitions must be 1 or more, not {self.partitions}")
+        super().__post_init__()
+        need_count(f"partitions of {self.id!r}", self.partitions, least=1)
+        if not isinstance(self.child, ChildSpec):
+            raise TypeError(f"{self.id!r}: child must be one ChildSpec, not {self.child!r}")
+        flags = SupervisorFlags((), self.strategy, self.max_restarts, self.window_s)
+        object.__setattr__(self, "strategy", flags.strategy)
         if self.child.name is not None:
             raise ValueError(f"{self.id!r}: partitions cannot share the name {self.child.name!r}; find them with `via`")
         if self.child.significant:

@@ -318,6 +318,11 @@ class RegistrySpec(ChildSpec):
 
     registry: Registry = field(kw_only=False)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.registry, Registry):
+            raise TypeError(f"registry of the child {self.id!r} must be a Registry, not {self.registry!r}")
+
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Open the registry, empty."""
         return ServerProcess.start_nowait(system, RegistryKeeper, self.registry, self.name, parent)

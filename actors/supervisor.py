@@ -14,13 +14,14 @@ first cause is not lost on the way up.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Hashable, Iterable
+from collections.abc import Awaitable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import trio
 
+from actors.arguments import member_of, need_count, need_seconds, several
 from actors.children import (
     ChildCounts,
     ChildInfo,
@@ -32,6 +33,7 @@ from actors.children import (
     SupervisorError,
     ask,
     begin_life,
+    need_spec,
     supervisor_status,
     tell_restart,
 )
@@ -71,11 +73,14 @@ class ChildStartFailed(Exception):
 class SupervisorFlags:
     """What a supervisor is started with: its first children, in order, and what to do when one ends."""
 
-    children: tuple[ChildSpec, ...] = ()
+    children: Sequence[ChildSpec] = ()
     strategy: Strategy = Strategy.ONE_FOR_ONE
     max_restarts: int = 3
     window_s: float = 5.0
     auto_shutdown: AutoShutdown = AutoShutdown.NEVER
+
+    def __post_init__(self) -> None:
+        _check_flags(self, "a supervisor")
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class SupervisorSpec(ChildSpec):
 
     type: ClassVar[ChildType] = "supervisor"
 
-    children: tuple[ChildSpec, ...] = ()
+    children: Sequence[ChildSpec] = ()
     strategy: Strategy = field(default=Strategy.ONE_FOR_ONE, kw_only=True)
     max_restarts: int = field(default=3, kw_only=True)
     window_s: float = field(default=5.0, kw_only=True)
@@ -92,12 +97,24 @@ class SupervisorSpec(ChildSpec):
     shutdown_s: float | None = field(default=None, kw_only=True)
     start_timeout_s: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_flags(self, f"the supervisor {self.id!r}")
+
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Start the supervisor and, in order, its children, waiting for those whose start takes that."""
-        flags = SupervisorFlags(
-            tuple(self.children), self.strategy, self.max_restarts, self.window_s, self.auto_shutdown
-        )
+        flags = SupervisorFlags(self.children, self.strategy, self.max_restarts, self.window_s, self.auto_shutdown)
         return ServerProcess.start_nowait(system, Supervisor, flags, self.name, parent)
+
+
+def _check_flags(flags: SupervisorFlags | SupervisorSpec, who: str) -> None:
+    """Raises `TypeError`, `ValueError`; what was given in another form is put into its own."""
+    object.__setattr__(flags, "children", several(ChildSpec, f"children of {who}", flags.children))
+    object.__setattr__(flags, "strategy", member_of(Strategy, f"strategy of {who}", flags.strategy))
+    need_count(f"max_restarts of {who}", flags.max_restarts)
+    need_seconds(f"window_s of {who}", flags.window_s, positive=True)
+    auto_shutdown = member_of(AutoShutdown, f"auto_shutdown of {who}", flags.auto_shutdown)
+    object.__setattr__(flags, "auto_shutdown", auto_shutdown)
 
 
 class Child:
@@ -169,8 +186,8 @@ class Supervisor(Server[None]):
     async def start_child(supervisor: SupervisorAddress, spec: ChildSpec) -> Ref | None:
         """Add a child, last in order, and start it; None if it chose not to run (`IGNORE`).
 
-        Raises `StartError` if it does not start (it is not kept then), `SupervisorError` if the id is taken or
-        `significant` does not fit, and what `Ref.call` raises.
+        Raises `StartError` if it does not start (it is not kept then), `SupervisorError` if the id is taken,
+        `significant` does not fit or `spec` is none, and what `Ref.call` raises.
         """
         ref: Ref | None = await ask(supervisor, _StartChild(spec))
         return ref
@@ -295,7 +312,10 @@ class Supervisor(Server[None]):
         return Reply(answer)
 
     def _find(self, child_id: Hashable) -> Child:
-        child = self._children.get(child_id)
+        try:
+            child = self._children.get(child_id)
+        except TypeError:
+            raise SupervisorError(f"{shown(child_id)} is no id of a child: ids are hashable, such as strings") from None
         if child is None:
             some = ", ".join(map(repr, islice(self._children, IDS_SHOWN)))
             more = f" and {len(self._children) - IDS_SHOWN} more" if len(self._children) > IDS_SHOWN else ""
@@ -317,7 +337,7 @@ class Supervisor(Server[None]):
             )
 
     def _add(self, spec: ChildSpec) -> Steps[Ref | None]:
-        self._check(spec)
+        self._check(need_spec(spec))
         present = self._children.get(spec.id)
         if present is not None:
             raise SupervisorError(

@@ -131,7 +131,7 @@ class System:
                 # Caught here and raised below, past the nursery, which would wrap it in a group.
                 try:
                     with trio.CancelScope() as block:
-                        flags = SupervisorFlags(tuple(children), strategy, max_restarts, window_s, auto_shutdown)
+                        flags = SupervisorFlags(children, strategy, max_restarts, window_s, auto_shutdown)
                         await await_interruptibly(system._start_root, flags, block)
                         yield system
                 except BaseException as error:

@@ -142,6 +142,11 @@ class TaskSpec(ChildSpec):
     args: tuple[Any, ...] = ()
     restart: Restart = field(default=Restart.TEMPORARY, kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise TypeError(f"function of the child {self.id!r} must be an `async def` function, not {self.function!r}")
+
     def start_nowait(self, system: System, parent: Process) -> TaskProcess:
         """Start the task, and do not wait for it."""
         return TaskProcess.start(

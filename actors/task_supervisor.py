@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack, final
 import trio
 
 from actors.children import ChildSpec, ChildType, RestartLimitReached, SupervisorAddress, SupervisorError, ask
-from actors.dynamic_supervisor import TooManyChildren
-from actors.exits import SHUTDOWN, NoProc, Reason, StartError
+from actors.dynamic_supervisor import TooManyChildren, check_dynamic
+from actors.exits import SHUTDOWN, NoProc, Reason, StartError, shown
 from actors.process import Process, logger
 from actors.ref import Ref
 from actors.restart import Restart, RestartWindow, should_restart
@@ -56,6 +56,10 @@ class TaskSupervisorSpec(ChildSpec):
     window_s: float = field(default=5.0, kw_only=True)
     shutdown_s: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_dynamic(f"the supervisor {self.id!r}", self.max_children, self.max_restarts, self.window_s)
+
     def start_nowait(self, system: System, parent: Process) -> Process:
         """Start the supervisor, without tasks."""
         flags = TaskSupervisorFlags(self.max_children, self.max_restarts, self.window_s)
@@ -65,7 +69,7 @@ class TaskSupervisorSpec(ChildSpec):
 @final
 @dataclass(frozen=True, slots=True)
 class _TerminateChild:
-    ref: Ref
+    ref: object
 
 
 class TaskSupervisor(Server[None]):
@@ -162,6 +166,8 @@ class TaskSupervisor(Server[None]):
     async def handle_call(self, request: Any, from_: From, state: None) -> Reply[None]:
         """End a task; an error of the caller goes back to the caller."""
         match request:
+            case _TerminateChild(ref) if not isinstance(ref, Ref):
+                return Reply(SupervisorError(f"{shown(ref)} is no ref, by which {self.ref} knows its tasks"))
             case _TerminateChild(ref) if ref in self._running:
                 spec = self._running.pop(ref)
                 await shut_down([(ref.process, spec.shutdown_s)])
