@@ -15,6 +15,7 @@
     sealing         encrypting, signing, opening
     enrolment       proofs by a shared secret
     timings         from a trace to how long each phase took
+    pacing          how often one requester may ask
     asks            questions to masters under the rule `ask`
     errors          reasons of refusal, and the error of bad messages
     settings        configuration that both kinds of server share

@@ -50,6 +50,8 @@ class Reason(StrEnum):
     """A right has another revision than the one that was named: somebody changed it meanwhile."""
     TOO_LATE = "too_late"
     """The transfer has its result already."""
+    TOO_OFTEN = "too_often"
+    """The requester has asked for this entity too often lately."""
     TRANSFER_ID_TAKEN = "transfer_id_taken"
     """The transfer id belongs to a transfer of another entity or target."""
     UNKNOWN_TARGET = "unknown_target"

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.pacing import spent
 from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.rights import RIGHTS_PROCEDURES, find_entity, save_entity, with_owner
 from authority.rules import Decision, Rule, Want, decide, is_locked_against
@@ -144,8 +145,9 @@ def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
     rows.delete(("entities", record.id))
-    if rows.get_or(("asks", record.id), None) is not None:
-        rows.delete(("asks", record.id))
+    for table in ("asks", "paces"):
+        if rows.get_or((table, record.id), None) is not None:
+            rows.delete((table, record.id))
     return record.to_data()
 
 
@@ -203,6 +205,8 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     if decision not in (Decision.GRANTED, Decision.ASKED):
         text = f"{record.id} is not to be had by {requester} ({want}): {decision} (its rule is {record.rule})"
         raise Refused(Reason(decision.value), text, entity=record.id, requester=requester)
+    path = ("paces", record.id)
+    paces = spent(rows.get_or(path, {}), requester, args.get("now_s", 0.0)) if requester else None
     transfer = TransferRecord(
         id=args["transfer_id"],
         entity=record.id,
@@ -222,6 +226,8 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         transfer = ask(rows, transfer, args.get("now_s", 0.0), args.get("ask_timeout_s", ASK_LIFETIME_S))
     elif stay:
         transfer = _granted_where_it_is(rows, record, transfer)
+    if paces is not None:
+        rows.put(path, paces)
     _save_transfer(rows, transfer)
     return transfer.to_data()
 

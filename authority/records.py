@@ -4,6 +4,7 @@ Where things stand in the tree:
 
     entities/<id>    EntityRecord
     asks/<id>        ids of the transfers of this entity that wait for the master's answer
+    paces/<id>       how many requests each requester of this entity has left, and since when
     transfers/<id>   TransferRecord
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
