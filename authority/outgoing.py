@@ -20,6 +20,7 @@ from typing import Final
 from authority.epoch import Fence
 
 __all__ = [
+    "ATTEMPTS_WITHOUT_HOME",
     "AskHome",
     "Case",
     "Committed",
@@ -183,6 +184,8 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
 # back off to a second, about the time in which a homeserver instance elects a new leader.
 FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
+# A target that has not answered this many times may have handed the entity on and be gone. Only the log knows.
+ATTEMPTS_WITHOUT_HOME: Final = 3
 
 
 class Outgoing:
@@ -267,4 +270,5 @@ class Outgoing:
             return [AskHome(self.attempt), SendState()]
         # A repetition re-sends the state too: the target may have restarted and lost what it had staged in memory.
         resend: list[Effect] = [SendState()] if self.attempt > 1 else []
-        return [*resend, SendActivate(self._certificate, self.attempt)]
+        ask: list[Effect] = [AskHome(self.attempt)] if self.attempt > ATTEMPTS_WITHOUT_HOME else []
+        return [*resend, SendActivate(self._certificate, self.attempt), *ask]

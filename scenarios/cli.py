@@ -131,7 +131,10 @@ def chaos() -> None:
 
 @cli.group(
     cls=_LazyGroup,
-    members={"raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk")},
+    members={
+        "raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "transfers-search": ("scenarios.simulation.search_command", "every state that a small hand-over can reach"),
+    },
     short_help="Run real code on a virtual clock, network and disk.",
 )
 def simulate() -> None:

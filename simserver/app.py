@@ -20,6 +20,7 @@ from actors.supervisor import SupervisorSpec
 from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import WebService
+from authority.epoch import Fence
 from authority.pins import Pins
 from authority.sealing import Sealer
 from authority.settings import read_secret
@@ -156,12 +157,15 @@ def supervision_tree(node: Node) -> SupervisorSpec:
 
 
 async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """The ledger; when it is opened for the first time, what it knows of those that left is remembered."""
+    """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered."""
     async with trio.open_nursery() as nursery:
         await nursery.start(node.ledger.serve)
         for entity, moved_to, fence in node.ledger.moved():
             if node.holdings.get(entity) is None and node.holdings.gone(entity) is None:
                 node.holdings.remember(entity, Tombstone(moved_to, fence))
+        for row in node.ledger.interrupted:
+            if node.holdings.get(row.entity) is None and node.holdings.gone(row.entity) is None:
+                node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
         task_status.started()
 
 

@@ -310,6 +310,8 @@ class Arrivals:
             known.fence_raised(holding.fence)
         elif gone is not None:
             known.fence_raised(gone.fence)
+        if (lived := self._holdings.lived(entity)) is not None:
+            known.fence_raised(lived)
         return known
 
     def _remember(self, transfer_id: str, context: _Context) -> _Context:

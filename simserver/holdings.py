@@ -115,6 +115,8 @@ class Holdings:
         self._notes = notes
         self._living: dict[str, Holding] = {}
         self._gone: OrderedDict[str, Tombstone] = OrderedDict()
+        # Bounded by what lived here when the server stopped.
+        self._lived: dict[str, Fence] = {}
         self.caretaker: Ref | None = None
 
     def __iter__(self) -> Iterator[Holding]:
@@ -130,6 +132,18 @@ class Holdings:
     def gone(self, entity: str) -> Tombstone | None:
         """Where the entity went, if it lived here."""
         return self._gone.get(entity)
+
+    def lived(self, entity: str) -> Fence | None:
+        """The fence under which the entity was simulated when this server stopped without handing it over."""
+        return self._lived.get(entity)
+
+    def remember_lived(self, entity: str, fence: Fence) -> None:
+        """Know that an earlier life of this server simulated an entity under `fence`, and that this one does not.
+
+        The leave that it had for that has been used: simulating under the same fence again, from the state that came
+        with it, would take back what everybody has seen since.
+        """
+        self._lived[entity] = fence
 
     def spawn(
         self, entity: str, kind: str, params: dict[str, Any], fence: Fence, ownership: Ownership = UNTOLD
@@ -162,6 +176,7 @@ class Holdings:
         life.take_inputs(inputs)
         holding = self._living[entity] = Holding(entity, life)
         self._gone.pop(entity, None)
+        self._lived.pop(entity, None)
         self._notes.lives(entity, snapshot.kind, fence)
         if self.caretaker is not None:
             self.caretaker.cast(life)

@@ -19,5 +19,11 @@ Running it
     run                one seed                                    worker     a process that runs many
     campaign           many processes                              command    `baton simulate raft`
 
+Hand-overs, searched instead of drawn from seeds
+    search             every reachable state, breadth first; knows nothing of the rest
+    handover           the small model: three servers, a network without order, a budget of faults
+    handover_host      one real server of either kind that can be stopped, copied and compared
+    handover_weaknesses  the same with one guard taken away      search_command    `baton simulate transfers-search`
+
 docs/simulation.md says what is simulated and what it found.
 """

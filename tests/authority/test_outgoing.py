@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from authority.epoch import Fence
 from authority.outgoing import (
+    ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
     MAX_RETRY_NS,
     TABLE,
@@ -125,7 +126,18 @@ def test_a_repetition_brings_the_state_again_for_the_target_may_have_lost_it(cas
     first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
     repeated = ticks(machine, 4)[2 - first :]
     assert all(effects[0] == SendState() for effects in repeated[1:])
-    assert all(isinstance(effects[-1], SendActivate) for effects in repeated)
+    assert all(any(isinstance(effect, SendActivate) for effect in effects) for effects in repeated)
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_when_the_target_stays_silent_the_log_is_asked_whether_it_handed_the_entity_on(case: Case) -> None:
+    machine = started(case)
+    first = 2 if machine.handle(Committed(Fence(5), "token"), 1) else 1
+    repeated = ticks(machine, 6)
+    for attempt, effects in enumerate(repeated, first):
+        assert (AskHome(attempt) in effects) == (attempt > ATTEMPTS_WITHOUT_HOME)
+    # The log is two fences on: the target was active, and needs this copy no more.
+    assert Retire(Fence(5)) in machine.handle(PeerActive(Fence(6)), 1)
 
 
 @pytest.mark.parametrize("case", HOME_CASES)

@@ -114,3 +114,12 @@ async def test_what_lives_here_and_what_left_is_written_down(system: System, mon
     known.remember("alpha.other", Tombstone("alpha.s3", Fence(7)))
     assert notes.lines == [f"{BALL} lives as ball under 1", f"{BALL} left to alpha.s2 under 2", f"{BALL} forgotten"]
     assert known.gone("alpha.other") == Tombstone("alpha.s3", Fence(7))
+
+
+async def test_what_lived_here_in_an_earlier_life_is_known_until_it_lives_here_again(system: System) -> None:
+    known = held(system)
+    assert known.lived(BALL) is None
+    known.remember_lived(BALL, Fence(2))
+    assert known.lived(BALL) == Fence(2)
+    spawned = known.spawn(BALL, "ball", {}, Fence(3))
+    assert (known.lived(BALL), spawned.fence) == (None, Fence(3))

@@ -1,0 +1,511 @@
+"""The small model: one entity, three simulation servers, one log, a network without order, and a budget of faults.
+
+A state is what the hosts are (`handover_host`), what the log holds, which messages are under way, and what is left of
+the budget. Hosts, logs and messages are numbered as they are met, so a state is a few small numbers; what an event does
+to a host is computed once and remembered, because it follows from the host and the event alone.
+
+What keeps the model small, and why nothing is lost by it:
+
+- The network is a set. Anything under way may arrive next, whatever was sent before it, or never: delays, reordering,
+  pauses of servers and partitions are all of them orders of arrival. A message sent again while its equal is under way
+  is one message; that both arrive is a repetition, which the budget counts.
+- A timer fires when nothing of its transfer is under way any more. That it fires earlier, because something is slow, is
+  a repetition, which the budget counts.
+- A report reaches home, and its answer the server, in one step. Both may be repeated; nothing waits for either.
+- The player's inputs arrive at any server, in any order, any number of times: that is what a source does that repeats
+  until it is acknowledged, over such a network.
+- Times, traces, counters and numbers of tries beyond the fourth are not part of a state.
+- In `one-home`, the second and third server are alike until one of them is named, so the second is named first.
+
+The promises judged at every step are those of the architecture; `_judge` has them.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from authority.epoch import Fence
+from authority.errors import MessageError, Refused
+from authority.messages import Grant, HandoffReply, Message, ReportReply
+from authority.records import EntityRecord
+from crypto import base64url
+from scenarios.simulation.handover_host import ENTITY, HOME, Host, Keys, Note, Parts, TransfersAtHome, homeserver_for
+from scenarios.simulation.search import Step
+from simserver.departures import Plan
+from simserver.life import Snapshot, state_hash
+
+__all__ = ["HOMES", "Bounds", "Handovers", "State"]
+
+HOMES: Final = {
+    "one-home": ("alpha.s1", "alpha.s2", "alpha.s3"),
+    "two-homes": ("alpha.s1", "alpha.s2", "beta.s1"),
+}
+# The log has this as a transfer of another entity, so it refuses it, and the entity goes on where it was.
+TAKEN: Final = "transfer-taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may happen in one run.
+
+    `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive once
+    more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets the two
+    first servers pass the entity directly; `refusals` has a world try a transfer that the log refuses.
+    `stale_ledger` lets a crash take the last note with it that a server made in its ledger.
+    """
+
+    homes: str = "one-home"
+    transfers: int = 2
+    losses: int = 1
+    repeats: int = 1
+    crashes: int = 0
+    inputs: int = 1
+    delegated: bool = False
+    refusals: bool = False
+    stale_ledger: bool = False
+
+
+class State(NamedTuple):
+    """Everything at one moment; servers, log and messages by number."""
+
+    servers: tuple[int, ...]
+    log: int
+    network: tuple[int, ...]
+    """Ascending."""
+    newest: tuple[Fence, int]
+    """The highest fence under which the entity was ever simulated, and the place of the server."""
+    is_destroyed: bool
+    """A crash took the newest copy: what comes after is failover's to decide."""
+    transfers: int
+    losses: int
+    repeats: int
+    crashes: int
+
+
+class _Envelope(NamedTuple):
+    sender: str
+    to: str
+    message: Message
+    about: str
+    """The transfer, if it is about one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What the search must know of one state of one host."""
+
+    saved: tuple[Any, ...]
+    fence: Fence | None
+    is_running: bool
+    snapshot: bytes
+    has_pending: bool
+    leaving: str
+    """The transfer by which it is leaving."""
+    group: tuple[str, ...]
+    unreported: tuple[str, ...]
+    notes: tuple[Note | None, Note | None]
+    journal: tuple[int, ...]
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What an event did to one host."""
+
+    after: int
+    sent: tuple[int, ...]
+    begun: tuple[tuple[Fence, str], ...]
+    acknowledged: int
+    violation: str = ""
+
+
+class _Numbers:
+    """Numbers things as they are met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self.things: list[Any] = []
+
+    def number(self, key: Any, thing: Any) -> int:
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._numbers[key] = len(self.things)
+            self.things.append(thing() if callable(thing) else thing)
+        return known
+
+
+class Handovers:
+    """The model, for `search.Search`."""
+
+    def __init__(self, bounds: Bounds, parts: Parts | None = None) -> None:
+        self.bounds: Final = bounds
+        self._parts: Final = parts or Parts()
+        self._names: Final = HOMES[bounds.homes]
+        keys = Keys(self._names)
+        self._hosts = [Host(name, keys, self._parts) for name in self._names]
+        self._home = TransfersAtHome(keys, self._parts)
+        self._servers = [_Numbers() for _ in self._names]
+        self._logs, self._messages = _Numbers(), _Numbers()
+        self._changes: dict[tuple[Any, ...], _Change] = {}
+        self._decisions: dict[tuple[Any, ...], tuple[int, tuple[int, ...], str]] = {}
+
+    # --- where it begins -------------------------------------------------------------------------------------------
+
+    def initial(self) -> State:
+        """The entity lives on the first server, and nothing is under way."""
+        self._home.create(self._names[0])
+        servers = []
+        for place, host in enumerate(self._hosts):
+            host.new()
+            if place == 0:
+                host.spawn()
+            servers.append(self._keep(place))
+        if self.bounds.refusals:
+            self._home.take_id(TAKEN, self._names[0], self._names[1])
+        self._home.sent = []
+        if self.bounds.delegated:
+            self._home.delegate(self._names[:2])
+        network = self._posted(HOME, self._home.sent)
+        return State(tuple(servers), self._keep_log(), network, (Fence(1), 0), False, 0, 0, 0, 0)
+
+    def _keep(self, place: int) -> int:
+        host = self._hosts[place]
+
+        def look() -> _Server:
+            holding, departure = host.holding, host.departure
+            return _Server(
+                host.save(),
+                None if holding is None else holding.fence,
+                holding is not None and not holding.life.frozen,
+                host.snapshot(),
+                holding is not None and bool(holding.life.inbox.pending),
+                "" if departure is None else departure.plan.transfer_id,
+                () if holding is None else holding.group,
+                host.unreported,
+                (host.note, host.note_before if self.bounds.stale_ledger else None),
+                () if holding is None else tuple(item.seq for item in holding.life._journal),
+                "" if departure is None else f"{departure.machine.phase} to {departure.plan.target}",
+            )
+
+        return self._servers[place].number(host.fingerprint(), look)
+
+    def _keep_log(self) -> int:
+        store = self._home.store
+        return self._logs.number(repr(sorted(store.data.items())), lambda: (store.data, store.entity(ENTITY)))
+
+    def _posted(self, sender: str, sent: list[tuple[str, Message]]) -> tuple[int, ...]:
+        numbers = {
+            self._messages.number((sender, to, repr(message)), _Envelope(sender, to, message, _transfer_of(message)))
+            for to, message in sent
+            if (to == HOME or to in self._names) and not isinstance(message, ReportReply)
+        }
+        return tuple(sorted(numbers))
+
+    # --- what may happen -------------------------------------------------------------------------------------------
+
+    def steps(self, state: State) -> Iterator[Step]:
+        """Everything that may happen next."""
+        yield from self._steps_of_network(state)
+        yield from self._steps_of_servers(state)
+        yield from self._steps_of_people(state)
+
+    def _steps_of_network(self, state: State) -> Iterator[Step]:
+        bounds = self.bounds
+        for number in state.network:
+            left = tuple(other for other in state.network if other != number)
+            yield self._arrived(("deliver", number), state._replace(network=left), number, is_free=True)
+            if state.repeats < bounds.repeats:
+                again = state._replace(repeats=state.repeats + 1)
+                yield self._arrived(("repeat", number), again, number, is_free=False)
+            if state.losses < bounds.losses:
+                lost = state._replace(network=left, losses=state.losses + 1)
+                yield Step(("lose", number), lost, False, "")
+
+    def _arrived(self, action: tuple[Any, ...], state: State, number: int, *, is_free: bool) -> Step:
+        envelope = self._messages.things[number]
+        if envelope.to == HOME:
+            return self._decided(action, state, ("take", number), is_free=is_free)
+        place = self._names.index(envelope.to)
+        return self._changed(action, state, place, ("take", number), is_free=is_free)
+
+    def _steps_of_servers(self, state: State) -> Iterator[Step]:
+        bounds = self.bounds
+        for place, number in enumerate(state.servers):
+            server: _Server = self._servers[place].things[number]
+            if server.leaving and not any(self._messages.things[n].about == server.leaving for n in state.network):
+                yield self._changed(("timer", place), state, place, ("timer",), is_free=True)
+            elif server.leaving and state.repeats < bounds.repeats:
+                early = state._replace(repeats=state.repeats + 1)
+                yield self._changed(("early timer", place), early, place, ("timer",), is_free=False)
+            for transfer_id in server.unreported:
+                yield self._reported(state, place, transfer_id)
+            if server.is_running and server.has_pending:
+                yield self._changed(("tick", place), state, place, ("tick",), is_free=True)
+            if server.fence is not None:
+                for seq in range(1, bounds.inputs + 1):
+                    if seq not in server.journal:
+                        yield self._changed(("input", place, seq), state, place, ("input", seq), is_free=False)
+            if state.crashes < bounds.crashes:
+                yield from self._crashes(state, place, server)
+
+    def _reported(self, state: State, place: int, transfer_id: str) -> Step:
+        host = self._hosts[place]
+        host.load(self._servers[place].things[state.servers[place]].saved)
+        (number,) = self._posted(host.name, [(HOME, host.report(transfer_id))])
+        action = ("report", place, transfer_id)
+        step = self._decided(action, state, ("take", number), is_free=True)
+        if step.violation:
+            return step
+        return self._changed(action, step.state, place, ("reported", transfer_id), is_free=True)
+
+    def _crashes(self, state: State, place: int, server: _Server) -> Iterator[Step]:
+        notes = server.notes if self.bounds.stale_ledger else server.notes[:1]
+        is_newest = state.newest == (server.fence, place)
+        crashed = state._replace(crashes=state.crashes + 1, is_destroyed=state.is_destroyed or is_newest)
+        for note in dict.fromkeys(notes):
+            yield self._changed(("crash", place, note), crashed, place, ("crash", note), is_free=False)
+
+    def _steps_of_people(self, state: State) -> Iterator[Step]:
+        bounds = self.bounds
+        if state.transfers >= bounds.transfers:
+            return
+        transfer_id = f"transfer-{state.transfers + 1}"
+        wanted = state._replace(transfers=state.transfers + 1)
+        for target in self._names:
+            if bounds.homes == "one-home" and target == self._names[2] and not state.transfers:
+                continue
+            for direct in (False, True) if bounds.delegated else (False,):
+                action = ("order", transfer_id, target, direct)
+                step = self._decided(action, wanted, action, is_free=False)
+                if step.state.network != state.network or step.violation:
+                    yield step
+        if bounds.refusals:
+            for place, number in enumerate(state.servers):
+                if self._servers[place].things[number].is_running:
+                    for target in self._names:
+                        wander = ("wander", TAKEN, target)
+                        yield self._changed(("wander", place, target), wanted, place, wander, is_free=False)
+
+    # --- what that does --------------------------------------------------------------------------------------------
+
+    def _changed(
+        self, action: tuple[Any, ...], state: State, place: int, event: tuple[Any, ...], *, is_free: bool
+    ) -> Step:
+        before = state.servers[place]
+        key = (place, before, event)
+        change = self._changes.get(key)
+        if change is None:
+            change = self._changes[key] = self._happen(place, before, event)
+        after = state
+        if change.after != before:
+            servers = (*state.servers[:place], change.after, *state.servers[place + 1 :])
+            after = after._replace(servers=servers)
+        if change.sent:
+            after = after._replace(network=tuple(sorted({*after.network, *change.sent})))
+        violation = change.violation
+        if not violation and (change.after != before or change.begun):
+            after, violation = self._judge(state, after, place, change, is_crash=event[0] == "crash")
+        return Step(action, after, is_free, violation)
+
+    def _happen(self, place: int, before: int, event: tuple[Any, ...]) -> _Change:
+        host = self._hosts[place]
+        host.load(self._servers[place].things[before].saved)
+        violation = ""
+        with suppress(MessageError):  # logged and dropped
+            self._perform(host, event)
+        if host.counts["internal_error"]:
+            violation = f"{host.name} ran into an error of its own"
+        elif host.counts["superseded"]:
+            violation = f"the entity came to {host.name}, where it still was"
+        elif host.world() != list(range(1, len(host.world()) + 1)):
+            violation = f"{host.name} applied the inputs {host.world()}: one was lost, or applied twice"
+        elif host.acknowledged > self.bounds.inputs:
+            violation = f"{host.name} acknowledged input {host.acknowledged}, which nobody sent"
+        begun = tuple((Fence(stint.epoch, stint.sub), stint.started_hash) for stint in host.begun)
+        sent = self._posted(host.name, host.sent)
+        return _Change(self._keep(place), sent, begun, host.acknowledged, violation)
+
+    def _perform(self, host: Host, event: tuple[Any, ...]) -> None:
+        match event:
+            case ("take", number):
+                envelope = self._messages.things[number]
+                sender = envelope.sender
+                if isinstance(envelope.message, HandoffReply):
+                    sender = homeserver_for(host.name) or sender
+                host.take(sender, envelope.message)
+            case ("timer",):
+                host.timer()
+            case ("reported", transfer_id):
+                host.reported(transfer_id)
+            case ("tick",):
+                host.tick()
+            case ("input", seq):
+                host.input(seq)
+            case ("wander", transfer_id, target):
+                host.begin(Plan(transfer_id, ENTITY, target, transport="link"))
+            case ("crash", note):
+                host.new(note)
+            case _:
+                raise AssertionError(event)
+
+    def _decided(self, action: tuple[Any, ...], state: State, event: tuple[Any, ...], *, is_free: bool) -> Step:
+        key = (state.log, event)
+        known = self._decisions.get(key)
+        if known is None:
+            known = self._decisions[key] = self._decide(state.log, event)
+        log, sent, violation = known
+        after = state._replace(log=log)
+        if sent:
+            after = after._replace(network=tuple(sorted({*after.network, *sent})))
+        return Step(action, after, is_free, violation)
+
+    def _decide(self, log: int, event: tuple[Any, ...]) -> tuple[int, tuple[int, ...], str]:
+        home = self._home
+        (home.store.data, before), home.sent = self._logs.things[log], []
+        with suppress(Refused):  # told to who asked, and nothing was changed
+            self._perform_at_home(event)
+        record = home.store.entity(ENTITY)
+        violation = _why_not_after(before, record)
+        return self._keep_log(), self._posted(HOME, home.sent), violation
+
+    def _perform_at_home(self, event: tuple[Any, ...]) -> None:
+        home = self._home
+        match event:
+            case ("order", transfer_id, target, direct):
+                home.propose(transfer_id, target, direct=direct)
+            case ("take", number):
+                envelope = self._messages.things[number]
+                home.take(homeserver_for(envelope.sender) or envelope.sender, envelope.message)
+            case _:
+                raise AssertionError(event)
+
+    # --- the promises ----------------------------------------------------------------------------------------------
+
+    def _judge(self, before: State, after: State, place: int, change: _Change, *, is_crash: bool) -> tuple[State, str]:
+        """The state with what is newest in it, and the sentence about a promise that is broken, or nothing."""
+        name = self._names[place]
+        was: _Server = self._servers[place].things[before.servers[place]]
+        now: _Server = self._servers[place].things[change.after]
+        newest = before.newest
+        for fence, started_hash in change.begun:
+            if why := self._why_not_begin(before, place, fence, started_hash):
+                return after, why
+            newest = (fence, place)
+        after = after._replace(newest=newest)
+        if was.is_running and was.snapshot != now.snapshot and before.newest != (was.fence, place):
+            return after, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
+        if newest == (was.fence, place) and now.fence is None and not is_crash:
+            return after, f"{name} deleted the newest state, which nobody else simulates"
+        if (running := self._running(after)) and len(running) > 1:
+            return after, f"two authorities: {' and '.join(running)}"
+        return after, ""
+
+    def _why_not_begin(self, state: State, place: int, fence: Fence, started_hash: str) -> str:
+        """Why the server must not begin under this fence with a state of this hash, or nothing."""
+        name, (highest, holder) = self._names[place], state.newest
+        if fence <= highest:
+            return f"{name} began under {fence}, but {self._names[holder]} simulated under {highest} already"
+        record = self._record(state)
+        if fence == record.fence and record.authority != name:
+            return f"{name} began under {fence}, which the log gave to {record.authority}"
+        if fence.epoch > record.epoch:
+            return f"{name} began under {fence}, but the log is at {record.fence}"
+        newest: _Server = self._servers[holder].things[state.servers[holder]]
+        if not state.is_destroyed and started_hash != state_hash(newest.snapshot):
+            return f"{name} began under {fence} with another state than {self._names[holder]} ended with"
+        return ""
+
+    def _record(self, state: State) -> EntityRecord:
+        record: EntityRecord = self._logs.things[state.log][1]
+        return record
+
+    def _running(self, state: State) -> list[str]:
+        servers = ((place, self._servers[place].things[number]) for place, number in enumerate(state.servers))
+        return [f"{self._names[place]} under {server.fence}" for place, server in servers if server.is_running]
+
+    def is_settled(self, state: State) -> bool:
+        """Exactly one copy, simulated by whom the log says, under the fence that the log says."""
+        copies = [
+            (self._names[place], server.fence, server.is_running)
+            for place, number in enumerate(state.servers)
+            if (server := self._servers[place].things[number]).fence is not None
+        ]
+        record = self._record(state)
+        return copies == [(record.authority, record.fence, True)]
+
+    def must_recover(self, state: State) -> bool:
+        """Always, unless a crash took the newest copy."""
+        return not state.is_destroyed
+
+    # --- transcripts -----------------------------------------------------------------------------------------------
+
+    def tell(self, state: State, action: tuple[Any, ...]) -> str:
+        """What happens, in words."""
+        match action:
+            case ("deliver" | "repeat" | "lose" as what, number):
+                sender, to, message, transfer_id = self._messages.things[number]
+                line = f"{message.type} of {sender} to {to}{_about(message, transfer_id)}"
+                return {"deliver": "", "repeat": "REPEATED: ", "lose": "LOST: "}[what] + line
+            case ("timer" | "early timer" as what, place):
+                early = "" if what == "timer" else ", before its time"
+                return f"{self._names[place]} repeats what it asked for{early}"
+            case ("report", place, transfer_id):
+                return f"{self._names[place]} reports {transfer_id}"
+            case ("tick", place):
+                return f"{self._names[place]} ticks"
+            case ("input", place, seq):
+                return f"input {seq} comes to {self._names[place]}"
+            case ("crash", place, note):
+                known = "nothing" if note is None else f"{note.moved_to or 'it lives here'} at {note.fence}"
+                return f"CRASH of {self._names[place]}; its ledger says: {known}"
+            case ("order", transfer_id, target, direct):
+                return f"{transfer_id}: the entity is to go to {target}{', directly' if direct else ''}"
+            case ("wander", place, target):
+                return f"{TAKEN}: the world of {self._names[place]} wants the entity on {target}"
+            case _:
+                raise AssertionError(action)
+
+    def describe(self, state: State) -> list[str]:
+        """The servers and the log, a line each."""
+        record = self._record(state)
+        lines = [f"the log: {record.authority} under {record.fence}"]
+        for place, number in enumerate(state.servers):
+            server = self._servers[place].things[number]
+            what = "nothing" if server.fence is None else f"{'running' if server.is_running else 'frozen'} under "
+            applied = "" if server.fence is None else f"{server.fence}, {_told(server.snapshot)}"
+            lines.append(f"{self._names[place]}: {what}{applied}{f', {server.phase}' if server.phase else ''}")
+        lines += [f"under way: {self.tell(state, ('deliver', number))}" for number in state.network]
+        return lines
+
+
+def _why_not_after(before: EntityRecord, record: EntityRecord) -> str:
+    """Why the log must not go from one record to the other, or nothing."""
+    if record.fence < before.fence:
+        return f"the log went back from {before.fence} to {record.fence}"
+    if record.fence == before.fence and record.authority != before.authority:
+        return f"the log gave {record.fence} to {before.authority} and to {record.authority}"
+    return ""
+
+
+def _transfer_of(message: Message) -> str:
+    """The transfer that a message is about; empty for a delegation, which is about none."""
+    if isinstance(message, Grant):
+        claims: dict[str, str] = json.loads(base64url.decode_untrusted(message.certificate.split(".")[1].encode()))
+        return claims["transfer_id"]
+    return str(getattr(message, "transfer_id", ""))
+
+
+def _about(message: Message, transfer_id: str) -> str:
+    """What matters in a message, for people."""
+    parts = [transfer_id] if transfer_id else []
+    if hasattr(message, "epoch"):
+        parts.append(f"at {message.epoch}.{getattr(message, 'sub', 0)}")
+    if isinstance(message, HandoffReply):
+        parts.append(message.outcome)
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _told(snapshot: bytes) -> str:
+    return f"inputs applied: {Snapshot.decode(snapshot).world}"

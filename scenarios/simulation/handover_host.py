@@ -1,0 +1,548 @@
+"""One real simulation server, and one real homeserver, that can be stopped, compared, copied and gone on with.
+
+Real: `Departures`, `Arrivals`, `Holdings`, `Life`, `Inbox`, the dispatch of messages in `simserver.node`, the entity's
+actor (its callbacks), `homeserver.transfers.Transfers` and every machine, procedure, certificate and signature below
+them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one event at a time and says what it sent.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, cast
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from actors.clock import Clock
+from authority import outgoing, procedures
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.incoming import Incoming
+from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report
+from authority.names import instance_of
+from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
+from authority.ownership import Ownership
+from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from authority.sealing import Opened, Sealer
+from crypto.keys import Identity, PublicIdentity
+from homeserver.transfers import Transfers
+from simserver.arrivals import Arrivals
+from simserver.custody import Stint
+from simserver.departures import Departures, Plan
+from simserver.entity import Entity, NewInput, TickNow
+from simserver.holdings import Holding, Holdings, Tombstone
+from simserver.life import EntityEnvironment, Life
+from simserver.node import Node
+
+__all__ = ["ENTITY", "HOME", "PLAYER", "Host", "Keys", "Note", "Parts", "TransfersAtHome", "homeserver_for"]
+
+ENTITY: Final = "alpha.ball"
+HOME: Final = "alpha.h1"
+PLAYER: Final = "alpha.ada"
+# Rights and rules are not searched: the owner stays the first one.
+_OWNED: Final = Ownership(PLAYER, 1)
+# Attempts from here on are alike: the machine does nothing new.
+_ATTEMPTS_APART: Final = ATTEMPTS_WITHOUT_HOME + 1
+
+
+def homeserver_for(server: str) -> str:
+    """The homeserver through which a server of another instance speaks with the entity's home; empty for one of it."""
+    instance = instance_of(server)
+    return "" if instance == instance_of(HOME) else f"{instance}.h1"
+
+
+def _run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stopped:
+        return stopped.value
+    coroutine.close()
+    raise AssertionError("waited for something that does not exist in a search")
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+class _RepeatableKey:
+    """A P-256 key that signs the same text with the same signature (RFC 6979), so that equal tokens are equal."""
+
+    def __init__(self, number: int) -> None:
+        self._key: Final = ec.derive_private_key(number, ec.SECP256R1())
+
+    def public_key(self) -> ec.EllipticCurvePublicKey:
+        return self._key.public_key()
+
+    def sign(self, data: bytes, _: ec.EllipticCurveSignatureAlgorithm) -> bytes:
+        return self._key.sign(data, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
+
+
+@cache
+def _identity(name: str) -> Identity:
+    number = int.from_bytes(name.encode(), "big")
+    return Identity(cast(Any, _RepeatableKey(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
+
+
+class Keys:
+    """The key directory, as both kinds of server ask for it; `names` are all there are."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names: Final = names
+        self._rows = {
+            name: DirectoryRow(
+                name=name,
+                role=Role.SIMSERVER if name in names else Role.HOMESERVER,
+                keys=_identity(name).public.to_jwks(),
+                link_port=1,
+            )
+            for name in (*names, HOME, *filter(None, map(homeserver_for, names)))
+        }
+
+    async def row(self, name: str) -> DirectoryRow | None:
+        """The row of a server, or None."""
+        return self._rows.get(name)
+
+    async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
+        """The keys of a server, or None."""
+        return _identity(name).public if name in self._rows else None
+
+    def parse(self, row: DirectoryRow) -> PublicIdentity | None:
+        """The keys in a row."""
+        return _identity(row.name).public
+
+    def members(self) -> Iterator[DirectoryRow]:
+        """The homeservers."""
+        yield self._rows[HOME]
+
+    def registrations(self) -> Iterator[DirectoryRow]:
+        """The rows that are in the log of the entity's home."""
+        return (row for row in self._rows.values() if instance_of(row.name) == instance_of(HOME))
+
+
+class _StoppedClock(Clock):
+    """Timers are steps of the search, so nobody needs the time."""
+
+    def monotonic_ns(self) -> int:
+        return 0
+
+    def unix_s(self) -> float:
+        return 0.0
+
+
+# --- a simulation server -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of what hosts are made; a weakened variant exchanges one of them."""
+
+    outgoing: type[Outgoing] = Outgoing
+    incoming: type[Incoming] = Incoming
+    departures: type[Departures] = Departures
+    arrivals: type[Arrivals] = Arrivals
+    procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: procedures.PROCEDURES)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A row of a server's ledger: where the entity went, or nowhere, and the fence of that."""
+
+    moved_to: str
+    fence: Fence
+
+
+class _Ledger:
+    """What is on disk, and what was before the last note."""
+
+    def __init__(self) -> None:
+        self.row: Note | None = None
+        self.row_before: Note | None = None
+
+    def _note(self, row: Note) -> None:
+        self.row_before, self.row = self.row, row
+
+    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        self._note(Note("", fence))
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        self._note(Note(moved_to, fence))
+
+    def forget(self, entity: str) -> None:
+        raise AssertionError("one entity is not too many")
+
+
+class _History:
+    """A world whose state is the list of all inputs that were ever applied."""
+
+    def spawn(self, kind: str, params: dict[str, Any]) -> list[int]:
+        return []
+
+    def step(self, state: list[int], inputs: Any, dt_s: float) -> list[int]:
+        return [*state, *(item.seq for item in inputs)]
+
+    def destination(self, state: list[int], here: str, ticks_here: int) -> None:
+        return None
+
+
+class _Actor:
+    """An entity's actor that is always there and never waits."""
+
+    alive = True
+
+    def __init__(self, entity: Entity, life: Life) -> None:
+        self._entity, self._life = entity, life
+
+    def cast(self, message: Any) -> None:
+        self._entity.handle_cast(message, self._life)
+
+    def exit(self, reason: object) -> None:
+        self.alive = False
+
+
+class _Attendant:
+    """Gives every new life its actor at once."""
+
+    def __init__(self, entity: Entity) -> None:
+        self._entity = entity
+
+    def cast(self, life: Life) -> None:
+        life.taken_up_by(cast(Any, _Actor(self._entity, life)))
+
+
+class Host:
+    """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
+
+    def __init__(self, name: str, keys: Keys, parts: Parts) -> None:
+        self.name: Final = name
+        self._parts: Final = parts
+        self.sent: list[tuple[str, Message]] = []
+        self.begun: list[Stint] = []
+        self.acknowledged = 0
+        clock, counts = _StoppedClock(), Counter[str]()
+        environment = EntityEnvironment(
+            server=name,
+            world=cast(Any, _History()),
+            period_s=0.05,
+            custody=cast(Any, self),
+            monotonic_ns=clock.monotonic_ns,
+            acknowledge=self._acknowledge,
+            correct=self.tell_player,
+            wants_word_of_owner=lambda entity: None,
+            wants_to_go=lambda entity, destination: None,
+            count=lambda what: None,
+        )
+        entity = Entity()
+        entity._env = environment
+        sealer, attendant = Sealer(name, _identity(name)), _Attendant(entity)
+        nothing = cast(Any, None)
+        self._node: Final = Node(
+            nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
+            nothing, nothing, nothing, counts, nothing,
+        )  # fmt: skip
+        # What all copies have in common, because nothing in it changes, or nothing that matters.
+        self._shared: Final = {
+            id(part): part for part in (self, keys, clock, counts, environment, entity, sealer, attendant)
+        }
+        self._attendant: Final = attendant
+        self.counts: Final = counts
+
+    # --- what its parts are given ----------------------------------------------------------------------------------
+
+    def send(self, message: Message, trace: Trace, to: str, **how: Any) -> None:
+        """As `Courier.send`: traces are for people, and stay behind."""
+        if isinstance(message, Activated) and message.trace is not None:
+            message = message.model_copy(update={"trace": Trace(message.transfer_id).to_data()})
+        self.sent.append((to, message))
+
+    def tell_player(self, player: str, message: Any) -> None:
+        """As `Courier.tell_player`: players repeat whatever was not acknowledged anyway."""
+
+    def start(self, stint: Stint) -> Stint:
+        """As `CustodyLog.start`."""
+        self.begun.append(stint)
+        return stint
+
+    def _acknowledge(self, source: str, message: Any) -> None:
+        self.acknowledged = max(self.acknowledged, message.applied)
+
+    # --- saved and loaded ------------------------------------------------------------------------------------------
+
+    def new(self, note: Note | None = None) -> None:
+        """Start it, with what a ledger remembers (as `simserver.app` does)."""
+        node, ledger = self._node, _Ledger()
+        node.ledger = cast(Any, ledger)
+        node.holdings = Holdings(node.environment, ledger)
+        node.holdings.caretaker = cast(Any, self._attendant)
+        node.departures = self._parts.departures(
+            node.sealer, node.home, node.courier, node.holdings, node.clock, node.counts
+        )
+        node.arrivals = self._parts.arrivals(
+            node.sealer, node.home, node.courier, node.holdings, node.departures, node.clock, node.counts
+        )
+        node.arrivals._machines[ENTITY] = self._parts.incoming()
+        ledger.row = note
+        if note is not None and note.moved_to:
+            node.holdings.remember(ENTITY, Tombstone(note.moved_to, note.fence))
+        elif note is not None:
+            self.remember_lived(note.fence)
+
+    def remember_lived(self, fence: Fence) -> None:
+        """It knows from its ledger that the entity lived here under this fence when it stopped."""
+        self._node.holdings.remember_lived(ENTITY, fence)
+
+    def spawn(self) -> None:
+        """The entity begins here."""
+        self._node.holdings.spawn(ENTITY, "ball", {}, Fence(1), _OWNED)
+
+    def save(self) -> tuple[Any, ...]:
+        """All of it that changes; good for any number of `load`s."""
+        node = self._node
+        if self.departure is not None:
+            machine = self.departure.machine
+            machine.__class__ = self._parts.outgoing
+            # The clock stands still, so the next timer is due.
+            machine._retry_at_ns, machine.attempt = 0, min(machine.attempt, _ATTEMPTS_APART)
+        return (node.ledger, node.holdings, node.departures, node.arrivals)
+
+    def load(self, saved: tuple[Any, ...]) -> None:
+        """Go on from a copy of what was saved."""
+        node = self._node
+        node.ledger, node.holdings, node.departures, node.arrivals = copy.deepcopy(saved, dict(self._shared))
+        self.sent, self.begun, self.acknowledged = [], [], 0
+        node.counts.clear()
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def take(self, sender: str, message: Message) -> None:
+        """A message arrives. Raises what the server's inbox would log and drop."""
+        _run_now(self._node._dispatch(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))))
+
+    def begin(self, plan: Plan) -> None:
+        """Its world wants the entity elsewhere."""
+        self._node.departures.begin(plan)
+
+    def timer(self) -> None:
+        """Time passes until the departure under way repeats what it asked."""
+        self._node.departures._event(self.departure, outgoing.Tick())
+
+    def report(self, transfer_id: str) -> Report:
+        """What it tells home of a transfer that is over."""
+        departure = self._node.departures._unreported[transfer_id]
+        return Report(
+            transfer_id=transfer_id,
+            entity=ENTITY,
+            source=self.name,
+            trace=Trace(transfer_id).to_data(),
+            off_path={},
+            counters={},
+            chain=list(departure.chain),
+        )
+
+    def reported(self, transfer_id: str) -> None:
+        """Home has heard the report."""
+        self._node.departures._unreported.pop(transfer_id, None)
+
+    def tick(self) -> None:
+        """The entity ticks, if it does."""
+        if self.holding is not None:
+            self.holding.cast(TickNow())
+
+    def input(self, seq: int) -> None:
+        """The player's input of this number arrives."""
+        if self.holding is not None:
+            self.holding.cast(NewInput(PLAYER, _OWNED.rev, seq, b""))
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> Holding | None:
+        """The entity, if it lives here."""
+        return self._node.holdings.get(ENTITY)
+
+    @property
+    def departure(self) -> Any:
+        """The departure under way, or None."""
+        return self._node.departures._leaving.get(ENTITY)
+
+    @property
+    def note(self) -> Note | None:
+        """What its ledger says of the entity."""
+        return cast(_Ledger, self._node.ledger).row
+
+    @property
+    def note_before(self) -> Note | None:
+        """What its ledger said before that."""
+        return cast(_Ledger, self._node.ledger).row_before
+
+    @property
+    def unreported(self) -> tuple[str, ...]:
+        """The transfers that home has not heard of."""
+        return tuple(sorted(self._node.departures._unreported))
+
+    def snapshot(self) -> bytes:
+        """The entity as it stands; empty when it is not here."""
+        return self.holding.life._snapshot().encode() if self.holding is not None else b""
+
+    def world(self) -> list[int]:
+        """The inputs that were ever applied to the entity as it stands here."""
+        return list(self.holding.life.world) if self.holding is not None else []
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Everything on which its future depends, and nothing else: no times, traces, counters or numbers of tries."""
+        departures = self._node.departures
+        return (
+            self._fingerprint_of_life(),
+            self._node.holdings.gone(ENTITY),
+            self._node.holdings.lived(ENTITY),
+            (self.note, self.note_before),
+            self._fingerprint_of_departure(),
+            tuple(sorted((name, one.chain) for name, one in departures._unreported.items())),
+            tuple(sorted(departures._begun)),
+            self._fingerprint_of_arrivals(),
+        )
+
+    def _fingerprint_of_life(self) -> tuple[Any, ...]:
+        holding = self.holding
+        if holding is None:
+            return ()
+        life = holding.life
+        journal = tuple(item.seq for item in life._journal)
+        return (life.fence, life.frozen, self.snapshot(), life._next_ownership, journal, holding.chain, holding.group)
+
+    def _fingerprint_of_departure(self) -> tuple[Any, ...]:
+        departure = self.departure
+        if departure is None:
+            return ()
+        machine = departure.machine
+        frozen, journal = departure.frozen, tuple(item.seq for item in departure.journal)
+        fences = (machine.fence, machine.leads_to, frozen.fence, frozen.state_hash)
+        attempt = min(machine.attempt, _ATTEMPTS_APART)
+        doing = (machine.case, machine.phase, attempt, machine._certificate)
+        return (departure.plan, departure.chain, journal, fences, doing, departure.holding is self.holding)
+
+    def _fingerprint_of_arrivals(self) -> tuple[Any, ...]:
+        arrivals = self._node.arrivals
+        contexts = sorted(
+            (
+                (name, known.numbered_answer, known.trace.at("activated") is None),
+                (known.chain, known.group, known.ownership),
+                tuple(item.seq for item in known.inputs),
+            )
+            for name, known in arrivals._contexts.items()
+        )
+        known = arrivals._machines[ENTITY]
+        machine = (known.seen, tuple(known._offers.values()), known._permission, known._acted_on)
+        return (machine, tuple(contexts))
+
+
+# --- the homeserver ------------------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """The replicated rows, as procedures see them."""
+
+    def __init__(self, data: dict[tuple[str, ...], Any]) -> None:
+        self.data = data
+
+    def get_or(self, path: tuple[str, ...], default: Any) -> Any:
+        return copy.deepcopy(self.data.get(path, default))
+
+    def put(self, path: tuple[str, ...], data: Any) -> Any:
+        self.data[path] = copy.deepcopy(data)
+
+    def delete(self, path: tuple[str, ...]) -> Any:
+        for known in [known for known in self.data if known[: len(path)] == path]:
+            del self.data[known]
+
+    def count_children(self, path: tuple[str, ...]) -> int:
+        return len({known[len(path)] for known in self.data if known[: len(path)] == path and len(known) > len(path)})
+
+
+class _Store:
+    """The log, as a homeserver submits to it: a procedure runs entirely, or not at all."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._procedures = parts.procedures
+        self.data: dict[tuple[str, ...], Any] = {}
+
+    def run(self, procedure: str, args: dict[str, Any]) -> Any:
+        rows = _Rows(dict(self.data))
+        answer = self._procedures[procedure](rows, args)
+        self.data = rows.data
+        return answer
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        return self.run(procedure, args)
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        data = self.data.get(("transfers", transfer_id))
+        return None if data is None else TransferRecord.from_data(data)
+
+    def entity(self, entity_id: str) -> EntityRecord:
+        return EntityRecord.from_data(self.data["entities", entity_id])
+
+
+class _Federation:
+    """The home of the server that is not of the entity's instance: it takes everything."""
+
+    def hops_to(self, instance: str) -> int | None:
+        return 1
+
+    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
+        if not isinstance(message, AdmitRequest):
+            raise TypeError(f"nobody sends {message.type} to another instance here")
+        return AdmitReply(transfer_id=message.transfer_id, accepted=True), trace
+
+
+class TransfersAtHome(Transfers):
+    """A homeserver's part, whose parcels are messages that are not sealed."""
+
+    def __init__(self, keys: Keys, parts: Parts) -> None:
+        self.store = _Store(parts)
+        self.sent: list[tuple[str, Message]] = []
+        sealer = Sealer(HOME, _identity(HOME))
+        super().__init__(
+            sealer, cast(Any, self.store), cast(Any, keys), cast(Any, _Federation()), cast(Any, None), _StoppedClock()
+        )
+        for row in keys.registrations():
+            self.store.run("directory.register", {"row": row.to_data()})
+
+    async def seal(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> Any:
+        """The message itself."""
+        return message
+
+    async def post_parcel(self, parcel: Any, to: str) -> None:
+        """Send it."""
+        self.sent.append((to, parcel))
+
+    def create(self, server: str) -> None:
+        """The record of the entity."""
+        args = {"entity": ENTITY, "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
+        self.store.run("entity.create", args)
+
+    def take_id(self, transfer_id: str, server: str, target: str) -> None:
+        """Somebody wants another entity, one of this server, moved under this id; nobody ever does it."""
+        args = {"entity": f"{ENTITY}-too", "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
+        self.store.run("entity.create", args)
+        self.store.run("transfer.propose", {"transfer_id": transfer_id, "entity": f"{ENTITY}-too", "target": target})
+
+    def take(self, sender: str, message: Message) -> None:
+        """A message arrives, and is answered. Raises what `Transfers.answer` raises: then nothing was decided."""
+        opened = Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
+        answer = _run_now(self.answer(opened))
+        if answer is not None:
+            # What a homeserver of another instance asks, it asks for a server, and passes the answer on.
+            self.sent.append((getattr(message, "source", sender), answer))
+
+    def propose(self, transfer_id: str, target: str, *, direct: bool) -> None:
+        """Somebody wants the entity moved."""
+        args = {"transfer_id": transfer_id, "entity": ENTITY, "target": target, "direct": direct, "transport": "link"}
+        transfer = TransferRecord.from_data(self.store.run("transfer.propose", args))
+        _run_now(self.order(transfer))
+
+    def delegate(self, group: tuple[str, ...]) -> None:
+        """Let a group pass the entity among themselves."""
+        record = EntityRecord.from_data(self.store.run("entity.delegate", {"entity": ENTITY, "group": group}))
+        _run_now(self.deliver_delegation(record))

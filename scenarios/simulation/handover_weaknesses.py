@@ -1,0 +1,188 @@
+"""Hand-overs with one guard taken away each: a search that finds nothing must show that it can find something."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from authority import incoming, outgoing, procedures
+from authority.epoch import Fence
+from authority.incoming import Incoming, Offer, Permission
+from authority.outgoing import Outgoing, OutgoingPhase
+from scenarios.simulation.handover import Bounds
+from scenarios.simulation.handover_host import ENTITY, HOME, Parts
+
+__all__ = ["WEAKNESSES", "Weakness"]
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """A guard that is missing, and bounds that are enough to notice; `kind` is the promise that breaks."""
+
+    name: str
+    sentence: str
+    parts: Parts
+    bounds: Bounds = field(default_factory=lambda: Bounds(repeats=0, inputs=0))
+    kind: str = "safety"
+
+
+class _FenceNotRaised(Incoming):
+    def fence_raised(self, fence: Fence) -> None: ...
+
+
+class _StaleCertificates(Incoming):
+    def permitted(self, permission: Permission) -> incoming.Effect:
+        self.seen, self._acted_on = Fence(0), None
+        return super().permitted(permission)
+
+    def offered(self, offer: Offer) -> incoming.Effect:
+        self.seen = Fence(0)
+        return super().offered(offer)
+
+
+class _AnyCertificate(Incoming):
+    def _try(self) -> incoming.Effect:
+        permission = self._permission
+        if permission is None or not self._offers:
+            return incoming.Wait()
+        offer = next(reversed(self._offers.values()))
+        self.seen = permission.fence
+        self._acted_on, self._permission = permission, None
+        self._offers.clear()
+        return incoming.Activate(offer, permission)
+
+
+class _ActivatesAtOnce(Incoming):
+    def offered(self, offer: Offer) -> incoming.Effect:
+        super().offered(offer)
+        return super().permitted(Permission(offer.transfer_id, offer.fence.raised(), offer.state_hash, HOME))
+
+
+class _AnswersOnce(Incoming):
+    def permitted(self, permission: Permission) -> incoming.Effect:
+        effect = super().permitted(permission)
+        return incoming.Drop("seen") if isinstance(effect, incoming.AnswerAgain) else effect
+
+
+class _ResumesOnTimeout(Outgoing):
+    def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
+        if isinstance(event, outgoing.Tick) and self.attempt >= 1 and not self.over:
+            self.phase = OutgoingPhase.RESUMED
+            return [outgoing.Resume(self.fence.raised(), "timeout")]
+        return super().handle(event, now_ns)
+
+
+class _DeletesAtCommit(Outgoing):
+    def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
+        effects = super().handle(event, now_ns)
+        if isinstance(event, outgoing.Committed) and self.phase is OutgoingPhase.COMMITTED:
+            self.phase = OutgoingPhase.RETIRED
+            return [*effects, outgoing.Retire(event.fence)]
+        return effects
+
+
+class _DeletesBeforeCommit(Outgoing):
+    def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
+        effects = super().handle(event, now_ns)
+        if isinstance(event, outgoing.Tick) and not self.over:
+            self.phase = OutgoingPhase.RETIRED
+            return [*effects, outgoing.Retire(self.leads_to)]
+        return effects
+
+
+class _AsksOnce(Outgoing):
+    def _repeat(self, now_ns: int) -> list[outgoing.Effect]:
+        return super()._repeat(now_ns) if self.attempt == 0 else []
+
+
+def _with(name: str, procedure: Callable[[Callable[..., Any], Any, Mapping[str, Any]], Any]) -> Parts:
+    original = procedures.PROCEDURES[name]
+    return Parts(procedures={**procedures.PROCEDURES, name: lambda rows, args: procedure(original, rows, args)})
+
+
+def _refuses_without_raising(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
+    before = rows.get_or(("entities", ENTITY), None)
+    answer = original(rows, args)
+    if answer["outcome"] != "refused" or rows.get_or(("entities", ENTITY), None)["authority"] != args["source"]:
+        return answer
+    rows.put(("entities", ENTITY), before)
+    return answer | {"epoch": before["epoch"], "sub": before["sub"]}
+
+
+def _forgets_at_once(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
+    answer = original(rows, args)
+    rows.delete(("transfers", args["transfer_id"]))
+    return answer
+
+
+def _commits_for_anybody(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
+    record = rows.get_or(("entities", ENTITY), None)
+    return original(rows, {**args, "source": record["authority"], "epoch": record["epoch"], "sub": record["sub"]})
+
+
+_REFUSAL: Final = Bounds(losses=0, repeats=0, inputs=1, refusals=True)
+_CRASH: Final = Bounds(repeats=0, inputs=0, crashes=1)
+
+_ALL: Final = (
+    Weakness(
+        "fence-not-raised",
+        "what arrives is read before the fence of what this server knows itself is raised",
+        Parts(incoming=_FenceNotRaised),
+        _CRASH,
+    ),
+    Weakness(
+        "stale-certificates",
+        "a late state or certificate of an older epoch is taken for a new one",
+        Parts(incoming=_StaleCertificates),
+        Bounds(inputs=0),
+    ),
+    Weakness(
+        "any-certificate",
+        "a state is simulated with the certificate of another transfer",
+        Parts(incoming=_AnyCertificate),
+        _REFUSAL,
+    ),
+    Weakness(
+        "activates-at-once",
+        "a state is taken for permitted before the log has decided",
+        Parts(incoming=_ActivatesAtOnce),
+        kind="recovery",
+    ),
+    Weakness(
+        "answers-once",
+        "a certificate that comes again is not answered again",
+        Parts(incoming=_AnswersOnce),
+        kind="recovery",
+    ),
+    Weakness("resumes-on-timeout", "silence is taken for a refusal", Parts(outgoing=_ResumesOnTimeout)),
+    Weakness(
+        "deletes-before-commit",
+        "the state is deleted as soon as it was sent, before the commit is seen",
+        Parts(outgoing=_DeletesBeforeCommit),
+    ),
+    Weakness(
+        "deletes-at-commit",
+        "the state is deleted when the log has decided, before anybody else has it",
+        Parts(outgoing=_DeletesAtCommit),
+    ),
+    Weakness("asks-once", "nothing that was lost is repeated", Parts(outgoing=_AsksOnce), kind="recovery"),
+    Weakness(
+        "refuses-without-raising",
+        "a refusal leaves the epoch as it was",
+        _with("transfer.commit", _refuses_without_raising),
+        Bounds(transfers=1, losses=0, repeats=0, inputs=0, refusals=True),
+        "recovery",
+    ),
+    Weakness(
+        "forgets-at-once",
+        "the log does not remember what it decided",
+        _with("transfer.commit", _forgets_at_once),
+    ),
+    Weakness(
+        "commits-for-anybody",
+        "the log moves an entity for a server that is not its authority",
+        _with("transfer.commit", _commits_for_anybody),
+    ),
+)
+
+WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
