@@ -118,7 +118,7 @@ def command(**flags: Any) -> int:
     \b
     Examples:
       baton simulate transfers-search
-      baton simulate transfers-search --scope two-homes --losses 2 --repeats 1
+      baton simulate transfers-search --scope two-homes --repeats 1
       baton simulate transfers-search --weakness deletes-at-commit
     """
     if flags["weakness"]:
