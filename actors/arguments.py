@@ -7,6 +7,7 @@ and with everybody below it. Pure. Everything here raises `TypeError` for what i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any, TypeVar
@@ -32,6 +33,14 @@ def need_seconds(what: str, value: Any, *, optional: bool = False, positive: boo
         raise TypeError(f"{what} must be {kind}, not {value!r}")
     if not (value > 0 if positive else value >= 0):
         raise ValueError(f"{what} must be {kind}, {'more than 0' if positive else '0 or more'}, not {value!r}")
+
+
+def need_timeout(what: str, value: Any) -> None:
+    """A number of seconds, or None. One that is over already may be meant, as the rest of a longer one; NaN is not."""
+    if value is not None and not (isinstance(value, int | float) and not isinstance(value, bool)):
+        raise TypeError(f"{what} must be a number of seconds, or None, not {value!r}")
+    if value is not None and math.isnan(value):
+        raise ValueError(f"{what} must be a number of seconds, or None, not {value!r}")
 
 
 def need_count(what: str, value: Any, *, optional: bool = False, least: int = 0) -> None:

@@ -209,6 +209,12 @@ def need_spec(spec: object) -> ChildSpec:
     raise SupervisorError(f"{shown(spec)} is no child specification: give an ActorSpec, a ServiceSpec, ...")
 
 
+def supervises(server: Any) -> bool:
+    """Whether this is a supervisor, one of whatever kind: those can be told to end a child."""
+    kind = server if isinstance(server, Server) else server.server  # in place of one that is traced, say
+    return callable(getattr(kind, "terminate_child", None))
+
+
 async def ask(supervisor: SupervisorAddress, request: object) -> Any:
     """Call a supervisor, which answers an error of the caller with the exception to raise in the caller.
 
@@ -217,6 +223,8 @@ async def ask(supervisor: SupervisorAddress, request: object) -> Any:
     that is not ready. (In a `terminate`, the child's `shutdown_s` ends the wait.)
     """
     ref = supervisor if isinstance(supervisor, Ref) else supervisor.ref
+    if ref is not None and isinstance(ref.process, ServerProcess) and ref.alive and not supervises(ref.process.server):
+        raise SupervisorError(f"{ref} is no supervisor: it has no children to start, end or list")
     waited_for = current_process.get()
     while waited_for is not None and waited_for.starting and ref is not None:
         if waited_for.parent is ref.process:

@@ -176,7 +176,7 @@ class DynamicSupervisor(Server[None]):
     @staticmethod
     async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
         """How many children there are, those that wait for their restart included, and how many of them run."""
-        counts: ChildCounts = await supervisor.call(_CountChildren(), None)
+        counts: ChildCounts = await ask(supervisor, _CountChildren())
         return counts
 
     # Callbacks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import trio
 
-from actors.exits import AlreadyStarted, NoProc, StartError
+from actors.exits import NORMAL, AlreadyStarted, NoProc, Reason, StartError
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 
 if TYPE_CHECKING:
@@ -143,6 +143,14 @@ class Named:
         ref = self.ref
         if ref is not None:
             ref.send(message)
+
+    async def stop(self, reason: Reason = NORMAL, timeout_s: float | None = None) -> None:
+        """`Ref.stop`, or `NoProc`. Once that life has ended, the next one may have the name."""
+        ref = self.ref
+        if ref is None:
+            await trio.lowlevel.checkpoint()
+            raise NoProc(str(self))
+        await ref.stop(reason, timeout_s)
 
 
 class ViaDirectory(Directory, Protocol):

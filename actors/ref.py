@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import Enum
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from actors.arguments import need_timeout
 from actors.exits import NORMAL, CallingSelf, CallTimeout, Exit, NoProc, Reason, is_kill
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 """OTP's: long enough never to matter in normal operation, short enough to end a deadlock."""
+
+_NUMBERS: Final = (float, int)
 
 current_process: ContextVar[Process | None] = ContextVar("actors.current_process", default=None)
 """The actor whose async callback this task runs (inherited by tasks that the callback starts)."""
@@ -77,6 +81,9 @@ class From:
         if self._answer is PENDING:
             timer = None
             if timeout_s is not None:
+                # The actor has the call already when it was handled at once, or if this is no `Ref.call`.
+                if not (type(timeout_s) in _NUMBERS and not isnan(timeout_s)):
+                    self._need_timeout(timeout_s)
                 deadline_s = trio.current_time() + timeout_s
                 timer = self._process.system.timers.at(deadline_s, lambda: self._expire(timeout_s))
             self._task = trio.lowlevel.current_task()
@@ -89,6 +96,13 @@ class From:
         if type(answer) is _Failure:
             raise answer.error
         return answer
+
+    def _need_timeout(self, timeout_s: float) -> None:
+        try:
+            need_timeout("timeout_s", timeout_s)
+        except BaseException:
+            self._abort(None)
+            raise
 
     def _expire(self, timeout_s: float) -> None:
         self.fail(CallTimeout(str(self._process.ref), timeout_s))
@@ -151,6 +165,8 @@ class Ref:
         # five times as much as the rest of a call. Nobody is overtaken, for its mailbox is empty, and nothing is
         # entered twice, for no callback of it is at work. The scheduler says how often that is fair to others.
         if process.scheduled or not process.system.scheduler.handle_at_once(process, request, from_):
+            if timeout_s is not None and not (type(timeout_s) in _NUMBERS and not isnan(timeout_s)):
+                need_timeout(f"timeout_s of a call of {self}", timeout_s)
             if process.waits_for_this_task():
                 raise CallingSelf(str(self))
             try:
@@ -186,6 +202,7 @@ class Ref:
         another reason than this, `CallTimeout` if it has not ended in time (it still will), `CallingSelf` from its own
         callback (return `Stop` there).
         """
+        need_timeout(f"timeout_s of the stop of {self}", timeout_s)
         if self.process.waits_for_this_task():
             raise CallingSelf(str(self))
         if not self.alive:

@@ -229,7 +229,7 @@ class Supervisor(Server[None]):
     @staticmethod
     async def count_children(supervisor: SupervisorAddress) -> ChildCounts:
         """How many children there are, how many of them run, and of which type they are."""
-        counts: ChildCounts = await supervisor.call(_CountChildren(), None)
+        counts: ChildCounts = await ask(supervisor, _CountChildren())
         return counts
 
     # Callbacks

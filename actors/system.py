@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
+from actors.arguments import need_seconds
 from actors.births import Births
 from actors.debug import Debug
 from actors.exits import Exit, cause_of, is_orderly, reason_of, shown
@@ -122,6 +123,8 @@ class System:
 
         Raises `StartError` if a child does not start, and `RestartLimitReached` if the root supervisor gives up.
         """
+        need_seconds(f"slow_callback_s of the system {name!r}", slow_callback_s)
+        need_seconds(f"watchdog_s of the system {name!r}", watchdog_s, optional=True, positive=True)
         failure: BaseException | None = None
         watchdog = None if watchdog_s is None else Watchdog(watchdog_s)
         try:

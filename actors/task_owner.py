@@ -244,8 +244,14 @@ async def open_tasks(system: System) -> AsyncIterator[TaskScope]:
 
 
 def owner_of(owner: TaskOwner) -> Owner:
-    """What the runtime needs of an owner that is about to start a task. Raises `TaskError`, as `TaskScope.check`."""
+    """What the runtime needs of an owner that is about to start a task.
+
+    Raises `TaskError`, as `TaskScope.check`, and `TypeError` for what can own none.
+    """
     if isinstance(owner, TaskScope):
         owner.check("a new task")
         return owner
-    return ActorOwner(owner)
+    given: Any = owner
+    if not isinstance(given, Server):
+        raise TypeError(f"a task belongs to `self` of a server, or to what open_tasks gives, not to {given!r}")
+    return ActorOwner(given)

@@ -79,6 +79,9 @@ class TaskProcess(Process):
 
         Raises `StartError` if the system is closing or the parent has ended, `AlreadyStarted` if the name is taken.
         """
+        given: Any = function
+        if not callable(given):
+            raise TypeError(f"a task runs an `async def` function: give that, and its arguments, not {given!r}")
         label = label or f"task {getattr(function, '__qualname__', type(function).__name__)}"
         if system.closing:
             raise StartError(label, SHUTDOWN)

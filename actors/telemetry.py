@@ -101,11 +101,14 @@ class Telemetry:
     ) -> None:
         """Have `function(event, measurements, metadata, config)` called for an event, or for each of several.
 
-        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (nobody would await it) and for
-        what is no event name, `ValueError` for no event at all; nothing is attached then.
+        Raises `AlreadyAttached` if the id is in use, `TypeError` for an `async def` (nobody would await it), for
+        what cannot be called and what is no event name, `ValueError` for no event at all; nothing is attached then.
         """
         if handler_id in self._ids:
             raise AlreadyAttached(handler_id)
+        given: Any = function
+        if not callable(given):
+            raise TypeError(f"the handler {handler_id!r} must be a function of four arguments, not {given!r}")
         if inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"the handler {handler_id!r} is `async def`, which nobody would await: cast to an actor instead"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
+from actors.arguments import member_of, need_count
 from actors.stages.demand import DEFAULT_MAX_DEMAND, Demand
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class SubscribeTo:
     are, the consumer asks for more. `cancel` says what the end of the subscription means. `selector` is
     for a `BroadcastDispatcher` (only events for which it is true are sent), `partition` for a `PartitionDispatcher`.
 
-    Raises `ValueError` unless 0 <= min_demand < max_demand.
+    Raises `ValueError` unless 0 <= min_demand < max_demand, `TypeError` for what is no number.
     """
 
     producer: Ref | Named
@@ -88,6 +89,9 @@ class SubscribeTo:
 
     def __post_init__(self) -> None:
         """Refuse what makes no demand here, in the face of whoever wrote it."""
+        need_count("max_demand of a subscription", self.max_demand, least=1)
+        need_count("min_demand of a subscription", self.min_demand, optional=True)
+        object.__setattr__(self, "cancel", member_of(CancelPolicy, "cancel of a subscription", self.cancel))
         self.new_demand()
 
     def new_demand(self) -> Demand:
