@@ -433,6 +433,7 @@ class LinkEndpoint:
             counters=self._counters,
             now=now,
             large_budget=self._large_budget,
+            settings_for=self._settings_for,
         )
         for channel in self._claimed:
             link.claim(channel)

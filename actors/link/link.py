@@ -11,6 +11,7 @@ Acknowledged means that the peer has the message and all before it on its channe
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -83,12 +84,16 @@ class Link:
         counters: Counter[str],
         now: float,
         large_budget: LargeBudget | None = None,
+        settings_for: Callable[[Address], LinkSettings] | None = None,
     ) -> None:
-        """`large_budget` is what all links of an endpoint share; without one, this link has one to itself."""
+        """`large_budget` is what all links of an endpoint share; without one, this link has one to itself.
+        `settings_for` says what suits the path to another address, when the peer moves there.
+        """
         self.peer: Final = peer
         self._name = name
         self._identity = identity
         self._settings = settings
+        self._settings_for = settings_for
         self._counters = counters
         self._sessions = Sessions(
             name=name,
@@ -99,8 +104,7 @@ class Link:
             new_ephemeral=new_ephemeral,
             settings=settings,
         )
-        self._body_bytes = settings.max_datagram_bytes - HEADER_BYTES - TAG_BYTES
-        self._run_datagrams = max(_RUN_BYTES // settings.max_datagram_bytes, 1)
+        self._size_datagrams()
         self._outgoing = Outgoing(
             body_bytes=self._body_bytes, max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
@@ -307,12 +311,26 @@ class Link:
             path.on_arrival(source, size_bytes, timeout_s, now)
             has_moved = False
         if has_moved:
-            self._move()
+            self._move(is_restart=outcome is Outcome.RESTARTED)
 
-    def _move(self) -> None:
+    def _move(self, *, is_restart: bool = False) -> None:
         """Traffic goes to another address from now on."""
         self._counters["address_changes"] += 1
-        self._recovery.change_path()
+        address = self._path.address
+        if self._settings_for is None or address is None:
+            settings = replace(self._settings, tolerated_loss=0.0)
+        else:
+            settings = self._settings_for(address)
+        if not is_restart:  # messages are cut already; only a process that restarts gets to another machine
+            settings = replace(settings, max_datagram_bytes=self._settings.max_datagram_bytes)
+        self._settings = settings
+        self._size_datagrams()
+        self._outgoing.cut_for(self._body_bytes)
+        self._recovery.change_path(self._settings)
+
+    def _size_datagrams(self) -> None:
+        self._body_bytes = self._settings.max_datagram_bytes - HEADER_BYTES - TAG_BYTES
+        self._run_datagrams = max(_RUN_BYTES // self._settings.max_datagram_bytes, 1)
 
     def _measure_opening(self) -> None:
         """The handshake we opened has measured the path."""

@@ -99,6 +99,10 @@ class Outgoing:
             return is_sending or self._large_granted > self._large_started
         return bool(self._ready)
 
+    def cut_for(self, body_bytes: int) -> None:
+        """Messages that have not started yet are for datagrams with room for so much."""
+        self._body_bytes = body_bytes
+
     def fits_credit(self, size_bytes: int) -> bool:
         """Whether a message of this size, queued now, would be within the credit behind what is queued already; a large
         one only has to fit the queue."""
@@ -244,9 +248,6 @@ class Outgoing:
         self._queued_messages -= 1
         self._used_bytes += size
         self._used_messages += 1
-        return self._begin(channel, message)
-
-    def _begin(self, channel: int, message: OutgoingMessage) -> OutgoingMessage:
         message.start(self._next_number[channel], self._body_bytes)
         self._next_number[channel] += 1
         self._started[channel].append(message)
@@ -268,7 +269,11 @@ class Outgoing:
             self._large = message
             message.ordinal = 0
             self._queues[channel].popleft()
-            return self._begin(channel, message)
+            message.start(self._next_number[channel], self._body_bytes)
+            self._next_number[channel] += 1
+            self._started[channel].append(message)
+            self._sending[channel] = message
+            return message
         self._ready.popleft()
         self._large_queue.append(channel)
         self._ask_for_large()
@@ -297,7 +302,7 @@ class Outgoing:
         if self._is_stalled and not message.is_out_of_reach():
             self._is_stalled = False
             self._ready.append(message.channel)
-        if not message.is_wanted:
+        if not message.unacked:
             self._large = None
             self._ask_for_large()
 
@@ -308,7 +313,6 @@ class Outgoing:
                 continue
             if message.unacked is not None:
                 message.unacked.discard(part)
-                message.is_wanted = bool(message.unacked)
                 if isinstance(message, LargeMessage):
                     self._on_large_acked(message)
                 if message.unacked:

@@ -40,22 +40,23 @@ class Recovery:
         self._loss_s = NEVER  # when the oldest suspicious datagram counts as lost
         self._probes = 0  # probe timeouts since something was acknowledged
         self._may_probe = False  # one datagram may leave although the congestion window is full
-        self._begin_path(settings.tolerated_loss)
+        self._begin_path()
 
-    def _begin_path(self, tolerated_loss: float) -> None:
+    def _begin_path(self) -> None:
         settings = self._settings
         self.round_trip = RoundTrip(settings.initial_rtt_s)
         self._congestion = CongestionWindow(
             settings.initial_flight_bytes,
             2 * (settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES),
             settings.max_flight_bytes,
-            tolerated_loss,
+            settings.tolerated_loss,
         )
 
-    def change_path(self) -> None:
+    def change_path(self, settings: LinkSettings) -> None:
         """The peer is elsewhere now. Nothing is known of the new path (RFC 9000 section 9.4), and what was
         on the old one is sent again; the peer drops what it gets twice."""
-        self._begin_path(0.0)
+        self._settings = settings
+        self._begin_path()
         self.declare_all_lost()
         self._probes = 0
 

@@ -201,6 +201,22 @@ def test_a_new_path_begins_with_a_small_window_and_an_unknown_round_trip() -> No
     assert not recovery.round_trip.was_measured
 
 
+def test_what_waits_for_a_peer_that_restarts_behind_a_narrower_path_is_cut_anew() -> None:
+    """From the same machine to another one, for instance: datagrams of 60 kB do not get there."""
+    wide = replace(LinkSettings(), max_datagram_bytes=61_440)
+    network = joined(Network(settings=wide))
+    network.alpha.link._settings_for = lambda _: replace(wide, max_datagram_bytes=1200)
+    network.passes = lambda transit: transit.destination != network.beta.address
+    network.send(network.alpha, bytes(1_000_000))
+    network.run_for(0.1)
+    network.beta.address = ELSEWHERE
+    network.beta.start(network.now)
+    network.passes = lambda transit: transit.destination != ELSEWHERE or len(transit.datagram) <= 1200
+    network.send(network.beta, b"I am here now")
+    network.run(lambda: network.is_quiet and bool(network.beta.received), limit_s=10)
+    assert len(network.beta.data_received(0)[-1]) == 1_000_000
+
+
 def test_a_peer_that_leaves_and_comes_back_within_the_question_is_not_lost() -> None:
     network = joined(Network())
     home = network.alpha.address
