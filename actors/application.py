@@ -12,15 +12,22 @@ from typing import Any, Final, NoReturn
 import trio
 
 from actors.children import ChildSpec, RestartLimitReached
-from actors.exits import StartError, cause_of, reason_of
+from actors.exits import Exit, StartError, cause_of, reason_of, shown
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed
 from actors.system import System
 
-__all__ = ["LastWord", "run_application"]
+__all__ = ["LastWord", "RootEnded", "run_application"]
 
 
 _ON_THE_WAY_UP: Final = (StartError, ChildStartFailed, RestartLimitReached)
+
+
+class RootEnded(Exit):
+    """Somebody ended the root supervisor in order, an operator say; nobody would start again what was below it."""
+
+    def _sentence(self) -> str:
+        return f"{self.actor} was ended from outside ({shown(self.reason)}), and the server ends with it"
 
 
 class LastWord:
@@ -78,12 +85,13 @@ async def run_application(
 
     `started` is called, with the system, when the whole tree has started. Raises the last word when it is said; what a
     child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of whoever gave
-    up first; and `Exit` when somebody ended the root supervisor.
+    up first; and `Exit` (`RootEnded`, if that was in order) when somebody ended the root supervisor.
     """
     try:
         async with System.open(name, [tree]) as system:
             started(system)
             await last_word.heard()
+        raise RootEnded(system.root.process.reason, str(system.root))
     except Exception as error:
         if last_word.error is not None and last_word.error is not error:
             raise last_word.error from last_word.error.__cause__

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from actors import sys
 from actors.display import picture
-from actors.exits import CallTimeout, Exit
+from actors.exits import CallingSelf, CallTimeout, Exit
 from actors.operator import operator_access
 from actors.ref import Ref
 from actors.server_process import ServerProcess
@@ -173,7 +173,15 @@ def _acting(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
         ref = actors.find(pid)
         label = ref.process.label
         with _told(ref):
-            await sys.terminate(ref, "shutdown", TERMINATE_S)
+            try:
+                await sys.terminate(ref, "shutdown", TERMINATE_S)
+            except CallingSelf:
+                # What serves this request: the answer may not get through any more, and must not be waited for.
+                ref.process.request_stop("shutdown")
+            except Exit:
+                # It may have ended for another reason meanwhile, or because its end failed: it has ended.
+                if ref.alive:
+                    raise
         return Ended(pid=pid, label=label)
 
 

@@ -257,7 +257,8 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     Without an ACTION it shows all its actors, as a tree, and needs no token.
 
     \b
-    The actions look into one ACTOR (its pid, or its name) or change it, and need the operator token:
+    The actions look into one ACTOR (its pid, or its name, id or path in the tree) or change it, and need the
+    operator token:
       state        what it holds, or, if it is stuck, in which callback, since when and where
       suspend      have it handle no messages: they are kept, calls time out
       resume       have it go on

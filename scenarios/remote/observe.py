@@ -1,13 +1,16 @@
 """`baton observe`: the actors of a live server, and one of them from inside."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import click
+import httpx
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +27,11 @@ MAX_ACTORS: Final = 100_000
 """Fetched from one server; a node with more of them is looked at by other means."""
 MAX_INDENT: Final = 12
 _SHOWN_CHARACTERS: Final = 100
+_QUOTED: Final = re.compile(r"\S+ '(.*)'")
+"""A title in the tree, and the name or the id in it."""
+_RESTART_S: Final = 5.0
+"""How long a server may take until its REST, which ended, answers again."""
+_LOOK_AGAIN_S: Final = 0.1
 # What actors without messages do all their lives.
 _RUNNING: Final = {"service": "serves", "task": "runs"}
 
@@ -57,6 +65,8 @@ def observe(
         click.UsageError: `node` is a name and there is no `url`; the arguments do not fit; `actor` is ambiguous.
         RemoteRefused, EnvironmentFailed: as `Server`.
     """
+    if wanted.off and action != "statistics":
+        raise click.UsageError(f"--off switches statistics off: baton observe {node} statistics PID_OR_NAME --off")
     if (action is None) != (actor is None):
         raise click.UsageError(f"say which actor: baton observe {node} {action} PID_OR_NAME")
     # The overview needs no token, so it is not shown to a server that somebody only looks at.
@@ -68,15 +78,26 @@ def observe(
 
 def _url_of(node: str, homeserver_url: str | None, timeout_s: float) -> str:
     """A URL as it is; the name of a server is looked up at its homeserver."""
-    if "://" in node:
-        return node
+    if "/" in node or ":" in node:
+        return _need_url("NODE", node)
     if homeserver_url is None:
         raise click.UsageError(f"{node} is no URL: give one, or say with --url which homeserver knows this name")
+    _need_url("--url", homeserver_url)
     with Server(homeserver_url, None, timeout_s) as home:
         rest_url = home.call("GET", f"/v1/servers/{node}")["rest_url"]
     if not rest_url:
         raise EnvironmentFailed(f"{homeserver_url} does not know where the REST of {node} is")
     return str(rest_url)
+
+
+def _need_url(what: str, given: str) -> str:
+    try:
+        url = urlsplit(given)
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+            return given
+    except ValueError:
+        pass  # brackets that are no address, a port that is no number
+    raise click.UsageError(f"{what} {given} is no URL: give one like http://127.0.0.1:17105")
 
 
 # ---- the overview ----
@@ -182,13 +203,36 @@ def _pid_of(server: Server, actor: str) -> int:
     number = actor.removeprefix("#")
     if number.isascii() and number.isdigit():
         return int(number)
-    found = [row for row in _fetch(server)["actors"] if actor in (*row["names"], row["label"], _title(row))]
+    found = _called(actor, _fetch(server)["actors"])
     if not found:
         raise RemoteRefused("unknown_actor", f"no actor on {server.url} is called {actor}")
     if len(found) > 1:
         pids = ", ".join(str(row["pid"]) for row in found[:10])
         raise click.UsageError(f"{len(found)} actors are called {actor}: say which by its pid ({pids})")
     return int(found[0]["pid"])
+
+
+def _called(actor: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with this name, with this title in the tree, or with this id in it; or with this path, parents first."""
+    by_pid = {row["pid"]: row for row in rows}
+    whole = [row for row in rows if actor in _known_as(row)]
+    *parents, last = actor.split("/")
+    return whole or [row for row in rows if last in _known_as(row) and _is_below(row, parents, by_pid)]
+
+
+def _known_as(row: dict[str, Any]) -> set[str]:
+    title = _title(row)
+    quoted = _QUOTED.fullmatch(title)
+    return {*row["names"], row["label"], title, *(quoted.groups() if quoted else ())}
+
+
+def _is_below(row: dict[str, Any], parents: list[str], by_pid: dict[int, dict[str, Any]]) -> bool:
+    for parent in reversed(parents):
+        above = by_pid.get(row["parent"])
+        if above is None or parent not in _known_as(above):
+            return False
+        row = above
+    return True
 
 
 def _state(server: Server, pid: int, wanted: Wanted) -> int:
@@ -239,12 +283,38 @@ def _statistics(server: Server, pid: int, wanted: Wanted) -> int:
 
 
 def _terminate(server: Server, pid: int, wanted: Wanted) -> int:
-    ended = server.call("DELETE", f"/v1/actors/{pid}")
+    rows = {row["pid"]: row for row in _fetch(server)["actors"]}
+    try:
+        ended = server.call("DELETE", f"/v1/actors/{pid}")
+    except EnvironmentFailed as error:
+        # What answers us may be what ended, or below it.
+        ended = _ended_after_all(server, rows.get(pid), error)
     if wanted.json_wanted:
         show(ended)
     else:
-        click.echo(f"{ended['label']} has ended")
+        server_too = ", and the server with it" if ended.get("server_ended") else ""
+        click.echo(f"{ended['label']} has ended{server_too}")
     return 0
+
+
+def _ended_after_all(server: Server, row: dict[str, Any] | None, error: EnvironmentFailed) -> dict[str, Any]:
+    """What became of an actor whose end cut the connection. Raises `EnvironmentFailed` if nobody can say."""
+    # Refused while it is reached, a timeout of the actor: then that is the answer.
+    if row is None or not isinstance(error.__cause__, httpx.TransportError):
+        raise error
+    ended = {"pid": row["pid"], "label": row["label"]}
+    deadline_s = time.monotonic() + min(server.timeout_s, _RESTART_S)
+    while time.monotonic() < deadline_s:
+        try:
+            alive = any(other["label"] == row["label"] for other in _fetch(server)["actors"])
+        except EnvironmentFailed:
+            alive = True
+        if not alive:
+            return ended
+        time.sleep(_LOOK_AGAIN_S)  # noqa: TID251 - a command of its own, in which nothing else runs
+    if "root" in row["names"]:
+        return ended | {"server_ended": True}
+    raise EnvironmentFailed(f"{row['label']} was told to end, which cut the connection; nobody can say more: {error}")
 
 
 def _trace(server: Server, pid: int, wanted: Wanted) -> int:

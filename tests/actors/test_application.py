@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from actors import ChildSpec, ChildStartFailed, Exit, RestartLimitReached, ServiceSpec, SupervisorSpec, System
-from actors.application import LastWord, run_application
+from actors.application import LastWord, RootEnded, run_application
 
 Status = trio.TaskStatus[None]
 
@@ -149,6 +149,11 @@ async def test_a_failure_that_comes_again_and_again_ends_it_and_names_who_gave_u
     assert caught.value.child_id == "flaky"
     assert "'server'" in str(caught.value)
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+async def test_a_root_that_is_ended_in_order_from_outside_is_a_failure_of_the_server() -> None:
+    with pytest.raises(RootEnded, match=r"'root' #1> was ended from outside \('shutdown'\), and the server ends"):
+        await run(tree(), started=lambda system: system.root.process.request_stop("shutdown"))
 
 
 async def test_without_its_root_it_ends() -> None:

@@ -14,7 +14,7 @@ from scenarios import cli
 from scenarios.remote import observe as command
 from scenarios.remote.connection import Server, print_table
 from simserver.config import SimserverConfig
-from tests.homeserver.process import server_process, wait_ready
+from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 
 Baton = Callable[..., tuple[int, str, str]]
@@ -102,6 +102,38 @@ def test_a_service_has_no_state_and_is_started_again_when_it_is_ended(baton: Bat
     assert "(unknown_actor)" in err
 
 
+def test_actors_are_found_by_what_the_tree_shows(baton: Baton) -> None:
+    rows = parsed(baton("alpha.h1", "--json"))["actors"]
+    link = next(row for row in rows if row["label"].startswith("service 'link'"))
+    for name in ("link", "service 'link'", link["label"], f"#{link['pid']}"):
+        assert parsed(baton("alpha.h1", "state", name, "--json"))["pid"] == link["pid"]
+    view = [row(1, names=["root"], label="Supervisor 'root' #1"), row(2, 1, label="Supervisor #2")]
+    view += [row(3, 2, label="service 'rest' #3"), row(4, 1, label="service 'rest' #4")]
+    assert [found["pid"] for found in command._called("rest", view)] == [3, 4]
+    assert [found["pid"] for found in command._called("root/rest", view)] == [4]
+    assert [found["pid"] for found in command._called("root/Supervisor/rest", view)] == [3]
+    assert command._called("other/rest", view) == []
+
+
+def test_what_cuts_the_connection_when_it_ends_is_still_told_truthfully(
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, err = baton("alpha.h1", "terminate", "rest")
+    assert status == 0, err
+    assert out.startswith("service 'rest' #")
+    assert out.endswith(" has ended\n")
+    with new_ports() as ports:
+        home = homeserver_config(tmp_path, ports)
+        with server_process(home) as process:
+            wait_ready(process, home)
+            monkeypatch.setattr(command, "_RESTART_S", 1.0)
+            status, out, err = baton(home.rest.url, "terminate", "1", "--token-file", str(tmp_path / "operator"))
+            assert (status, out, err) == (0, "Supervisor 'root' #1 has ended, and the server with it\n", "")
+            assert process.wait(30) not in (0, None)
+        last = log_file(home).read_text().splitlines()[-1]
+        assert "<Supervisor 'root' #1> was ended from outside ('shutdown'), and the server ends with it" in last
+
+
 def test_a_simulation_server_has_a_token_of_its_own(baton: Baton, place: Place) -> None:
     status, _, err = baton("alpha.s1", "state", "root")
     assert (status, err) == (1, "baton: this is not the operator token of this instance (wrong_token)\n")
@@ -126,6 +158,18 @@ def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: Place, monkeypat
     assert (status, err.count("\n")) == (2, 1)
     assert "is no URL" in err
     monkeypatch.delenv("BATON_OPERATOR_TOKEN_FILE")
+    for node in ("127.0.0.1:17105", "ftp://127.0.0.1", "http://", "http://[x", "http://a:b"):
+        assert baton(node) == (
+            2,
+            "",
+            f"baton: NODE {node} is no URL: give one like http://127.0.0.1:17105 (see: baton observe --help)\n",
+        )
+    assert "--url here is no URL" in baton("alpha.h1", "--url", "here")[2]
+    for wrong in ([], ["state", "root"]):
+        status, _, err = baton("alpha.h1", *wrong, "--off")
+        assert status == 2
+        assert "--off switches statistics off: baton observe alpha.h1 statistics PID_OR_NAME --off" in err
+    assert baton("alpha.h1", "state", "--help")[0] == 0
     assert baton(place.home_url, "state", "1")[2].endswith("(no_token)\n")
 
 
