@@ -360,7 +360,7 @@ class Transfers:
             keys = None if row is None else self._directory.parse(row)
             if row is None or keys is None or row.role is not role:
                 raise MessageError(f"{signer} is no known {role}")
-            return jose.verify_untrusted(token, sender=keys)
+            return jose.verify_untrusted(token, sender=keys, now_s=self._clock.unix_s())
         except CryptoError as error:
             raise MessageError(f"a certificate does not verify: {error}") from error
 
