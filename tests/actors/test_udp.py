@@ -524,3 +524,25 @@ async def test_whoever_listens_hears_what_becomes_of_links() -> None:
         stop_listening()
         stop_listening_again = alpha.listen(lambda peer, event: heard.append((peer, "again")))
         stop_listening_again()
+
+
+async def test_small_messages_do_not_wait_behind_a_large_one_that_waits_for_room_in_the_queue() -> None:
+    settings = LinkSettings(queue_bytes=MAX_MESSAGE_BYTES)
+    async with serving("alpha.s1", ALPHA, settings=settings) as alpha, serving("beta.s1", BETA) as beta:
+        await alpha.send("beta.s1", beta.address, b"open")
+        await receive(beta)
+        sent: list[int] = []
+
+        async def send_large(channel: int) -> None:
+            await alpha.send("beta.s1", beta.address, bytes(50_000_000), channel=channel)
+            sent.append(channel)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_large, 1)
+            nursery.start_soon(send_large, 2)
+            await until(lambda: len(sent) == 1 and len(alpha._waiters) == 1)
+            with trio.fail_after(10):
+                await alpha.send("beta.s1", beta.address, b"small", channel=3)
+            received = [(await receive(beta)) for _ in range(3)]
+        assert sorted(len(message.message) for message in received) == [5, 50_000_000, 50_000_000]
+        assert received[-1].channel in {1, 2}
