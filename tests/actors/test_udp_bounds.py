@@ -72,7 +72,7 @@ async def test_strangers_cause_a_bounded_number_of_look_ups_at_a_time(
     await until(lambda: endpoint.stats.get("dropped_lookup_rate", 0) == 8)
     directory = endpoint._directory
     assert isinstance(directory, Directory)
-    assert len(directory.asked) == 32
+    await until(lambda: len(directory.asked) == 32)
     directory.open.set()
     await until(lambda: endpoint.stats.get("dropped_unknown_peer", 0) == 32)
     assert endpoint.stats["links"] == 0

@@ -74,7 +74,7 @@ async def test_it_leaves_the_signal_to_whoever_has_it() -> None:
 
 @pytest.mark.parametrize("period_s", [0.0, -1.0, 0.001, 61.0, float("nan"), float("inf")])
 async def test_a_strange_period_is_refused(period_s: float) -> None:
-    with pytest.raises(ValueError, match="watchdog_s must be"):
+    with pytest.raises(ValueError, match=r"watchdog_s .*must be"):
         async with System.open("strange", watchdog_s=period_s):
             pass
 
