@@ -30,17 +30,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 @pytest.fixture(autouse=True)
 def as_found() -> Iterator[None]:
     """A simulation lets all members of its process read another clock, and silences them."""
-    _give_loggers_back()
     yield
-    _give_loggers_back()
+    logging.disable(logging.NOTSET)
     ports = sys.modules.get("tree.raft_ports")
     if ports is not None:
         ports.use_clock(None)
-
-
-def _give_loggers_back() -> None:
-    """A configuration that some library reads can disable every logger there is, and not only those of its own."""
-    logging.disable(logging.NOTSET)
-    for logger in logging.root.manager.loggerDict.values():
-        if isinstance(logger, logging.Logger):
-            logger.disabled = False

@@ -1,7 +1,6 @@
 """Snapshots: whole or refused, written and read in slices, and of one moment whatever happens meanwhile."""
 
 import hashlib
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -418,7 +417,6 @@ def test_a_snapshot_that_got_late_on_the_way_is_not_taken() -> None:
 
 
 def test_pieces_that_miss_their_beginning_or_do_not_fit_are_not_taken(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
     source, target = SimulatedDisk(), SimulatedDisk()
     write(machine_with(3), source)
     receiver = SnapshotFile(FILE, "i", target)

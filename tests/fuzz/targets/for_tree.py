@@ -1,7 +1,6 @@
 """The tree: what members say to each other, what commands and snapshots hold, and what etcd answers."""
 
 import functools
-import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -76,9 +75,6 @@ CONDITION = AllOf([
     AnyOf([IfNodeExists(True), IfChildListLength(3)]), NotOf(IfNameMatches(regex="a.*b")), IfPayloadVersion(2),
     IfDataMatches({"a": 1}),
 ])  # fmt: skip
-
-# A snapshot that was refused is logged; that is the right thing to do, and no news here.
-logging.getLogger("tree.snapshot").setLevel(logging.CRITICAL)
 
 
 def _no_procedures() -> Machine:
