@@ -6,7 +6,13 @@
     rights          rights that change in the log at once
     ownership       the mutex on inputs: whose are taken
     epoch           the fence: which of two claims of authority is the newer one
-    procedures      every change of the rows, as deterministic procedures over one tree transaction
+    procedures      every change of the rows, as deterministic procedures over one tree transaction, by name:
+    ├ directory_procedures   names, their keys and addresses
+    ├ entity_procedures      making, taking back, delegating
+    ├ transfer_requests      asking, answering, taking back
+    └ transfer_procedures    the commit point; direct passes; reports
+    rows            what a procedure may do to the tree
+    transfer_rows   the table of transfers, and which are forgotten
     outgoing        the old authority's side of a transfer: a machine with one table
     incoming        the new authority's side
     certificates    commit, delegation, pass: signed sentences about authority, and their chains
@@ -20,5 +26,5 @@
     errors          reasons of refusal, and the error of bad messages
     settings        configuration that both kinds of server share
 
-Start with `docs/transfer.md`, then `procedures` and `outgoing`.
+Start with `docs/transfer.md`, then `transfer_procedures` and `outgoing`.
 """

@@ -7,13 +7,11 @@ question comes. Time is an argument, so that every member decides alike.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from authority.errors import Reason, Refused
 from authority.records import Phase, TransferRecord
-
-if TYPE_CHECKING:
-    from authority.procedures import Rows
+from authority.rows import Rows
 
 __all__ = ["ASK_LIFETIME_S", "MAX_ASKS", "MAX_ASKS_EACH", "ask", "fair_order", "unless_expired", "waiting"]
 
@@ -24,7 +22,7 @@ MAX_ASKS_EACH: Final = 4
 ASK_LIFETIME_S: Final = 3600
 
 
-def ask(rows: "Rows", transfer: TransferRecord, now_s: float, timeout_s: int = ASK_LIFETIME_S) -> TransferRecord:
+def ask(rows: Rows, transfer: TransferRecord, now_s: float, timeout_s: int = ASK_LIFETIME_S) -> TransferRecord:
     """Put the question whether `transfer` may be to the entity's master; the transfer, with its time limit.
 
     The master has `timeout_s` seconds, at most `ASK_LIFETIME_S`.
@@ -44,7 +42,7 @@ def ask(rows: "Rows", transfer: TransferRecord, now_s: float, timeout_s: int = A
     return transfer.changed(phase=Phase.ASKED, ask_expires_at_s=int(now_s) + min(timeout_s, ASK_LIFETIME_S))
 
 
-def waiting(rows: "Rows", entity_id: str, now_s: float) -> list[TransferRecord]:
+def waiting(rows: Rows, entity_id: str, now_s: float) -> list[TransferRecord]:
     """The requests for an entity that wait for its master's answer, oldest first."""
     found = [rows.get_or(("transfers", known), None) for known in rows.get_or(("asks", entity_id), ())]
     transfers = [TransferRecord.from_data(data) for data in found if data is not None]
@@ -65,7 +63,7 @@ def fair_order(asked: Sequence[TransferRecord]) -> list[TransferRecord]:
     return [asked[index] for index in order]
 
 
-def unless_expired(rows: "Rows", transfer: TransferRecord, now_s: float) -> TransferRecord:
+def unless_expired(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
     """The transfer; if its question has waited too long, it is refused here and now."""
     if transfer.phase is not Phase.ASKED or now_s <= transfer.ask_expires_at_s:
         return transfer

@@ -6,15 +6,13 @@ sent twice or late, count once at most.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from authority.asks import waiting
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
+from authority.rows import Rows
 from authority.rules import Rule
-
-if TYPE_CHECKING:
-    from authority.procedures import Rows
 
 __all__ = ["MAX_LOCKS", "RIGHTS_PROCEDURES", "find_entity", "save_entity", "with_owner"]
 
@@ -24,7 +22,7 @@ MAX_LOCK_COUNT: Final = 1024
 _REVISIONS: Final = ("rule_rev", "owner_rev", "master_rev", "locks_rev")
 
 
-def find_entity(rows: "Rows", entity_id: str) -> EntityRecord:
+def find_entity(rows: Rows, entity_id: str) -> EntityRecord:
     """The record of an entity; raises `Refused` (`not_found`)."""
     data = rows.get_or(("entities", entity_id), None)
     if data is None:
@@ -32,7 +30,7 @@ def find_entity(rows: "Rows", entity_id: str) -> EntityRecord:
     return EntityRecord.from_data(data)
 
 
-def save_entity(rows: "Rows", record: EntityRecord) -> None:
+def save_entity(rows: Rows, record: EntityRecord) -> None:
     """Write the record."""
     rows.put(("entities", record.id), record.to_data())
 
@@ -64,7 +62,7 @@ def _check_owner(record: EntityRecord, by: str) -> None:
         raise Refused(Reason.NOT_OWNER, f"{by} does not own {record.id}; {record.owner or 'nobody'} does", by=by)
 
 
-def entity_change_rights(rows: "Rows", args: Mapping[str, Any]) -> Any:
+def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master sets rule, owner or master; each that changes gets a new revision."""
     record = find_entity(rows, args["entity"])
     if args["by"] != record.master:
@@ -82,7 +80,7 @@ def entity_change_rights(rows: "Rows", args: Mapping[str, Any]) -> Any:
     return record.to_data()
 
 
-def entity_divest(rows: "Rows", args: Mapping[str, Any]) -> Any:
+def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity up: nobody owns it then. With `if_wanted`, only if a request waits for the master."""
     record = find_entity(rows, args["entity"])
     _check_owner(record, args["by"])
@@ -94,7 +92,7 @@ def entity_divest(rows: "Rows", args: Mapping[str, Any]) -> Any:
     return record.to_data()
 
 
-def entity_hand_back(rows: "Rows", args: Mapping[str, Any]) -> Any:
+def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity back to whoever owned it before, or to its master."""
     record = find_entity(rows, args["entity"])
     _check_owner(record, args["by"])
@@ -104,7 +102,7 @@ def entity_hand_back(rows: "Rows", args: Mapping[str, Any]) -> Any:
     return record.to_data()
 
 
-def entity_lock(rows: "Rows", args: Mapping[str, Any]) -> Any:
+def entity_lock(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Owner or master takes the lock of this name, once more if it holds it already."""
     record = find_entity(rows, args["entity"])
     by, name = args["by"], args["name"]
@@ -120,7 +118,7 @@ def entity_lock(rows: "Rows", args: Mapping[str, Any]) -> Any:
     return _with_lock(rows, record, name, by, 1 if lock is None else lock.count + 1)
 
 
-def entity_unlock(rows: "Rows", args: Mapping[str, Any]) -> Any:
+def entity_unlock(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The holder of a lock gives it back once; the master may too, for somebody who is gone."""
     record = find_entity(rows, args["entity"])
     by, name = args["by"], args["name"]
@@ -133,7 +131,7 @@ def entity_unlock(rows: "Rows", args: Mapping[str, Any]) -> Any:
     return _with_lock(rows, record, name, lock.by, lock.count - 1)
 
 
-def _with_lock(rows: "Rows", record: EntityRecord, name: str, by: str, count: int) -> Any:
+def _with_lock(rows: Rows, record: EntityRecord, name: str, by: str, count: int) -> Any:
     data = {key: lock.model_dump() for key, lock in record.locks.items()}
     data |= {name: {"by": by, "count": count}}
     if count == 0:

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 from authority.asks import fair_order
 from authority.errors import Reason, Refused
-from authority.procedures import PROCEDURES, Rows
+from authority.procedures import PROCEDURES
 from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.rows import Rows
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
 from tree.errors import Abort
@@ -141,8 +142,8 @@ class Store:
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
         """The transfers of an entity that are still remembered, newest first, as this member knows them.
 
-        There is no index: the log forgets transfers beyond `authority.procedures.MAX_TRANSFERS`, and rows that do not
-        even contain the entity's name are passed over without being decoded.
+        There is no index: the log forgets transfers beyond `authority.transfer_rows.MAX_TRANSFERS`, and rows that do
+        not even contain the entity's name are passed over without being decoded.
         """
         name = entity_id.encode()
 

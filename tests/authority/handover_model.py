@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 from unittest import mock
 
-from authority import incoming, outgoing, procedures
+from authority import incoming, outgoing, procedures, transfer_rows
 from authority.certificates import MAX_CHAIN, CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.certificates import token_hash as hash_of_token
 from authority.epoch import Fence
@@ -375,7 +375,7 @@ class HandoverWorld:
         self._ids = 0
         # A small table, so that what is forgotten is met soon.
         self._patches = ExitStack()
-        self._patches.enter_context(mock.patch.object(procedures, "MAX_TRANSFERS", max_transfers))
+        self._patches.enter_context(mock.patch.object(transfer_rows, "MAX_TRANSFERS", max_transfers))
         for name in GROUP:
             self.run("directory.register", row=directory_row(name).to_data())
         self.run("directory.register", row=directory_row(HOME, Role.HOMESERVER).to_data())

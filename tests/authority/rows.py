@@ -9,7 +9,7 @@ Path = tuple[str, ...]
 
 
 class DictRows:
-    """`authority.procedures.Rows` in memory. Data goes through JSON, as it does on the way through the log."""
+    """`authority.rows.Rows` in memory. Data goes through JSON, as it does on the way through the log."""
 
     def __init__(self) -> None:
         self.data: dict[Path, str] = {}

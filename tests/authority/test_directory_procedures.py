@@ -2,7 +2,7 @@
 
 import pytest
 
-from authority import procedures
+from authority import directory_procedures
 from authority.errors import Reason
 from authority.records import Role
 from tests.authority.log import HOMESERVER, S1, Log
@@ -49,7 +49,7 @@ def test_the_directory_is_bounded_and_who_is_in_it_stays(
 ) -> None:
     log.run("directory.register", row=directory_row("alpha.x1", role).to_data())
     table = "players" if role is Role.PLAYER else "servers"
-    monkeypatch.setattr(procedures, bound, log.rows.count_children((table,)))
+    monkeypatch.setattr(directory_procedures, bound, log.rows.count_children((table,)))
     log.refuses(Reason.FULL, "directory.register", row=directory_row("alpha.x2", role).to_data())
     assert log.run("directory.register", row=directory_row("alpha.x1", role, link_port=9).to_data())["link_port"] == 9
 

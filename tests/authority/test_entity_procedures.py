@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from authority.entity_procedures import MAX_DELEGATION
 from authority.epoch import Fence
 from authority.errors import Reason
-from authority.procedures import MAX_DELEGATION
 from authority.rules import Rule
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, passing
 from tests.authority.rows import directory_row

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authority import asks, procedures
+from authority import asks, transfer_rows
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.records import Phase
@@ -381,7 +381,7 @@ def there_and_back(log: Log, times: int, entity: str = OTHER, *, reported: bool 
 
 @pytest.fixture
 def small_table(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(procedures, "MAX_TRANSFERS", 5)
+    monkeypatch.setattr(transfer_rows, "MAX_TRANSFERS", 5)
     return 5
 
 

@@ -1,0 +1,89 @@
+"""Making the record of an entity, taking it back, and letting a group pass the entity among themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.directory_procedures import check_simserver
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord
+from authority.rights import find_entity, save_entity
+from authority.rows import Rows
+from authority.rules import Rule
+
+__all__ = ["ENTITY_PROCEDURES", "MAX_DELEGATION"]
+
+MIN_DELEGATION: Final = 2
+MAX_DELEGATION: Final = 16
+
+
+def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Make the record of a new entity: its spawner becomes master and owner, the rule is `ask` unless stated.
+
+    Repeating the same creation answers with the record as it is (the first answer may have been lost).
+    """
+    entity_id, server, spawner = args["entity"], args["server"], args["spawner"]
+    existing = rows.get_or(("entities", entity_id), None)
+    if existing is not None:
+        record = EntityRecord.from_data(existing)
+        if (record.kind, record.master, record.authority) == (args["kind"], spawner, server):
+            return record.to_data()
+        raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
+    if args.get("check_server", True):
+        check_simserver(rows, server)
+    record = EntityRecord(
+        id=entity_id,
+        kind=args["kind"],
+        master=spawner,
+        owner=spawner,
+        rule=Rule(args.get("rule", Rule.ASK)),
+        authority=server,
+    )
+    save_entity(rows, record)
+    return record.to_data()
+
+
+def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard."""
+    record = find_entity(rows, args["entity"])
+    if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
+        raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
+    rows.delete(("entities", record.id))
+    for table in ("asks", "paces"):
+        if rows.get_or((table, record.id), None) is not None:
+            rows.delete((table, record.id))
+    return record.to_data()
+
+
+def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Let a group of this instance's simulation servers pass the entity among themselves.
+
+    A delegation ends with the next hand-over through the log, which raises the epoch, so that certificates under the
+    old one lose their force. It cannot be changed or ended from outside: the log may be behind the passes of the group.
+    """
+    record = find_entity(rows, args["entity"])
+    group = tuple(sorted(set(args["group"])))
+    if len(group) > MAX_DELEGATION:
+        raise Refused(Reason.FULL, f"a delegation names at most {MAX_DELEGATION} servers, not {len(group)}")
+    if len(group) < MIN_DELEGATION:
+        text = f"a delegation names at least {MIN_DELEGATION} servers, one to pass the entity and one to take it"
+        raise Refused(Reason.NO_DELEGATION, text, group=group)
+    for server in group:
+        check_simserver(rows, server)
+    if group == record.delegation:
+        return record.to_data()
+    if record.delegation:
+        raise Refused(Reason.NO_DELEGATION, f"{record.id} is delegated already; hand it over through its home first")
+    if record.authority not in group:
+        raise Refused(
+            Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id} and is not in the group", group=group
+        )
+    record = record.changed(delegation=group)
+    save_entity(rows, record)
+    return record.to_data()
+
+
+ENTITY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "entity.create": entity_create,
+    "entity.delegate": entity_delegate,
+    "entity.discard": entity_discard,
+}

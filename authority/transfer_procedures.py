@@ -1,0 +1,219 @@
+"""The commit point of transfers, and what the log learns behind them: direct passes and reports.
+
+A *refused transfer* is itself recorded: the answer to a hand-over request must stay the same however often, and however
+late, the request is repeated (FAILURES rows 2, 16, 23).
+
+A refusal after the old authority froze raises the epoch and leaves authority where it was. The old authority resumes
+under the new epoch, so no duplicate of the refused request that is still under way can ever succeed.
+
+A request of somebody who is not the holder at the fence that it names changes nothing and is not recorded: fences never
+come back, so the answer stays the same by itself, and nobody can use up a transfer's id, or a place in the table, that
+is another's.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.directory_procedures import is_simserver
+from authority.epoch import Fence
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord, Outcome, Phase, TransferRecord
+from authority.rights import find_entity, save_entity, with_owner
+from authority.rows import Rows
+from authority.rules import Want, is_locked_against
+from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
+
+__all__ = ["TRANSFER_PROCEDURES"]
+
+
+def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The commit point: (authority A, epoch e) → (authority B, epoch e + 1), or a recorded refusal.
+
+    Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
+    """
+    return _decide(rows, args, None)
+
+
+def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Give a transfer up for `reason` (the target's home would not have it); same arguments as the commit.
+
+    The reason comes from another instance; a code that is not known here is recorded as `denied`.
+    """
+    known = args["reason"] in {reason.value for reason in Reason}
+    return _decide(rows, args, Reason(args["reason"]) if known else Reason.DENIED)
+
+
+def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
+    """Answer a request to hand over: as before, if it is a repetition; else commit it, or refuse it."""
+    record = _apply_passes(rows, find_entity(rows, args["entity"]), args.get("passes", ()))
+    existing = find_transfer(rows, args["transfer_id"])
+    asked_at = Fence(args["epoch"], args["sub"])
+    if existing is not None and _is_repeated(existing, args, asked_at):
+        return _answer(rows, existing)
+    if (record.authority, record.fence) != (args["source"], asked_at):
+        # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
+        return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
+    reason = refusal or _why_not(rows, record, existing, args)
+    fence = record.fence.raised()
+    record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
+    if reason is not None:
+        save_entity(rows, record)
+        mine = existing is None or _is_open_for(existing, args)
+        transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
+        if mine:
+            save_transfer(rows, transfer)
+        return _answer(rows, transfer)
+    record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
+    save_entity(rows, record)
+    transfer = _committed(existing or _begin(args), record, args)
+    save_transfer(rows, transfer)
+    return _answer(rows, transfer)
+
+
+def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Direct passes happened under a delegation (case 3): the log learns of them behind, in order, each once."""
+    record = _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"])
+    return record.to_data()
+
+
+def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The old authority has retired: keep its report (hops, marks, counters) with the transfer."""
+    transfer = known_transfer(rows, args["transfer_id"])
+    if transfer.phase not in (Phase.COMMITTED, Phase.DONE):
+        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase}", phase=transfer.phase.value)
+    if transfer.source != args["source"]:
+        raise Refused(Reason.NOT_HOLDER, f"{args['source']} did not hand {transfer.entity} over")
+    if transfer.phase is Phase.COMMITTED:
+        transfer = transfer.changed(phase=Phase.DONE, report=args["report"])
+        save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def _begin(args: Mapping[str, Any]) -> TransferRecord:
+    return TransferRecord(
+        id=args["transfer_id"],
+        entity=args["entity"],
+        target=args["target"],
+        source=args["source"],
+        phase=Phase.PERMITTED,
+        transport=args.get("transport", "rest"),
+    )
+
+
+def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fence) -> bool:
+    """Whether this very request, by this server under this fence, was decided before."""
+    return (
+        existing.phase in DECIDED
+        and (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
+        and existing.fence == asked_at.raised()
+    )
+
+
+def _is_open_for(existing: TransferRecord, args: Mapping[str, Any]) -> bool:
+    """Whether the recorded transfer is the one that is asked for, and has no result yet."""
+    about = (existing.entity, existing.target) == (args["entity"], args["target"])
+    return about and not existing.stay and existing.phase not in DECIDED
+
+
+def _why_not(
+    rows: Rows, record: EntityRecord, existing: TransferRecord | None, args: Mapping[str, Any]
+) -> Reason | None:
+    """Why the holder's request to hand over must be refused, or None."""
+    if existing is not None and not _is_open_for(existing, args):
+        # A late order for a transfer that is long over, or the id of another one: nobody permitted this.
+        return Reason.TOO_LATE if existing.entity == record.id else Reason.TRANSFER_ID_TAKEN
+    if args["target"] == record.authority:
+        return Reason.SAME_SERVER
+    if args.get("check_target", True) and not is_simserver(rows, args["target"]):
+        return Reason.UNKNOWN_TARGET
+    return None if existing is None else _why_not_owner(record, existing)
+
+
+def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+    """Why what the requester was permitted does not hold any more, or None."""
+    if not transfer.requester:
+        return None
+    if transfer.phase is not Phase.PERMITTED:
+        return Reason.DENIED
+    if transfer.want is Want.FORCED:
+        return None if transfer.requester == record.master else Reason.NOT_MASTER
+    if is_locked_against(record, transfer.requester):
+        return Reason.LOCKED
+    if transfer.permit_rule_rev != record.rule_rev:
+        return Reason.RULE_CHANGED
+    if transfer.permit_owner_rev != record.owner_rev:
+        return Reason.OWNER_CHANGED
+    return None
+
+
+def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
+    """Whoever was permitted to have the entity moved owns it from then on."""
+    return record if transfer is None or not transfer.requester else with_owner(record, transfer.requester)
+
+
+def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
+    return transfer.changed(
+        phase=Phase.COMMITTED,
+        source=args["source"],
+        epoch=record.epoch,
+        sub=record.sub,
+        owner=record.owner,
+        owner_rev=record.owner_rev,
+        tick=args["tick"],
+        state_hash=args["state_hash"],
+    )
+
+
+def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any], reason: Reason) -> TransferRecord:
+    return transfer.changed(
+        phase=Phase.REFUSED, reason=reason.value, source=args["source"], epoch=record.epoch, sub=record.sub
+    )
+
+
+def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
+    """What became of the transfer, and who has authority now, which may be later than that."""
+    refused = transfer.phase is Phase.REFUSED
+    record = find_entity(rows, transfer.entity)
+    return {
+        "outcome": (Outcome.REFUSED if refused else Outcome.COMMITTED).value,
+        "transfer": transfer.to_data(),
+        "authority": record.authority,
+        "epoch": record.epoch,
+        "sub": record.sub,
+    }
+
+
+def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord:
+    """Bring the record up to date with direct passes; those it knows already are skipped, a gap is refused."""
+    for item in passes:
+        if item["epoch"] != record.epoch or item["sub"] <= record.sub:
+            continue
+        expected = record.fence.passed()
+        if item["sub"] != expected.sub or item["source"] != record.authority:
+            raise Refused(
+                Reason.NOT_HOLDER,
+                f"pass {item['sub']} of {record.id} by {item['source']} does not follow {record.fence}"
+                f" of {record.authority}",
+            )
+        if item["source"] not in record.delegation or item["target"] not in record.delegation:
+            raise Refused(
+                Reason.NO_DELEGATION, f"{record.id} is not delegated to {item['source']} and {item['target']}"
+            )
+        record = record.changed(authority=item["target"], sub=item["sub"])
+        existing = find_transfer(rows, item["transfer_id"])
+        # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
+        mine = existing is None or _is_open_for(existing, item)
+        if mine and existing is not None and _why_not_owner(record, existing) is None:
+            record = _with_requester_as_owner(record, existing)
+        save_entity(rows, record)
+        if mine:
+            save_transfer(rows, _committed((existing or _begin(item)).changed(direct=True), record, item))
+    return record
+
+
+TRANSFER_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "transfer.commit": transfer_commit,
+    "transfer.passed": transfer_passed,
+    "transfer.refuse": transfer_refuse,
+    "transfer.report": transfer_report,
+}

@@ -1,0 +1,149 @@
+"""What leads to a transfer, or to ownership alone: somebody asks, the rule or the master answers; requests taken back."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.asks import ASK_LIFETIME_S, ask, unless_expired
+from authority.errors import Reason, Refused
+from authority.pacing import spent
+from authority.records import EntityRecord, Phase, TransferRecord
+from authority.rights import find_entity, save_entity, with_owner
+from authority.rows import Rows
+from authority.rules import Decision, Want, decide, is_locked_against
+from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
+
+__all__ = ["REQUEST_PROCEDURES"]
+
+
+def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Somebody wants an entity to move to `target`: apply the rule and record what became of it.
+
+    Without a requester it is a move for the system's own reasons (placement, drain), which takes ownership from nobody
+    and so needs nobody's leave.
+    """
+    record = find_entity(rows, args["entity"])
+    stay, requester, want = bool(args.get("stay")), args.get("requester", ""), Want(args.get("want", Want.BY_RULE))
+    existing = find_transfer(rows, args["transfer_id"])
+    if existing is not None:
+        about = (existing.entity, existing.stay, existing.requester if existing.stay else existing.target)
+        if about != (record.id, stay, requester if stay else args["target"]):
+            text = f"transfer {existing.id} is one of {existing.entity} to {existing.target}"
+            raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
+        return unless_expired(rows, existing, args.get("now_s", 0.0)).to_data()
+    if not stay and args["target"] == record.authority:
+        text = f"{record.authority} has authority over {record.id} already"
+        raise Refused(Reason.SAME_SERVER, text, server=record.authority)
+    _check_owner_is_the_one_seen(record, args.get("owner_rev"))
+    decision = decide(record, requester, want) if requester else Decision.GRANTED
+    if decision not in (Decision.GRANTED, Decision.ASKED):
+        text = f"{record.id} is not to be had by {requester} ({want}): {decision} (its rule is {record.rule})"
+        raise Refused(Reason(decision.value), text, entity=record.id, requester=requester)
+    path = ("paces", record.id)
+    paces = spent(rows.get_or(path, {}), requester, args.get("now_s", 0.0)) if requester else None
+    transfer = TransferRecord(
+        id=args["transfer_id"],
+        entity=record.id,
+        target=record.authority if stay else args["target"],
+        source=record.authority,
+        want=want,
+        stay=stay,
+        phase=Phase.PERMITTED if decision is Decision.GRANTED else Phase.ASKED,
+        requester=requester,
+        mode=args.get("mode", "eager"),
+        direct=bool(args.get("direct", False)),
+        transport=args.get("transport", "rest"),
+        permit_rule_rev=record.rule_rev,
+        permit_owner_rev=record.owner_rev,
+    )
+    if decision is Decision.ASKED:
+        transfer = ask(rows, transfer, args.get("now_s", 0.0), args.get("ask_timeout_s", ASK_LIFETIME_S))
+    elif stay:
+        transfer = _granted_where_it_is(rows, record, transfer)
+    if paces is not None:
+        rows.put(path, paces)
+    save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def _check_owner_is_the_one_seen(record: EntityRecord, owner_rev: int | None) -> None:
+    """Of two who ask for what they saw somebody own, the log's first gets it and the other is told who that is."""
+    if owner_rev is not None and owner_rev != record.owner_rev:
+        text = f"{record.owner or 'nobody'} owns {record.id} since, under revision {record.owner_rev}"
+        raise Refused(Reason.OWNER_CHANGED, text, owner=record.owner, owner_rev=record.owner_rev)
+
+
+def _granted_where_it_is(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> TransferRecord:
+    """Ownership alone was asked for, and is given: in this step of the log, without anything moving."""
+    record = with_owner(record, transfer.requester)
+    save_entity(rows, record)
+    return transfer.changed(phase=Phase.DONE, target=record.authority, owner=record.owner, owner_rev=record.owner_rev)
+
+
+def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The requester, or the master, takes back what is not decided yet; it is refused from then on."""
+    transfer = known_transfer(rows, args["transfer_id"])
+    record = find_entity(rows, transfer.entity)
+    if args["by"] not in (transfer.requester, record.master):
+        text = f"{transfer.id} is a request of {transfer.requester or 'the system'}, not of {args['by']}"
+        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
+    if (transfer.phase, transfer.reason) == (Phase.REFUSED, Reason.CANCELLED):
+        return transfer.to_data()
+    if transfer.phase in DECIDED:
+        raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase} already", phase=transfer.phase)
+    transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.CANCELLED.value)
+    save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Refuse a transfer whose master did not answer in time; any other stays as it is."""
+    transfer = known_transfer(rows, args["transfer_id"])
+    return unless_expired(rows, transfer, args["now_s"]).to_data()
+
+
+def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The master answers what it was asked; an answer that comes too late finds the transfer refused."""
+    transfer = known_transfer(rows, args["transfer_id"])
+    record = find_entity(rows, transfer.entity)
+    if args["by"] != record.master:
+        text = f"{args['by']} is not the master of {record.id}; {record.master} is"
+        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
+    if _answered_alike(transfer, allow=args["allow"]):
+        return transfer.to_data()
+    if transfer.phase is not Phase.ASKED:
+        text = f"transfer {transfer.id} is {transfer.phase} already"
+        raise Refused(Reason.TOO_LATE, text, phase=transfer.phase.value)
+    transfer = unless_expired(rows, transfer, args.get("now_s", 0.0))
+    if transfer.phase is Phase.REFUSED:
+        return transfer.to_data()
+    if args["allow"] and is_locked_against(record, transfer.requester):
+        text = f"{record.id} is locked by {', '.join(sorted(record.locks))}: unlock it first, or force the request"
+        raise Refused(Reason.LOCKED, text, entity=record.id)
+    if args["allow"] and transfer.stay:
+        transfer = _granted_where_it_is(rows, record, transfer)
+    elif args["allow"]:
+        # The answer is the master's word on the request as things stand now.
+        transfer = transfer.changed(
+            phase=Phase.PERMITTED, permit_rule_rev=record.rule_rev, permit_owner_rev=record.owner_rev
+        )
+    else:
+        transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.DENIED.value)
+    save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def _answered_alike(transfer: TransferRecord, *, allow: bool) -> bool:
+    """Whether the master gave this answer before; it repeats it when it did not hear what became of it."""
+    if not transfer.ask_expires_at_s:
+        return False
+    denied = (transfer.phase, transfer.reason) == (Phase.REFUSED, Reason.DENIED)
+    allowed = Phase.DONE if transfer.stay else Phase.PERMITTED
+    return transfer.phase is allowed if allow else denied
+
+
+REQUEST_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "transfer.answer": transfer_answer,
+    "transfer.cancel": transfer_cancel,
+    "transfer.expire": transfer_expire,
+    "transfer.propose": transfer_propose,
+}

@@ -1,0 +1,72 @@
+"""The table of transfers: finding and writing its rows, and which are forgotten when there are too many."""
+
+from typing import Final
+
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord, Phase, TransferRecord
+from authority.rows import Rows
+
+__all__ = ["DECIDED", "MAX_TRANSFERS", "find_transfer", "known_transfer", "save_transfer"]
+
+# Finished transfers are kept so that late repetitions get the same answer. Sealed requests expire after a minute, so
+# this covers 160 transfers a second; older ones are forgotten first. Beyond this number stay only those that somebody
+# still needs (`_still_needed`), at most one for each entity.
+MAX_TRANSFERS: Final = 10_000
+DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
+_QUEUE: Final = ("transfer_order",)
+# How many places at the head of the queue one new transfer looks at for rows to forget.
+_QUEUE_LOOKS: Final = 4
+
+
+def find_transfer(rows: Rows, transfer_id: str) -> TransferRecord | None:
+    """The transfer of this id, or None if there is none (any more)."""
+    data = rows.get_or(("transfers", transfer_id), None)
+    return None if data is None else TransferRecord.from_data(data)
+
+
+def known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
+    """The transfer of this id; raises `Refused` (`not_found`)."""
+    transfer = find_transfer(rows, transfer_id)
+    if transfer is None:
+        raise Refused(Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer=transfer_id)
+    return transfer
+
+
+def save_transfer(rows: Rows, record: TransferRecord) -> None:
+    """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full."""
+    path = ("transfers", record.id)
+    is_new = rows.get_or(path, None) is None
+    rows.put(path, record.to_data())
+    if is_new:
+        head, tail = rows.get_or(_QUEUE, [0, 0])
+        rows.put((*_QUEUE, str(tail)), record.id)
+        rows.put(_QUEUE, _forget_old_transfers(rows, head, tail + 1))
+
+
+def _forget_old_transfers(rows: Rows, head: int, tail: int) -> list[int]:
+    """Take rows out of a queue that is too long, oldest first; those that are still needed go to its end again."""
+    for _ in range(_QUEUE_LOOKS):
+        if tail - head <= MAX_TRANSFERS:
+            break
+        oldest = rows.get_or((*_QUEUE, str(head)), None)
+        rows.delete((*_QUEUE, str(head)))
+        head += 1
+        if _still_needed(rows, oldest):
+            rows.put((*_QUEUE, str(tail)), oldest)
+            tail += 1
+        else:
+            rows.delete(("transfers", oldest))
+    return [head, tail]
+
+
+def _still_needed(rows: Rows, transfer_id: str) -> bool:
+    """Whether the target may still have to hear of it: its authority comes from this transfer, and nobody reported yet.
+
+    The old authority may be cut off with the only copy of the state. Were this forgotten, the log would answer its
+    repeated request with "you are not the holder", it would step down, and the entity would be lost.
+    """
+    transfer = find_transfer(rows, transfer_id)
+    if transfer is None or transfer.phase is not Phase.COMMITTED:
+        return False
+    data = rows.get_or(("entities", transfer.entity), None)
+    return data is not None and EntityRecord.from_data(data).fence == transfer.fence
