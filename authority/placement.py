@@ -1,0 +1,231 @@
+"""Which simulation server an entity should be on: pure functions over what the servers report.
+
+Two things move entities that nobody asked for: a server that is being emptied (drained), and one that is hot while
+others are cool. A *policy* looks at a `View` and proposes moves; `relieve` is the one that is used unless the
+configuration names another (`policy = "package.module:function"`). What a policy proposes is not done blindly: the
+`authority.governor.Governor` holds every policy, ours too, to minimum hold, budget and groups.
+
+Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
+ticks are skipped. A server is hot above `hot`. It is relieved down to half-way between `hot` and `cool`, by moves after
+which the target is either no higher than `cool`, or still lower than the source by `hot - cool`. Hence every move makes
+the sum of the squared loads smaller; with a load that does not change there are finitely many of them, none is taken
+back, and load that wavers by less than `hot - cool` starts none.
+
+Entities of the same affinity group interact, and move together or not at all.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "NO_ANCHORS",
+    "Balance",
+    "Move",
+    "Policy",
+    "Resident",
+    "ServerLoad",
+    "Unit",
+    "View",
+    "coolest",
+    "relieve",
+    "units_of",
+]
+
+NO_ANCHORS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """When and how fast entities are moved for the sake of balance.
+
+    `hot` and `cool` are parts of the tick period, `cool < hot`. An entity stays at least `min_hold_s` where it is,
+    unless its server is drained. At most `moves_per_s` begin in a second on average, and `drain_moves_per_s` off servers
+    that are drained. A move back within `oscillation_s` counts as an oscillation.
+    """
+
+    hot: float = 0.75
+    cool: float = 0.60
+    min_hold_s: float = 30.0
+    moves_per_s: float = 20.0
+    drain_moves_per_s: float = 2000.0
+    oscillation_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.cool < self.hot:
+            raise ValueError(f"cool ({self.cool}) must be above 0 and below hot ({self.hot})")
+        if self.moves_per_s <= 0 or self.drain_moves_per_s <= 0 or self.min_hold_s < 0 or self.oscillation_s < 0:
+            raise ValueError("budgets are above 0, times are not negative")
+
+    @property
+    def settled(self) -> float:
+        """How far down a hot server is relieved."""
+        return (self.hot + self.cool) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """What one simulation server reported last. `tick_fraction` is the part of the tick period that its ticks took."""
+
+    name: str
+    tick_fraction: float
+    entities: int = 0
+    inputs_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """One entity and where it is: for how long, what it costs (a part of the tick period), and its affinity group."""
+
+    entity: str
+    server: str
+    here_s: float = 0.0
+    cost: float = 0.0
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a policy sees: every server that reported lately, and the residents of those that may have to give some up.
+
+    `anchors` says of affinity groups that are under way where the part went that has left already.
+    """
+
+    servers: tuple[ServerLoad, ...]
+    residents: tuple[Resident, ...] = ()
+    anchors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An entity should go from one server to another."""
+
+    entity: str
+    source: str
+    target: str
+
+
+Policy = Callable[[View, Balance], Sequence[Move]]
+"""Proposes moves; a pure function of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What moves together: one entity, or the part of an affinity group that is on one server."""
+
+    server: str
+    group: str
+    cost: float
+    residents: tuple[Resident, ...]
+
+    @property
+    def here_s(self) -> float:
+        """Since when all of it has been here."""
+        return min(resident.here_s for resident in self.residents)
+
+
+def units_of(residents: Iterable[Resident]) -> list[Unit]:
+    """The residents as units, the most expensive first; equals by name, so that the answer depends on nothing else."""
+    parts: dict[tuple[str, str, str], list[Resident]] = defaultdict(list)
+    for resident in residents:
+        key = (resident.server, resident.group, "") if resident.group else (resident.server, "", resident.entity)
+        parts[key].append(resident)
+    units = []
+    for (server, group, _), members in parts.items():
+        members.sort(key=lambda resident: resident.entity)
+        units.append(Unit(server, group, sum(member.cost for member in members), tuple(members)))
+    units.sort(key=lambda unit: (-unit.cost, unit.residents[0].entity))
+    return units
+
+
+def coolest(servers: Iterable[ServerLoad]) -> str | None:
+    """Where something new should go: the server with the lowest load that is not drained; None if there is none."""
+    open_ones = [(server.tick_fraction, server.entities, server.name) for server in servers if not server.draining]
+    return min(open_ones)[2] if open_ones else None
+
+
+def relieve(view: View, balance: Balance) -> list[Move]:
+    """Empty the servers that are drained, and move from hot to cool ones.
+
+    The servers that are drained come first. Their units go to whichever server is coolest then, however hot: nobody may
+    stay. Nothing is moved to a server that is drained, or that did not report.
+    """
+    loads = _Loads(view.servers)
+    draining = {server.name for server in view.servers if server.draining}
+    units = units_of(view.residents)
+    moves: list[Move] = []
+    for unit in units:
+        if unit.server in draining:
+            moves += _moves(unit, _emptied_to(unit, loads, view.anchors), loads)
+    for unit in units:
+        if unit.server not in draining and loads.of(unit.server) > balance.hot:
+            loads.hot.add(unit.server)
+        if unit.server in loads.hot and loads.of(unit.server) > balance.settled:
+            moves += _moves(unit, _relieved_to(unit, loads, balance), loads)
+    return moves
+
+
+class _Loads:
+    """The loads as they will be after the moves so far, in a heap: there may be many servers, and very many units."""
+
+    def __init__(self, servers: Iterable[ServerLoad]) -> None:
+        self._of = {server.name: (server.tick_fraction, server.entities) for server in servers}
+        self._heap = [(*self._of[server.name], server.name) for server in servers if not server.draining]
+        heapq.heapify(self._heap)
+        self.hot: set[str] = set()
+
+    def of(self, name: str) -> float:
+        """Its load; nothing for one that did not report, so that it is never thought hot."""
+        return self._of.get(name, (0.0, 0))[0]
+
+    def knows_open(self, name: str) -> bool:
+        return any(entry[2] == name for entry in self._heap)
+
+    def lowest(self, but: str) -> str | None:
+        """The server with the lowest load that is not drained, and not `but`."""
+        aside = None
+        while self._heap:
+            load, entities, name = self._heap[0]
+            if (load, entities) != self._of[name]:
+                heapq.heapreplace(self._heap, (*self._of[name], name))
+            elif name == but and aside is None:
+                aside = heapq.heappop(self._heap)
+            else:
+                break
+        found = self._heap[0][2] if self._heap else None
+        if aside is not None:
+            heapq.heappush(self._heap, aside)
+        return found
+
+    def moved(self, unit: Unit, target: str) -> None:
+        for name, sign in ((unit.server, -1), (target, 1)):
+            load, entities = self._of.get(name, (0.0, 0))
+            self._of[name] = load + sign * unit.cost, entities + sign * len(unit.residents)
+
+
+def _emptied_to(unit: Unit, loads: _Loads, anchors: Mapping[str, str]) -> str | None:
+    anchor = anchors.get(unit.group) if unit.group else None
+    if anchor is not None and anchor != unit.server and loads.knows_open(anchor):
+        return anchor
+    return loads.lowest(unit.server)
+
+
+def _relieved_to(unit: Unit, loads: _Loads, balance: Balance) -> str | None:
+    """The coolest server, if it may take the unit. If it may not, no other may."""
+    target = loads.lowest(unit.server)
+    if target is None or unit.cost <= 0.0:
+        return None
+    after, left = loads.of(target) + unit.cost, loads.of(unit.server) - unit.cost
+    fits = after <= balance.cool or after + (balance.hot - balance.cool) <= left
+    return target if fits else None
+
+
+def _moves(unit: Unit, target: str | None, loads: _Loads) -> list[Move]:
+    if target is None:
+        return []
+    loads.moved(unit, target)
+    return [Move(resident.entity, unit.server, target) for resident in unit.residents]

@@ -1,0 +1,148 @@
+"""Whatever a policy proposes: the hold, the budget and the groups are kept, and oscillations counted (FAILURES 33)."""
+
+import random
+from collections import Counter, defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.governor import Governor
+from authority.placement import Balance, Move, Resident, ServerLoad, View, units_of
+
+SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3")
+BALANCE = Balance(min_hold_s=5.0, moves_per_s=3.0, drain_moves_per_s=8.0, oscillation_s=60.0)
+
+
+class Place:
+    """A few servers with entities, on a clock of their own; moves happen at once."""
+
+    def __init__(self, entities: int, draining: frozenset[str] = frozenset(), groups: int = 0) -> None:
+        self.now_s = 1000.0
+        self.draining = draining
+        self.where = {f"alpha.e{n}": SERVERS[n % len(SERVERS)] for n in range(entities)}
+        self.group = {f"alpha.e{n}": f"g{n % groups}" if groups and n % 2 else "" for n in range(entities)}
+        self.since_s = dict.fromkeys(self.where, 0.0)
+        self.governor = Governor(BALANCE)
+
+    def view(self) -> View:
+        residents = [
+            Resident(entity, server, self.now_s - self.since_s[entity], 0.01, self.group[entity])
+            for entity, server in self.where.items()
+        ]
+        return View(tuple(ServerLoad(n, 0.9, draining=n in self.draining) for n in SERVERS), tuple(residents))
+
+    def round(self, proposed: list[Move]) -> list[Move]:
+        admitted = self.governor.admit(proposed, self.view(), self.now_s)
+        for move in admitted:
+            assert self.where[move.entity] == move.source
+            self.where[move.entity] = move.target
+            self.since_s[move.entity] = self.now_s
+        return admitted
+
+
+def restless(view: View, dice: random.Random) -> list[Move]:
+    """A policy as bad as can be: everything goes anywhere, always, also what is not there."""
+    moves = [
+        Move(resident.entity, dice.choice(SERVERS), dice.choice((*SERVERS, "alpha.nowhere")))
+        for resident in view.residents
+        for _ in range(3)
+    ]
+    moves.append(Move("alpha.nobody", SERVERS[0], SERVERS[1]))
+    dice.shuffle(moves)
+    return moves
+
+
+@given(st.integers(0, 2**32), st.lists(st.floats(0.05, 3.0), min_size=5, max_size=40), st.integers(0, 3))
+def test_failures_33_the_worst_policy_is_held_to_hold_and_budget(seed: int, pauses: list[float], groups: int) -> None:
+    dice, place = random.Random(seed), Place(12, groups=groups)
+    began_s: list[float] = []
+    last: dict[str, float] = {}
+    for pause in pauses:
+        place.now_s += pause
+        for move in place.round(restless(place.view(), dice)):
+            assert move.target in SERVERS
+            assert place.now_s - last.get(move.entity, -1e9) >= BALANCE.min_hold_s, "moved again within the hold"
+            last[move.entity] = place.now_s
+            began_s.append(place.now_s)
+    for first in began_s:
+        within = [at for at in began_s if first <= at <= first + 10.0]
+        # A group is as many as its members: it may overdraw the bucket by what it is larger than the bucket.
+        assert len(within) <= BALANCE.moves_per_s * 11.0 + 6
+
+
+@given(st.integers(0, 2**32), st.integers(1, 3))
+def test_a_group_is_moved_whole_or_not_at_all(seed: int, groups: int) -> None:
+    dice, place = random.Random(seed), Place(18, groups=groups)
+    for _ in range(30):
+        place.now_s += 2.0
+        whole = {resident.entity: unit for unit in units_of(place.view().residents) for resident in unit.residents}
+        moved: dict[int, set[str]] = defaultdict(set)
+        target = dice.choice(SERVERS)
+        proposed = [Move(e, s, target if dice.random() < 0.9 else dice.choice(SERVERS)) for e, s in place.where.items()]
+        for move in place.round(proposed):
+            moved[id(whole[move.entity])].add(move.entity)
+        for unit in whole.values():
+            assert moved[id(unit)] in (set(), {resident.entity for resident in unit.residents})
+
+
+@given(st.lists(st.floats(0.05, 1.0), min_size=20, max_size=60))
+def test_a_drained_server_is_emptied_within_its_budget_whatever_the_hold(pauses: list[float]) -> None:
+    place = Place(30, draining=frozenset({SERVERS[0]}))
+    place.since_s = dict.fromkeys(place.where, place.now_s)
+    start_s, moved = place.now_s, 0
+    for pause in pauses:
+        proposed = [Move(e, s, SERVERS[1]) for e, s in place.where.items() if s == SERVERS[0]]
+        moved += len(place.round(proposed))
+        assert moved <= BALANCE.drain_moves_per_s * (1.0 + place.now_s - start_s) + 1e-6
+        place.now_s += pause
+    assert SERVERS[0] not in place.where.values()
+
+
+def test_nothing_is_let_through_to_a_drained_server() -> None:
+    place = Place(6, draining=frozenset({SERVERS[1]}))
+    assert place.round([Move(e, s, SERVERS[1]) for e, s in place.where.items() if s != SERVERS[1]]) == []
+    assert place.governor.counts == Counter(nonsense=4)
+
+
+def test_failures_33_moves_back_are_counted_as_oscillations_whoever_asked_for_them() -> None:
+    governor = Governor(BALANCE)
+    governor.noted("alpha.e1", "alpha.s1", "alpha.s2", 100.0)
+    governor.noted("alpha.e2", "alpha.s1", "alpha.s2", 100.0)
+    assert governor.counts["oscillations"] == 0
+    governor.noted("alpha.e1", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s - 1)
+    assert governor.counts["oscillations"] == 1
+    governor.noted("alpha.e2", "alpha.s2", "alpha.s1", 100.0 + BALANCE.oscillation_s + 1)
+    assert governor.counts["oscillations"] == 1
+
+
+def test_failures_33_an_owner_who_moves_an_entity_overrides_the_hold_and_starts_it_anew() -> None:
+    place = Place(3)
+    back = Move("alpha.e0", SERVERS[1], SERVERS[2])
+    place.where["alpha.e0"] = SERVERS[1]
+    place.governor.noted("alpha.e0", SERVERS[0], SERVERS[1], place.now_s)
+    assert place.round([back]) == []
+    assert place.governor.counts["held"] == 1
+    place.now_s += BALANCE.min_hold_s
+    assert place.round([back]) == [back]
+
+
+def test_a_group_larger_than_the_budget_goes_when_the_bucket_is_full_and_is_paid_for() -> None:
+    place = Place(0)
+    place.where = {f"alpha.e{n}": SERVERS[0] for n in range(9)}
+    place.group, place.since_s = dict.fromkeys(place.where, "crew"), dict.fromkeys(place.where, 0.0)
+    place.where["alpha.lone"], place.group["alpha.lone"], place.since_s["alpha.lone"] = SERVERS[0], "", 0.0
+    crew = [Move(e, SERVERS[0], SERVERS[1]) for e in place.where if e != "alpha.lone"]
+    lone = Move("alpha.lone", SERVERS[0], SERVERS[1])
+    assert place.round(crew) == crew
+    assert place.round([lone]) == []
+    place.now_s += 1.0
+    assert place.round([lone]) == [], "nine moves are three seconds' worth"
+    place.now_s += 2.0
+    assert place.round([lone]) == [lone]
+
+
+def test_where_a_group_went_is_remembered_for_those_that_come_later() -> None:
+    place = Place(0)
+    place.where, place.group, place.since_s = {"alpha.e1": SERVERS[0]}, {"alpha.e1": "crew"}, {"alpha.e1": 0.0}
+    place.round([Move("alpha.e1", SERVERS[0], SERVERS[2])])
+    assert place.governor.anchors == {"crew": SERVERS[2]}

@@ -1,0 +1,228 @@
+"""The policy empties drained servers and cools hot ones, settles, and never takes a move back (FAILURES 33)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.placement import Balance, Move, Resident, ServerLoad, Unit, View, coolest, relieve, units_of
+
+BALANCE = Balance()
+SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1")
+
+
+def load(name: str, fraction: float, *, draining: bool = False, entities: int = 0) -> ServerLoad:
+    return ServerLoad(name, fraction, entities, draining=draining)
+
+
+def view_of(residents: Sequence[Resident], draining: frozenset[str] = frozenset(), base: float = 0.0) -> View:
+    """All servers with the load that their residents make, and `base`."""
+    cost: dict[str, float] = defaultdict(float)
+    count: dict[str, int] = defaultdict(int)
+    for resident in residents:
+        cost[resident.server] += resident.cost
+        count[resident.server] += 1
+    servers = tuple(load(n, base + cost[n], draining=n in draining, entities=count[n]) for n in SERVERS)
+    return View(servers, tuple(residents))
+
+
+def after(residents: Sequence[Resident], moves: Sequence[Move]) -> list[Resident]:
+    to = {move.entity: move.target for move in moves}
+    return [replace(resident, server=to.get(resident.entity, resident.server)) for resident in residents]
+
+
+def squares(view: View) -> float:
+    return sum(server.tick_fraction**2 for server in view.servers)
+
+
+@st.composite
+def populations(draw: st.DrawFn) -> list[Resident]:
+    """Up to 40 entities with costs from nothing to a third of a period, some of them in groups."""
+    rows = draw(
+        st.lists(
+            st.tuples(st.sampled_from(SERVERS), st.integers(0, 33), st.sampled_from(["", "", "", "g1", "g2"])),
+            max_size=40,
+        )
+    )
+    return [Resident(f"alpha.e{n}", s, 1e9, c / 100, g) for n, (s, c, g) in enumerate(rows)]
+
+
+DRAINING = st.frozensets(st.sampled_from(SERVERS), max_size=len(SERVERS))
+
+
+@given(populations(), DRAINING)
+def test_nothing_goes_to_a_drained_server_and_nothing_stays_on_one(
+    residents: list[Resident], draining: frozenset[str]
+) -> None:
+    moves = relieve(view_of(residents, draining), BALANCE)
+    assert all(move.target not in draining and move.target != move.source for move in moves)
+    left = [resident for resident in after(residents, moves) if resident.server in draining]
+    assert not left or draining == frozenset(SERVERS)
+
+
+@given(populations())
+def test_every_move_makes_the_sum_of_squared_loads_smaller(residents: list[Resident]) -> None:
+    now = residents
+    for unit_moves in by_unit(relieve(view_of(residents), BALANCE), residents):
+        before, now = now, after(now, unit_moves)
+        assert squares(view_of(now)) < squares(view_of(before))
+
+
+def by_unit(moves: Sequence[Move], residents: Sequence[Resident]) -> list[list[Move]]:
+    of = {resident.entity: (resident.server, resident.group or resident.entity) for resident in residents}
+    parts: dict[tuple[str, str], list[Move]] = {}
+    for move in moves:
+        parts.setdefault(of[move.entity], []).append(move)
+    return list(parts.values())
+
+
+@given(populations())
+def test_with_a_load_that_does_not_change_it_settles(residents: list[Resident]) -> None:
+    rounds = 0
+    while moves := relieve(view_of(residents), BALANCE):
+        residents = after(residents, moves)
+        rounds += 1
+        assert rounds <= len(residents), "it should have settled"
+    for server in view_of(residents).servers:
+        if server.tick_fraction > BALANCE.hot:
+            assert_nothing_fits_elsewhere(server.name, residents)
+
+
+def assert_nothing_fits_elsewhere(hot: str, residents: list[Resident]) -> None:
+    """Twin: tries every unit of the server on every other server, with loads counted anew each time."""
+    for unit in units_of(residents):
+        if unit.server != hot or unit.cost == 0:
+            continue
+        for target in SERVERS:
+            if target != hot:
+                moved = after(residents, [Move(r.entity, hot, target) for r in unit.residents])
+                loads = {server.name: server.tick_fraction for server in view_of(moved).servers}
+                fits = loads[target] <= BALANCE.cool or loads[target] + BALANCE.hot - BALANCE.cool <= loads[hot]
+                assert not fits or near(loads[target], BALANCE.cool) or near(loads[target] + 0.15, loads[hot])
+
+
+def near(one: float, other: float) -> bool:
+    return abs(one - other) < 1e-9
+
+
+@given(populations(), st.lists(st.floats(-0.07, 0.07), min_size=40, max_size=40))
+def test_once_settled_a_load_that_wavers_less_than_the_hysteresis_moves_nothing(
+    residents: list[Resident], wavering: list[float]
+) -> None:
+    """FAILURES 33: no oscillation. Servers that were relieved are below `settled`, and stay below `hot`."""
+    costs = [replace(resident, cost=min(resident.cost, 0.01)) for resident in residents]
+    while moves := relieve(view_of(costs, base=0.45), BALANCE):
+        costs = after(costs, moves)
+    view = view_of(costs, base=0.45)
+    if any(server.tick_fraction > BALANCE.settled for server in view.servers):
+        return
+    for shift in range(0, 40, len(SERVERS)):
+        servers = tuple(
+            replace(server, tick_fraction=server.tick_fraction + wavering[shift + place])
+            for place, server in enumerate(view.servers)
+        )
+        assert relieve(View(servers, view.residents), BALANCE) == []
+
+
+@given(populations(), DRAINING)
+def test_groups_stay_together(residents: list[Resident], draining: frozenset[str]) -> None:
+    for moves in by_unit(relieve(view_of(residents, draining), BALANCE), residents):
+        assert len({move.target for move in moves}) == 1
+        moved = {move.entity for move in moves}
+        (unit,) = [u for u in units_of(residents) if moved & {r.entity for r in u.residents}]
+        assert moved == {resident.entity for resident in unit.residents}
+
+
+@given(populations(), DRAINING, st.randoms(use_true_random=False))
+def test_the_order_in_which_servers_report_makes_no_difference(
+    residents: list[Resident], draining: frozenset[str], dice: "object"
+) -> None:
+    view = view_of(residents, draining)
+    servers, shuffled = list(view.servers), list(view.residents)
+    dice.shuffle(servers)  # type: ignore[attr-defined]  # random.Random
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert relieve(View(tuple(servers), tuple(shuffled)), BALANCE) == relieve(view, BALANCE)
+
+
+class Twin:
+    """The rule as it is told: one move after another, with every load counted from scratch before each."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.moves: list[Move] = []
+
+    def loads(self) -> dict[str, tuple[float, int]]:
+        table = {server.name: (server.tick_fraction, server.entities) for server in self.view.servers}
+        to = {move.entity: move for move in self.moves}
+        for unit in units_of(self.view.residents):
+            if move := to.get(unit.residents[0].entity):
+                for name, sign in ((move.source, -1), (move.target, 1)):
+                    fraction, entities = table[name]
+                    table[name] = fraction + sign * unit.cost, entities + sign * len(unit.residents)
+        return table
+
+    def lowest(self, unit: Unit) -> str | None:
+        closed = {server.name for server in self.view.servers if server.draining} | {unit.server}
+        rows = [(*row, name) for name, row in self.loads().items() if name not in closed]
+        return min(rows)[2] if rows else None
+
+    def move(self, unit: Unit, target: str) -> None:
+        self.moves += [Move(resident.entity, unit.server, target) for resident in unit.residents]
+
+    def empty(self, unit: Unit) -> None:
+        target = self.lowest(unit)
+        if target is not None:
+            self.move(unit, target)
+
+    def cool(self, unit: Unit) -> None:
+        target, here = self.lowest(unit), self.loads()[unit.server][0]
+        if here > BALANCE.settled and unit.cost > 0 and target is not None:
+            there = self.loads()[target][0] + unit.cost
+            if there <= BALANCE.cool or there + (BALANCE.hot - BALANCE.cool) <= here - unit.cost:
+                self.move(unit, target)
+
+
+@given(populations(), DRAINING)
+def test_the_policy_is_its_plain_twin(residents: list[Resident], draining: frozenset[str]) -> None:
+    twin, hot = Twin(view_of(residents, draining)), set()
+    for unit in units_of(residents):
+        if unit.server in draining:
+            twin.empty(unit)
+    for unit in units_of(residents):
+        if unit.server not in draining and twin.loads()[unit.server][0] > BALANCE.hot:
+            hot.add(unit.server)
+        if unit.server in hot:
+            twin.cool(unit)
+    assert relieve(twin.view, BALANCE) == twin.moves
+
+
+def test_a_part_of_a_group_that_was_left_behind_goes_where_the_rest_went() -> None:
+    servers = (load("alpha.s1", 0.2, draining=True), load("alpha.s2", 0.7), load("alpha.s3", 0.1))
+    late = (Resident("alpha.late", "alpha.s1", group="crew"), Resident("alpha.lone", "alpha.s1"))
+    moves = relieve(View(servers, late, {"crew": "alpha.s2"}), BALANCE)
+    assert {move.entity: move.target for move in moves} == {"alpha.late": "alpha.s2", "alpha.lone": "alpha.s3"}
+    gone = View(servers[:1] + servers[2:], late, {"crew": "alpha.s2"})
+    assert {move.target for move in relieve(gone, BALANCE)} == {"alpha.s3"}
+
+
+def test_a_server_that_did_not_report_gets_nothing_and_gives_nothing() -> None:
+    residents = tuple(Resident(f"alpha.e{n}", "alpha.gone", 1e9, 0.2) for n in range(9))
+    assert relieve(View((load("alpha.s1", 0.0),), residents), BALANCE) == []
+
+
+def test_what_is_new_goes_to_the_coolest_server_that_is_not_drained() -> None:
+    servers = [load("alpha.s1", 0.1, draining=True), load("alpha.s2", 0.5), load("alpha.s3", 0.5, entities=1)]
+    assert coolest(servers) == "alpha.s2"
+    assert coolest(servers[:1]) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"hot": 0.5, "cool": 0.5}, {"cool": 0.0}, {"moves_per_s": 0.0}, {"drain_moves_per_s": -1.0}, {"min_hold_s": -1.0}],
+)
+def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"cool|budgets"):
+        Balance(**wrong)
