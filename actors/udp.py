@@ -63,6 +63,9 @@ _SOCKET_BUFFER_BYTES: Final = 4 * 1024 * 1024
 _BATCH_DATAGRAMS: Final = 64
 """Received in one go before others get their turn: 64 of the largest are 4 MB, a few milliseconds."""
 
+_TURN_S: Final = 0.004
+"""After so long a batch ends anyway: a peer with good keys may send what is costly to read."""
+
 _ASK_AGAIN_DRAINS: Final = 8
 """Where datagrams come one at a time, a second one is asked for so often."""
 
@@ -554,6 +557,8 @@ class LinkEndpoint:
                 self._on_train(bytes(arrived), segment_bytes, source, now, heard)
             else:
                 self._on_datagram(arrived, source, now, heard)
+            if received > 1 and trio.current_time() - now > _TURN_S:
+                break
         if received > 1:
             self._lone_drains = -1  # the next one is for a whole batch, too
         for link in heard:

@@ -90,6 +90,9 @@ class Incoming:
         # What an earlier incarnation left untaken is still held: it narrows the window of the next until it is taken.
         self._granted_bytes = max(self._window_bytes - self._ready_bytes, INITIAL_CREDIT_BYTES)
         self._granted_messages = max(self._window_messages - self._ready_messages, INITIAL_CREDIT_MESSAGES)
+        # Used and granted count from here on, so with these they tell what all lives together hold.
+        self._bytes_of_earlier_lives = self._ready_bytes + self._granted_bytes
+        self._messages_of_earlier_lives = self._ready_messages + self._granted_messages
         # A restarted peer presumes the initial credit, whatever was left. From then on its sum is watched.
         self._is_cramped = (
             self._ready_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
@@ -245,14 +248,16 @@ class Incoming:
         self._used_messages += 1
 
     def _require_room(self, size_bytes: int) -> None:
-        """Raises NoRoom when all lives of the peer together would exceed the window and one initial credit."""
-        sizes = [size_bytes]
-        for channel in self._channels:
-            sizes += [assembly.total_bytes for assembly in channel.assemblies.values()]
-            sizes += [len(data) for data in channel.complete.values()]
+        """Raises NoRoom when all lives of the peer together would exceed the window and one initial credit.
+
+        What is held is what this life has used and earlier ones had left, less what was taken, which is what was
+        granted again. So it costs the same however much is held.
+        """
+        held_bytes = self._used_bytes + self._bytes_of_earlier_lives - self._granted_bytes
+        held_messages = self._used_messages + self._messages_of_earlier_lives - self._granted_messages
         if (
-            self._ready_bytes + sum(sizes) > self._window_bytes + INITIAL_CREDIT_BYTES
-            or self._ready_messages + len(sizes) > self._window_messages + INITIAL_CREDIT_MESSAGES
+            held_bytes + size_bytes > self._window_bytes + INITIAL_CREDIT_BYTES
+            or held_messages + 1 > self._window_messages + INITIAL_CREDIT_MESSAGES
         ):
             raise NoRoom
 

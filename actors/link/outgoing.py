@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from actors.link.frames import (
+    MAX_CONTENT_FRAMES,
     PIECE_OVERHEAD_BYTES,
     Ack,
     write_pieces,
@@ -188,7 +189,7 @@ class Outgoing:
             stuck = 0
             part = message.started_chunks
             size_bytes = message.frame_bytes(part)
-            if size_bytes > room_bytes:
+            if size_bytes > room_bytes or len(chunks) >= MAX_CONTENT_FRAMES:
                 break
             served = channel
             room_bytes -= size_bytes
@@ -215,7 +216,7 @@ class Outgoing:
             message, part = lost[0]
             if message.wants(part):
                 size_bytes = message.frame_bytes(part)
-                if size_bytes > room_bytes:
+                if size_bytes > room_bytes or len(chunks) >= MAX_CONTENT_FRAMES:
                     return 0
                 room_bytes -= size_bytes
                 message.write(part, parts)

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -110,3 +111,30 @@ async def test_an_endpoint_talks_to_a_bounded_number_of_peers(
     with pytest.raises(LinkFull, match="3 peers"):
         endpoint.post("peer3.s1", ("127.0.0.1", 9), b"x")
     assert endpoint.stats["links"] == 3
+
+
+async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their_turn(
+    endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading ends when it has taken its time, however many datagrams wait; the rest is read in later turns."""
+    turns: list[int] = []
+    clock = [0.0]
+    drain, receive = endpoint._lookout._drain, endpoint._on_datagram
+
+    def counted() -> None:
+        turns.append(0)
+        drain()
+
+    def costly(*arguments: Any) -> None:
+        turns[-1] += 1
+        clock[0] += 0.003
+        receive(*arguments)
+
+    monkeypatch.setattr(endpoint._lookout, "_drain", counted)
+    monkeypatch.setattr(endpoint, "_on_datagram", costly)
+    began_s = trio.current_time()
+    monkeypatch.setattr("actors.udp.trio.current_time", lambda: began_s + clock[0])
+    for _ in range(40):
+        stranger.send(b"noise")
+    await until(lambda: endpoint.stats.get("dropped_malformed", 0) == 40)
+    assert max(turns) == 2

@@ -217,6 +217,8 @@ def read_frames(body: bytes) -> list[dict[str, Any]]:
         kind = fields.unsigned(1)
         need(kind in FRAME_READERS, f"unknown frame {kind}")
         frames.append(FRAME_READERS[kind](fields))
+    others = [frame["frame"] for frame in frames if frame["frame"] not in {"message", "piece"}]
+    need(len(frames) <= 1032 and len(others) <= 8 and others.count("ack") <= 1, "too many frames in a datagram")
     return frames
 
 

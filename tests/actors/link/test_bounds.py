@@ -7,7 +7,14 @@ import pytest
 
 from actors import udp
 from actors.link import gate, large, link, path, ranges, sessions
-from actors.link.frames import HEADER_BYTES, MAX_ACK_RANGES, MIN_PIECE_BYTES
+from actors.link.frames import (
+    HEADER_BYTES,
+    MAX_ACK_RANGES,
+    MAX_CONTENT_FRAMES,
+    MAX_CONTROL_FRAMES,
+    MAX_FRAMES,
+    MIN_PIECE_BYTES,
+)
 from actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
@@ -53,6 +60,11 @@ EXPECTED: dict[str, list[str]] = {
     "what all lives of a peer may leave untaken": ["the window and one initial credit"],
     "queue per peer": [_mib(SETTINGS.queue_bytes), f"{SETTINGS.queue_messages:,} messages"],
     "in flight per peer": [_mib(SETTINGS.max_flight_bytes), f"{KERNEL_DATAGRAM_BYTES} bytes per datagram"],
+    "frames in a datagram": [f"{MAX_FRAMES}: at most {MAX_CONTROL_FRAMES} that are neither", "1 ACK"],
+    "reading what has arrived, before others get their turn": [
+        f"{udp._BATCH_DATAGRAMS} times",
+        f"{udp._TURN_S * 1000:.0f} ms",
+    ],
     "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
     "replay window": [f"{WINDOW:,} counters"],
     "half-open handshakes per peer": [str(sessions.MAX_HALF_OPEN)],
@@ -95,6 +107,7 @@ def test_a_bound_is_what_the_code_says_and_has_its_reason(bound: str) -> None:
 
 def test_periods_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
+    assert f"{MAX_CONTENT_FRAMES} messages and pieces" in text
     assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
     assert f"at the latest after {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
     assert f"{link._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text

@@ -96,7 +96,12 @@ FRAMES = st.one_of(
 )
 
 
-@given(st.lists(FRAMES, max_size=6))
+def one_ack(frames: list[Frame]) -> bool:
+    """At most, as in every datagram."""
+    return sum(isinstance(frame, Ack) for frame in frames) <= 1
+
+
+@given(st.lists(FRAMES, max_size=6).filter(one_ack))
 def test_frames_are_read_as_they_were_written(frames: list[Frame]) -> None:
     read = read_frames_untrusted(b"".join(write(frame) for frame in frames))
     assert [frame if not isinstance(frame, Ack) else frame[0] for frame in read] == [
@@ -108,7 +113,7 @@ def test_frames_are_read_as_they_were_written(frames: list[Frame]) -> None:
             assert got[2:] == expected[2:]
 
 
-@given(st.lists(FRAMES, min_size=1, max_size=3), st.data())
+@given(st.lists(FRAMES, min_size=1, max_size=3).filter(one_ack), st.data())
 def test_a_cut_off_body_is_malformed_or_ends_between_frames(frames: list[Frame], data: st.DataObject) -> None:
     encoded = [write(frame) for frame in frames]
     body = b"".join(encoded)
