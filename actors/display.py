@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias, final
 
 from actors.ref import Ref
 
-__all__ = ["HIDDEN", "Json", "picture"]
+__all__ = ["HIDDEN", "Json", "picture", "stands_for_more"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -53,6 +53,11 @@ _HARMLESS: Final = frozenset({"key", "keys"})
 def picture(value: Any) -> Json:
     """`value` as JSON that can be shown to an operator; see the head of the module. Never raises."""
     return _Picture().of(value, 0)
+
+
+def stands_for_more(text: str) -> bool:
+    """Whether this is how a picture says that something was left out; a text of somebody's own may look like it."""
+    return text == HIDDEN or text.endswith("…") or text.startswith("… and ")
 
 
 @final

@@ -12,12 +12,13 @@ from typing import Annotated, Any, Final, Literal
 
 import trio
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from actors import sys
 from actors.display import picture
 from actors.exits import CallingSelf, CallTimeout, Exit
 from actors.operator import operator_access
+from actors.plain import NotReplaceable, in_shape_of_untrusted
 from actors.ref import Ref
 from actors.server_process import ServerProcess
 from actors.status_report import ServerStatus, formatted
@@ -96,6 +97,14 @@ class Inside(ActorRow):
     statistics: StatisticsView | None
 
 
+class NewState(BaseModel):
+    """What an actor's state shall be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: Any = Field(description="as it is shown, but for what shall be changed")
+
+
 class Ended(BaseModel):
     """An actor that has ended. If it runs again, that is another one, with another pid."""
 
@@ -156,6 +165,14 @@ def _acting(routes: APIRouter, operator: Any, actors: "_Actors") -> None:
     async def resume(pid: Pid) -> ActorRow:
         """Have it handle messages again."""
         return await actors.do(pid, lambda ref: sys.resume(ref, ANSWER_S))
+
+    @routes.put("/{pid}/state", dependencies=[operator])
+    async def replace_state(pid: Pid, new: NewState) -> Inside:
+        """Put a state of the same shape in the place of the present one, between two callbacks, or change nothing."""
+        ref = actors.find(pid)
+        with _told(ref):
+            await sys.replace_state(ref, lambda state: _replaced(ref, state, new.state), ANSWER_S)
+        return _inside(ref)
 
     @routes.put("/{pid}/statistics", dependencies=[operator])
     async def start_statistics(pid: Pid) -> ActorRow:
@@ -324,6 +341,15 @@ def _inside(ref: Ref) -> Inside:
     )
 
 
+def _replaced(ref: Ref, present: Any, given: Any) -> Any:
+    process = ref.process
+    assert isinstance(process, ServerProcess)  # noqa: S101 — nothing else has a state
+    # What was shown is what comes back, changed: it must be the state that was shown, and not something else.
+    if picture(formatted(process.server, ServerStatus(present)).state) != picture(present):
+        raise NotReplaceable("state", "what its format_status shows is not the state itself")
+    return in_shape_of_untrusted(given, present)
+
+
 def _at_once(action: Callable[[Ref], object]) -> Callable[[Ref], Awaitable[None]]:
     async def do(ref: Ref) -> None:
         action(ref)
@@ -336,6 +362,8 @@ def _told(ref: Ref) -> Iterator[None]:
     """Say what went wrong with a request to an actor in the terms of this API."""
     try:
         yield
+    except NotReplaceable as error:
+        raise ApiError(409, "state_not_replaceable", f"{error}; nothing was changed", error.path) from error
     except CallTimeout as error:
         text = f"{ref} is in a callback and did not come to this in time; nothing was changed: see what it does"
         raise ApiError(504, "actor_busy", text, ref.pid) from error

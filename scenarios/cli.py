@@ -36,7 +36,7 @@ SECONDS = FiniteRange(min=0.0, max=86_400.0)
 LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
 
 # Those of scenarios.remote.observe, which is imported only when it is used.
-_OBSERVE_ACTIONS = ("state", "suspend", "resume", "trace", "statistics", "terminate")
+_OBSERVE_ACTIONS = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
 
 _EPILOG = """\
 \b
@@ -236,6 +236,7 @@ def keys() -> None:
 @click.option("--seconds", type=FiniteRange(0.1, 3600.0), default=60.0, help="How long to trace. [default: 60]")
 @click.option("--events", type=click.IntRange(1, 100_000), default=1000, help="Traced at most. [default: 1000]")
 @click.option("--off", is_flag=True, help="Switch the statistics off.")
+@click.option("--to", metavar="JSON", help="The new state: as `state` shows it, but for what shall change.")
 @click.option("--url", envvar="BATON_URL", metavar="URL", help="Of a homeserver, if NODE is a name.")
 @click.option(
     "--token-file",
@@ -260,6 +261,7 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
     The actions look into one ACTOR (its pid, or its name, id or path in the tree) or change it, and need the
     operator token:
       state        what it holds, or, if it is stuck, in which callback, since when and where
+      replace      put the state --to in its place, if it has the same shape
       suspend      have it handle no messages: they are kept, calls time out
       resume       have it go on
       trace        what it is sent and what it answers, from now on
@@ -273,7 +275,7 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
       baton observe alpha.s1 state 12 --token-file playground/secrets/alpha.simserver-operator-token
 
     What an actor has handled is only counted while its statistics are on. The exit status is 1 when there is no such
-    actor, or no state to show.
+    actor, no state to show, or a state that cannot be replaced so.
     """
     from scenarios.remote.observe import Wanted
     from scenarios.remote.observe import observe as look

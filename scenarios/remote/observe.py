@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote.connection import Server, print_table, show, stream_lines, table
+from scenarios.remote.connection import Server, as_json, print_table, show, stream_lines, table
 
 __all__ = ["ACTIONS", "Action", "Wanted", "observe"]
 
-Action = Literal["state", "suspend", "resume", "trace", "statistics", "terminate"]
-ACTIONS: Final[tuple[Action, ...]] = ("state", "suspend", "resume", "trace", "statistics", "terminate")
+Action = Literal["state", "replace", "suspend", "resume", "trace", "statistics", "terminate"]
+ACTIONS: Final[tuple[Action, ...]] = ("state", "replace", "suspend", "resume", "trace", "statistics", "terminate")
 
 PAGE: Final = 250
 MAX_ACTORS: Final = 100_000
@@ -47,6 +47,8 @@ class Wanted:
     seconds: float
     events: int
     off: bool
+    to: str | None
+    """JSON, unread."""
 
 
 def observe(
@@ -67,8 +69,14 @@ def observe(
     """
     if wanted.off and action != "statistics":
         raise click.UsageError(f"--off switches statistics off: baton observe {node} statistics PID_OR_NAME --off")
+    if (wanted.to is None) == (action == "replace"):
+        raise click.UsageError(
+            f"replace needs --to, and nothing else takes it: baton observe {node} replace PID_OR_NAME --to JSON"
+        )
     if (action is None) != (actor is None):
         raise click.UsageError(f"say which actor: baton observe {node} {action} PID_OR_NAME")
+    if wanted.to is not None:
+        as_json(wanted.to, "--to")
     # The overview needs no token, so it is not shown to a server that somebody only looks at.
     with Server(_url_of(node, url, timeout_s), token_file if action else None, timeout_s) as server:
         if action is None or actor is None:
@@ -236,7 +244,15 @@ def _is_below(row: dict[str, Any], parents: list[str], by_pid: dict[int, dict[st
 
 
 def _state(server: Server, pid: int, wanted: Wanted) -> int:
-    view = server.call("GET", f"/v1/actors/{pid}")
+    return _show_inside(server.call("GET", f"/v1/actors/{pid}"), wanted)
+
+
+def _replace(server: Server, pid: int, wanted: Wanted) -> int:
+    body = {"state": as_json(wanted.to or "", "--to")}
+    return _show_inside(server.call("PUT", f"/v1/actors/{pid}/state", json=body), wanted)
+
+
+def _show_inside(view: dict[str, Any], wanted: Wanted) -> int:
     if wanted.json_wanted:
         show(view)
     elif view["state_known"]:
@@ -347,6 +363,7 @@ def _event_line(event: dict[str, Any], since_s: float) -> str:
 
 _DO: Final[dict[Action, Callable[[Server, int, Wanted], int]]] = {
     "state": _state,
+    "replace": _replace,
     "suspend": _change("POST", "suspend"),
     "resume": _change("POST", "resume"),
     "trace": _trace,

@@ -120,6 +120,7 @@ async def test_the_inside_shows_what_format_status_allows_and_nothing_that_looks
         ("GET", "/trace"),
         ("POST", "/suspend"),
         ("POST", "/resume"),
+        ("PUT", "/state"),
         ("PUT", "/statistics"),
         ("DELETE", "/statistics"),
         ("DELETE", ""),
@@ -157,6 +158,44 @@ async def test_an_actor_is_held_still_and_let_go(stage: Stage) -> None:
     assert await counter.call("get") == 8
 
 
+async def test_a_state_is_replaced_by_one_of_its_shape(stage: Stage) -> None:
+    counter = await stage.system.start(Counter, 7)
+    inside = await stage.api.do("PUT", f"/v1/actors/{counter.pid}/state", {"state": 40})
+    assert (inside["pid"], inside["state"]) == (counter.pid, 40)
+    counter.cast(2)
+    assert await counter.call("get") == 42
+
+
+@pytest.mark.parametrize("state", ["40", 40.0, True, None, [40], {"state": 40}])
+async def test_a_state_that_is_refused_leaves_the_actor_as_it_was(stage: Stage, state: Any) -> None:
+    counter = await stage.system.start(Counter, 7)
+    path = f"/v1/actors/{counter.pid}/state"
+    assert await stage.api.refused(409, "state_not_replaceable", "PUT", path, {"state": state}) == "state"
+    assert await counter.call("get") == 7
+
+
+async def test_what_format_status_shows_something_else_of_is_not_replaced_by_it(stage: Stage) -> None:
+    safe = await stage.system.start(Safe)
+    state = await sys.get_state(safe)
+    path = f"/v1/actors/{safe.pid}"
+    seen = (await stage.api.get(path))["state"]
+    for pid in (safe.pid, stage.system.root.pid):
+        await stage.api.refused(409, "state_not_replaceable", "PUT", f"/v1/actors/{pid}/state", {"state": seen})
+    assert await sys.get_state(safe) is state
+    assert state == Vault(open=False, combination=SECRET)
+
+
+async def test_a_new_state_is_one_field_of_json(stage: Stage) -> None:
+    counter = await stage.system.start(Counter, 7)
+    path = f"/v1/actors/{counter.pid}/state"
+    for body in ({}, {"state": 1, "more": 2}, [1]):
+        await stage.api.refused(422, "invalid_field", "PUT", path, body)
+    json_body = {"content-type": "application/json"}
+    for content in ('{"state": NaN}', '{"state": 1, "state": 2}', '{"state": ' + "[" * 30_000, "{}}"):
+        await stage.api.refused(400, "bad_json", "PUT", path, content=content, headers=json_body)
+    assert await counter.call("get") == 7
+
+
 async def test_statistics_are_switched_on_shown_and_switched_off(stage: Stage) -> None:
     counter = await stage.system.start(Counter, 7)
     path = f"/v1/actors/{counter.pid}"
@@ -189,6 +228,7 @@ async def test_a_service_has_no_messages_and_no_state(stage: Stage) -> None:
         "serve",
         False,
     )
+    await stage.api.refused(409, "not_a_server", "PUT", f"{path}/state", {"state": None})
     for method, what in (("POST", "suspend"), ("POST", "resume"), ("PUT", "statistics"), ("GET", "trace")):
         await stage.api.refused(409, "not_a_server", method, f"{path}/{what}")
     await stage.api.do("DELETE", path)
@@ -207,6 +247,7 @@ async def test_an_actor_that_is_stuck_is_seen_at_once_and_does_not_hang_whoever_
         assert (inside["callback"], inside["state_known"], inside["state"]) == ("handle_call", False, None)
         assert inside["stack"][0].startswith("Slow.handle_call (servers.py:")
         await stage.api.refused(504, "actor_busy", "POST", f"/v1/actors/{slow.pid}/suspend")
+        await stage.api.refused(504, "actor_busy", "PUT", f"/v1/actors/{slow.pid}/state", {"state": None})
         nursery.cancel_scope.cancel()
     slow.kill()
 

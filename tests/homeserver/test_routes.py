@@ -120,6 +120,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/actors/{pid}/trace"),
         ("post", "/v1/actors/{pid}/suspend"),
         ("post", "/v1/actors/{pid}/resume"),
+        ("put", "/v1/actors/{pid}/state"),
         ("put", "/v1/actors/{pid}/statistics"),
         ("delete", "/v1/actors/{pid}/statistics"),
         ("get", "/v1/servers"),

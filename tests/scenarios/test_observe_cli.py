@@ -16,6 +16,7 @@ from scenarios.remote.connection import Server, print_table
 from simserver.config import SimserverConfig
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
+from tests.scenarios.observed_node import observed_node
 
 Baton = Callable[..., tuple[int, str, str]]
 
@@ -88,6 +89,30 @@ def test_one_actor_is_looked_into_held_still_and_let_go(baton: Baton) -> None:
     assert parsed(baton("alpha.h1", "statistics", "root", "--off", "--json"))["messages_handled"] is None
     assert baton("alpha.h1", "trace", "root", "--seconds", "0.1") == (0, "", "")
     assert parsed(baton("alpha.h1", "trace", "root", "--seconds", "0.1", "--json"))["why"] == "seconds"
+
+
+def test_a_state_is_replaced_by_one_of_its_shape_or_stays(baton: Baton, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("its-own")
+    with observed_node("its-own") as url:
+
+        def replace(to: str, *more: str) -> tuple[int, str, str]:
+            return baton(url, "replace", "counter", "--to", to, "--token-file", str(tmp_path / "token"), *more)
+
+        assert replace("40") == (0, "40\n", "")
+        assert parsed(replace("41", "--json"))["state"] == 41
+        for to, why in (("null", "null cannot take its place"), ("4.5", "a number cannot"), ("[1]", "a list cannot")):
+            status, out, err = replace(to)
+            assert (status, out, err.count("\n")) == (1, "", 1)
+            assert err.startswith(f"baton: state: it is a whole number, and {why}")
+            assert err.endswith("; nothing was changed (state_not_replaceable)\n")
+        assert baton(url, "state", "counter", "--token-file", str(tmp_path / "token")) == (0, "41\n", "")
+
+
+def test_supervisors_and_services_keep_what_they_are(baton: Baton) -> None:
+    status, _, err = baton("alpha.h1", "replace", "root", "--to", "{}")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "what its format_status shows is not the state itself; nothing was changed (state_not_replaceable)" in err
+    assert baton("alpha.h1", "replace", "link", "--to", "{}")[2].endswith("(not_a_server)\n")
 
 
 def test_a_service_has_no_state_and_is_started_again_when_it_is_ended(baton: Baton) -> None:
@@ -169,6 +194,14 @@ def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: Place, monkeypat
         status, _, err = baton("alpha.h1", *wrong, "--off")
         assert status == 2
         assert "--off switches statistics off: baton observe alpha.h1 statistics PID_OR_NAME --off" in err
+    for wrong in (["replace", "root"], ["state", "root", "--to", "1"], ["--to", "1"]):
+        status, _, err = baton("alpha.h1", *wrong)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "replace needs --to, and nothing else takes it: baton observe alpha.h1 replace PID_OR_NAME --to" in err
+    for no_json in ("", "{", "nan", "NaN", "1e999", '"\\ud800"', '{"a": 1, "a": 2}', "[" * 100_000, "9" * 5000):
+        status, _, err = baton("alpha.h1", "replace", "root", "--to", no_json)
+        assert (status, err.count("\n")) == (2, 1), no_json
+        assert "is not JSON" in err
     assert baton("alpha.h1", "state", "--help")[0] == 0
     assert baton(place.home_url, "state", "1")[2].endswith("(no_token)\n")
 

@@ -2,6 +2,7 @@
 
 import enum
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import cbor2
 
+from actors.display import picture
 from actors.link import Address, Link, LinkSettings
 from actors.link.frames import (
     CLOSE,
@@ -29,6 +31,7 @@ from actors.link.frames import (
     write_response,
     write_want,
 )
+from actors.plain import NotReplaceable, in_shape_of_untrusted
 from actors.remote import frames as remote
 from actors.remote.codec import Codec, DataOnly
 from actors.remote.errors import RemoteError, Undecodable
@@ -306,6 +309,16 @@ def _distribution_seeds() -> list[bytes]:
     ]
 
 
+# --- states from operators --------------------------------------------------------------------------------------------
+
+
+_STATE = {"natural": [Natural(1)], "point": {1: (2.5, "x", None)}, "colours": [b"1", Colour.RED], "open": True}
+
+
+def _replace_state(data: bytes) -> None:
+    in_shape_of_untrusted(read_json_untrusted(data), _STATE)
+
+
 TARGETS = [
     Target(
         "link-header",
@@ -356,6 +369,14 @@ TARGETS = [
         ["actors.strict_json:read_json_untrusted"],
         lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 50],
         (ValueError, RecursionError),
+        plain="json",
+    ),
+    Target(
+        "replaced-state",
+        _replace_state,
+        ["actors.plain:in_shape_of_untrusted"],
+        lambda: [json.dumps(picture(_STATE)).encode(), b"null"],
+        (ValueError, RecursionError, NotReplaceable),
         plain="json",
     ),
 ]
