@@ -48,6 +48,16 @@ class Safe(Server[Vault]):
         return dataclasses.replace(status, state=dataclasses.replace(status.state, combination="..."), message=message)
 
 
+class Whisper(Server[str]):
+    """Shows a text that is not its state."""
+
+    def init(self, arg: None) -> str:
+        return SECRET
+
+    def format_status(self, status: ServerStatus) -> ServerStatus:
+        return dataclasses.replace(status, state="...")
+
+
 class Stage:
     def __init__(self, system: System, api: Api) -> None:
         self.system = system
@@ -175,14 +185,14 @@ async def test_a_state_that_is_refused_leaves_the_actor_as_it_was(stage: Stage, 
 
 
 async def test_what_format_status_shows_something_else_of_is_not_replaced_by_it(stage: Stage) -> None:
-    safe = await stage.system.start(Safe)
-    state = await sys.get_state(safe)
-    path = f"/v1/actors/{safe.pid}"
-    seen = (await stage.api.get(path))["state"]
-    for pid in (safe.pid, stage.system.root.pid):
-        await stage.api.refused(409, "state_not_replaceable", "PUT", f"/v1/actors/{pid}/state", {"state": seen})
-    assert await sys.get_state(safe) is state
-    assert state == Vault(open=False, combination=SECRET)
+    whisper = await stage.system.start(Whisper)
+    path = f"/v1/actors/{whisper.pid}"
+    assert (await stage.api.get(path))["state"] == "..."
+    for pid in (whisper.pid, stage.system.root.pid):
+        for state in ("...", "louder", None):
+            path = f"/v1/actors/{pid}/state"
+            await stage.api.refused(409, "state_not_replaceable", "PUT", path, {"state": state})
+    assert await sys.get_state(whisper) == SECRET
 
 
 async def test_a_new_state_is_one_field_of_json(stage: Stage) -> None:
