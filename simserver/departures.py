@@ -232,7 +232,7 @@ class Departures:
         while (due_ns := departure.machine.next_timer_ns) is not None:
             now_ns = self._clock.monotonic_ns()
             if due_ns > now_ns:
-                await trio.sleep((due_ns - now_ns) / 1e9)
+                await self._clock.sleep_s((due_ns - now_ns) / 1e9)
                 continue
             self._event(departure, machine.Tick())
 
@@ -469,7 +469,7 @@ class Departures:
                 _log.warning("the report of %s was refused: %s", departure.plan.transfer_id, error)
                 return True
             except HomeUnreachable:
-                await trio.sleep(2.0)
+                await self._clock.sleep_s(2.0)
                 continue
             if answer is not None and isinstance(answer.message, ReportReply):
                 return True
