@@ -42,7 +42,7 @@ class Balance:
     """When and how fast entities are moved for the sake of balance.
 
     `hot` and `cool` are parts of the tick period, `cool < hot`. An entity stays at least `min_hold_s` where it is,
-    unless its server is drained. At most `moves_per_s` begin in a second on average, and `drain_moves_per_s` off servers
+    unless its server is drained. At most `moves_per_s` begin in a second on average, `drain_moves_per_s` off servers
     that are drained. A move back within `oscillation_s` counts as an oscillation.
     """
 

@@ -1,4 +1,4 @@
-"""What leads to a transfer, or to ownership alone: somebody asks, the rule or the master answers; requests taken back."""
+"""What leads to a transfer, or to ownership alone: somebody asks, the rule or the master answers; cancelling."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
