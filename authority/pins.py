@@ -1,22 +1,26 @@
 """Which keys this server has seen for which name, and what it takes for it to believe in others.
 
 The first row that is shown for a name is believed and pinned. A later one is believed when it follows from the pin
-(`crypto.continuity`):
-each version of the keys is signed with those of the version before; or reset, with the reason, by
-a homeserver of its own instance that is pinned here too. Anything else is refused, and the pinned keys stay in use: so
-neither a relay nor a directory can put other keys under a name that has been used once, nor bring back earlier ones.
+(`crypto.continuity`): each version of the keys is signed with those of the version before; or reset, with the reason,
+by a homeserver of its own instance that is pinned here too, with a key that is good now. Anything else is refused, and
+the pinned keys stay in use: so neither a relay nor a directory can put other keys under a name that has been used once,
+nor bring back earlier ones.
+
+Which keys of that homeserver are good now its pin does not tell: it may be old. So whoever is shown a reset looks
+the homeserver's own row up first, has it believed, and names it in `current` (`Pins.believed`).
 
 A name has one role for ever; the roles of others are what certificates and orders are judged by.
 """
 
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Collection
 from itertools import chain
 from typing import Final
 
 from authority.names import BadName, check_name, instance_of
 from authority.records import DirectoryRow, Role
-from crypto.continuity import Pin, Published, first_pin, follow_untrusted, read_statement_untrusted
+from crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
 from crypto.errors import CryptoError, KeyConflict
 from crypto.keys import PublicIdentity
 from crypto.pin_file import PinFile, PinRecord
@@ -62,14 +66,24 @@ class Pins:
         record = self._record(name)
         return None if record is None else record.pin
 
-    def believed(self, row: DirectoryRow) -> DirectoryRow:
+    def resetter_of(self, row: DirectoryRow) -> str | None:
+        """The pinned homeserver whose word the row asks us to take: look up its own row before this one is believed."""
+        known = self._record(row.name)
+        if known is None:
+            return None
+        found = newest_reset_untrusted(row.statements, known.pin.version)
+        return found.signer if found is not None and self._may_reset(found.signer, row.name) else None
+
+    def believed(self, row: DirectoryRow, *, now_s: float, current: Collection[str] = ()) -> DirectoryRow:
         """The row with the keys to use for its name: those it shows if they are believed, else those that are pinned.
+
+        `now_s` is Unix time; `current` are homeservers whose own rows have been believed just now (`resetter_of`).
 
         Raises KeyConflict when nothing of it can be used: its keys are refused and none are pinned, or it shows a
         name in another role than before.
         """
         try:
-            self.accept(row)
+            self.accept(row, now_s=now_s, current=current)
         except KeyConflict as error:
             self.counts["keys_refused"] += 1
             if self.conflicts.pop(row.name, None) != str(error):
@@ -84,8 +98,11 @@ class Pins:
             return row.changed(keys=pin.keys.to_jwks(), version=pin.version, statements=pin.statements)
         return row
 
-    def accept(self, row: DirectoryRow) -> PublicIdentity:
-        """The keys that a row shows, pinned from now on. Raises KeyConflict when they are not to be believed."""
+    def accept(self, row: DirectoryRow, *, now_s: float, current: Collection[str] = ()) -> PublicIdentity:
+        """The keys that a row shows, pinned from now on. Raises KeyConflict when they are not to be believed.
+
+        Arguments are those of `believed`.
+        """
         try:
             check_name(row.name)
             shown = published(row)
@@ -98,7 +115,13 @@ class Pins:
             return shown.keys
         if known.role != row.role:
             raise KeyConflict(f"{row.name} is known here as a {known.role}, and now shown as a {row.role}: refused")
-        pin = follow_untrusted(row.name, shown, known.pin, resetter=lambda signer: self._resetter(signer, row.name))
+        pin = follow_untrusted(
+            row.name,
+            shown,
+            known.pin,
+            resetter=lambda signer: self._resetter(signer, row.name, current),
+            now_s=now_s,
+        )
         if pin != known.pin:
             self._tell(row.name, known.pin, shown)
             self._keep(PinRecord(row.name, row.role, pin), durable=True)
@@ -117,24 +140,32 @@ class Pins:
     def _tell(self, name: str, old: Pin, shown: Published) -> None:
         self.conflicts.pop(name, None)
         self.counts["keys_followed"] += 1
-        for token in shown.statements[old.version - shown.version :]:
-            signer, statement = read_statement_untrusted(token)
-            if statement.reset:
-                self.counts["keys_reset"] += 1
-                _log.warning("%s has reset the keys of %s: %s", signer, name, statement.reset)
+        found = newest_reset_untrusted(shown.statements, old.version)
+        if found is not None:
+            self.counts["keys_reset"] += 1
+            _log.warning("%s has reset the keys of %s: %s", found.signer, name, found.statement.reset)
         _log.info("%s has new keys: version %d, key %s", name, shown.version, shown.keys.signing_kid)
         if old.keys.signing_kid in shown.keys.revoked:
             self.counts["keys_revoked"] += 1
             _log.warning("%s has revoked key %s", name, old.keys.signing_kid)
 
-    def _resetter(self, signer: str, name: str) -> PublicIdentity | None:
+    def _resetter(self, signer: str, name: str, current: Collection[str]) -> PublicIdentity | None:
         """The keys of a homeserver that may say that `name` has lost its own."""
+        if not self._may_reset(signer, name):
+            return None
+        if signer not in current:
+            raise KeyConflict(
+                f"{signer} has reset it, and what keys {signer} itself has today is not known: they could not be looked"
+                " up, or do not follow on those that are known here"
+            )
+        pin = self.pin_of(signer)
+        return None if pin is None else pin.keys
+
+    def _may_reset(self, signer: str, name: str) -> bool:
         record = self._record(signer)
         if record is None or record.role != Role.HOMESERVER or signer == name:
-            return None
-        if instance_of(signer) != instance_of(name):
-            return None
-        return record.pin.keys
+            return False
+        return instance_of(signer) == instance_of(name)
 
     def _record(self, name: str) -> PinRecord | None:
         try:

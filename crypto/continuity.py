@@ -12,7 +12,13 @@ versions with one number to somebody who has seen one of them. `parent` ties the
 
 A server that has lost its keys cannot sign. Then a homeserver of its home instance signs the statement, told to by the
 operator, who gives the reason in `reset`: everybody sees that this is no ordinary change. It counts for those who had
-pinned that homeserver's own keys before.
+pinned that homeserver's own keys before, and while the key it is signed with is good. A reset begins a new lineage:
+what came before it is not looked at, and what was revoked there is not carried on, because none of those keys counts
+any longer. So whatever has been done with the lost keys, or with stolen ones, cannot stand in its way.
+
+Only keys that a server has had can be revoked. Who follows it from version to version knows their ids; who was away for
+some versions knows the signing keys of those, which stand in their statements, and how many agreement keys there can
+have been.
 
 Pure: times are arguments. (The idea is that of CONIKS, USENIX Security 2015, and of the hash chains of Certificate
 Transparency, RFC 9162, for one server at a time and without a global log.)
@@ -20,7 +26,7 @@ Transparency, RFC 9162, for one server at a time and without a global log.)
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -29,20 +35,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto import base64url, jose, jws
 from crypto.errors import CryptoError, KeyConflict, Malformed
-from crypto.key_forms import encode_point, public_jwk, public_key_from_jwk_untrusted
+from crypto.key_forms import encode_point, public_jwk, public_key_from_jwk_untrusted, thumbprint
 from crypto.keys import Identity
 from crypto.names import is_name
-from crypto.public_keys import MAX_UNIX_S, PublicIdentity
+from crypto.public_keys import MAX_RETIRING, MAX_UNIX_S, PublicIdentity
 
 __all__ = [
+    "MAX_OWN_VERSION",
     "MAX_STATEMENTS",
     "MAX_STATEMENT_CHARS",
     "MAX_VERSION",
     "Pin",
     "Published",
+    "Reset",
     "Statement",
     "first_pin",
     "follow_untrusted",
+    "newest_reset_untrusted",
+    "read_statement_untrusted",
+    "sign_again",
     "sign_reset",
     "sign_successor",
 ]
@@ -54,7 +65,13 @@ MAX_STATEMENT_CHARS: Final = 2048
 """One has about 900."""
 
 MAX_VERSION: Final = 2**31 - 1
+MAX_OWN_VERSION: Final = 2**30
+"""The last version that a server can give itself. Those above are for resets, which it so cannot use up."""
+
 MAX_REASON_CHARS: Final = 200
+
+NO_PARENT: Final = "0" * 64
+"""What a reset names that comes after keys about which nothing sound is said."""
 
 _KIND: Final = "keys"
 _FIELDS: Final = frozenset({"kind", "name", "version", "digest", "signing", "parent", "issued_at_s", "reset"})
@@ -113,6 +130,8 @@ class Statement:
             raise Malformed("a statement about keys has a name, a version and a time in whole seconds")
         if not 1 < version <= MAX_VERSION or not 0 <= issued_at_s <= MAX_UNIX_S or not isinstance(signing, dict):
             raise Malformed("a statement about keys is about a version from 2 on, and carries its signing key")
+        if version > MAX_OWN_VERSION and not reset:
+            raise Malformed(f"versions above {MAX_OWN_VERSION} are for resets")
         if not _is_hash(data["digest"]) or not _is_hash(data["parent"]):
             raise Malformed("`digest` and `parent` of a statement about keys are SHA-256 in hex")
         if not isinstance(reset, str) or len(reset) > MAX_REASON_CHARS or not reset.isprintable():
@@ -142,9 +161,12 @@ def first_head(name: str, keys: PublicIdentity) -> str:
 def sign_successor(name: str, old: Published, new: PublicIdentity, *, signer: Identity, now_s: float) -> str:
     """The statement that `new` are the keys that follow on `old`; `signer` holds the current signing key of `old`.
 
-    `now_s` is Unix time.
+    `now_s` is Unix time. Raises ValueError when an operator has to reset the keys, because their versions are used up.
     """
-    return _sign(name, old, new, signer, name, now_s, "")
+    if old.version >= MAX_OWN_VERSION:
+        raise ValueError(f"{name} has had {old.version} versions of its keys: an operator has to reset them")
+    parent = _head_untrusted(name, old)
+    return _sign(Statement(name, old.version + 1, new.digest, new.signing, parent, round(now_s)), signer, name)
 
 
 def sign_reset(
@@ -152,11 +174,24 @@ def sign_reset(
 ) -> str:
     """The statement of a homeserver (`signer_id`) that its operator has given `name` new keys, for this reason.
 
-    Raises ValueError without a reason of 1 to 200 printable characters.
+    What `old` says about itself need not be sound. Raises ValueError without a reason of 1 to 200 printable characters,
+    and when there are no versions left.
     """
     if not reason or len(reason) > MAX_REASON_CHARS or not reason.isprintable():
         raise ValueError(f"a reset needs a reason of 1 to {MAX_REASON_CHARS} printable characters")
-    return _sign(name, old, new, signer, signer_id, now_s, reason)
+    if old.version >= MAX_VERSION:
+        raise ValueError(f"{name} has had {old.version} versions of its keys, which are all there are")
+    try:
+        parent = _head_untrusted(name, old)
+    except KeyConflict:
+        parent = NO_PARENT
+    statement = Statement(name, old.version + 1, new.digest, new.signing, parent, round(now_s), reason)
+    return _sign(statement, signer, signer_id)
+
+
+def sign_again(statement: Statement, *, signer: Identity, signer_id: str) -> str:
+    """The same statement, vouched for by somebody else, or with another key; later ones follow on it as before."""
+    return _sign(statement, signer, signer_id)
 
 
 def first_pin(name: str, shown: Published) -> Pin:
@@ -170,11 +205,13 @@ def follow_untrusted(
     pin: Pin,
     *,
     resetter: Callable[[str], PublicIdentity | None],
+    now_s: float,
 ) -> Pin:
     """The pin that takes the place of `pin`, when what is shown follows from it.
 
-    `resetter` gives the pinned keys of a server that may reset the keys of `name`, and None for every other. Raises
-    KeyConflict otherwise; then nothing that is shown may be used, and `pin` stays.
+    `resetter` gives the keys of a server that may reset the keys of `name`, as they are at `now_s` (Unix time), and
+    None for every other; it may also raise KeyConflict to say why there are none. Raises KeyConflict when what is shown
+    does not follow; then nothing of it may be used, and `pin` stays.
     """
     head = _head_untrusted(name, shown)
     if shown.version < pin.version:
@@ -183,23 +220,38 @@ def follow_untrusted(
         if head != pin.head:
             raise _conflict(name, shown, pin, f"there are two different versions {pin.version}")
         return pin
-    steps = shown.version - pin.version
-    if steps > len(shown.statements):
-        reason = f"the statements do not reach back from version {shown.version} to the known version {pin.version}"
-        raise _conflict(name, shown, pin, reason)
-    signing, parent, version = pin.keys.signing, pin.head, pin.version
-    for token in shown.statements[-steps:]:
-        version += 1
-        try:
-            statement = _verified_untrusted(name, token, signing, resetter)
-        except CryptoError as error:
-            raise _conflict(name, shown, pin, f"version {version} is not vouched for: {error}") from error
-        if (statement.name, statement.version, statement.parent) != (name, version, parent):
-            raise _conflict(name, shown, pin, f"version {version} does not follow on version {version - 1}")
-        signing, parent = statement.signing, statement.head
-    if not pin.keys.revoked.keys() <= shown.keys.revoked.keys():
-        raise _conflict(name, shown, pin, "a revocation was taken back")
+    try:
+        path = _path_untrusted(name, shown, pin, resetter, now_s)
+        _check_revocations(shown.keys, pin.keys, path)
+    except CryptoError as error:
+        raise _conflict(name, shown, pin, str(error)) from error
     return Pin(shown.version, head, shown.keys, shown.statements)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A statement that says it is a reset: at which place among others, and whom it says it is from."""
+
+    at: int
+    signer: str
+    statement: Statement
+
+
+def newest_reset_untrusted(statements: Sequence[str], after_version: int = 0) -> Reset | None:
+    """The last reset among statements about versions after `after_version`; nothing is proved.
+
+    None when there is none that can be read.
+    """
+    for at in reversed(range(len(statements))):
+        try:
+            signer, statement = read_statement_untrusted(statements[at])
+        except Malformed:
+            return None
+        if statement.version <= after_version:
+            return None
+        if statement.reset:
+            return Reset(at, signer, statement)
+    return None
 
 
 def read_statement_untrusted(token: str) -> tuple[str, Statement]:
@@ -210,12 +262,54 @@ def read_statement_untrusted(token: str) -> tuple[str, Statement]:
     return signer, Statement.from_data_untrusted(data)
 
 
-def _sign(
-    name: str, old: Published, new: PublicIdentity, signer: Identity, signer_id: str, now_s: float, reset: str
-) -> str:
-    parent = _head_untrusted(name, old)
-    statement = Statement(name, old.version + 1, new.digest, new.signing, parent, round(now_s), reset)
+def _sign(statement: Statement, signer: Identity, signer_id: str) -> str:
     return jose.sign(statement.to_data(), sender=signer, sender_id=signer_id)
+
+
+def _path_untrusted(
+    name: str, shown: Published, pin: Pin, resetter: Callable[[str], PublicIdentity | None], now_s: float
+) -> list[Statement]:
+    """The proved statements from the pinned version to the one that is shown, or from the last reset between them."""
+    signing, parent, version = pin.keys.signing, pin.head, pin.version
+    found = newest_reset_untrusted(shown.statements, pin.version)
+    if found is not None:
+        # It stands for itself: the homeserver could as well have signed whatever came before.
+        version, parent = found.statement.version - 1, found.statement.parent
+    steps = shown.version - version
+    if not 0 < steps <= len(shown.statements):
+        raise KeyConflict(
+            f"the statements do not reach back from version {shown.version} to the known version {pin.version}"
+        )
+    path: list[Statement] = []
+    for token in shown.statements[-steps:]:
+        version += 1
+        try:
+            statement = _verified_untrusted(name, token, signing, resetter, now_s)
+        except CryptoError as error:
+            raise KeyConflict(f"version {version} is not vouched for: {error}") from error
+        if found is not None and not path and not statement.reset:
+            raise KeyConflict(f"what is shown as the reset of version {version} is none")
+        if (statement.name, statement.version, statement.parent) != (name, version, parent):
+            raise KeyConflict(f"version {version} does not follow on version {version - 1}")
+        signing, parent = statement.signing, statement.head
+        path.append(statement)
+    return path
+
+
+def _check_revocations(shown: PublicIdentity, pinned: PublicIdentity, path: Sequence[Statement]) -> None:
+    """What was revoked stays so, and a server revokes keys that it has had. Raises KeyConflict."""
+    revoked_now, revoked_before = shown.revoked.keys(), pinned.revoked.keys()
+    is_reset = bool(path[0].reset)
+    if any(not revoked_before.isdisjoint(keys.kids) for keys in shown.generations):
+        raise KeyConflict("a key is there again that was revoked")
+    if not is_reset and not revoked_before <= revoked_now:
+        raise KeyConflict("a revocation was taken back")
+    between = path[:-1]
+    had = {kid for keys in pinned.generations for kid in keys.kids} | {thumbprint(one.signing) for one in between}
+    # Of the versions between, the agreement keys are not known; nor, with a reset, what it has put out of force.
+    unknown = len(between) + (2 * (1 + MAX_RETIRING) if is_reset else 0)
+    if len(revoked_now - revoked_before - had) > unknown:
+        raise KeyConflict("keys are revoked that were never there")
 
 
 def _head_untrusted(name: str, shown: Published) -> str:
@@ -240,6 +334,7 @@ def _verified_untrusted(
     token: str,
     signing: ec.EllipticCurvePublicKey,
     resetter: Callable[[str], PublicIdentity | None],
+    now_s: float,
 ) -> Statement:
     signer, statement = read_statement_untrusted(token)
     if statement.reset:
@@ -251,7 +346,7 @@ def _verified_untrusted(
         keys = PublicIdentity(signing, signing)
     else:
         raise KeyConflict(f"{signer} has signed it, and it is no reset")
-    return Statement.from_data_untrusted(jose.verify_untrusted(token, sender=keys))
+    return Statement.from_data_untrusted(jose.verify_untrusted(token, sender=keys, now_s=now_s))
 
 
 def _conflict(name: str, shown: Published, pin: Pin, why: str) -> KeyConflict:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import Expired, Revoked, WrongReceiver
 from crypto.key_forms import decode_point_untrusted, encode_point, thumbprint
-from crypto.public_keys import MAX_RETIRING, PublicIdentity, Retiring
+from crypto.public_keys import MAX_RETIRING, MAX_REVOKED, PublicIdentity, Retiring
 
 __all__ = [
     "Identity",
@@ -141,6 +141,11 @@ class Identity:
             raise KeyError(kid)
         gone = self.generations[at].public
         revoked = {**self.public.revoked, gone.signing_kid: round(now_s), gone.agreement_kid: round(now_s)}
+        if len(revoked) > MAX_REVOKED:
+            raise ValueError(
+                f"{len(self.public.revoked)} keys are revoked, and no more can be named: stop this server, make new"
+                " keys, and have the operator of the home instance set them with `baton keys reset`"
+            )
         if at > 0:
             kept = tuple(old for old in self.retiring if old.keys.public.signing_kid != gone.signing_kid)
             return Identity(self.signing, self.agreement, kept, revoked)

@@ -25,7 +25,7 @@ MAX_RETIRING: Final = 3
 """Generations beside the current one. One is usual; more stand there after several rotations within one overlap."""
 
 MAX_REVOKED: Final = 64
-"""Revoked key ids that are remembered, for ever: two for each time."""
+"""Revoked key ids that are remembered, two for each time, until a reset begins a new lineage (`crypto.continuity`)."""
 
 MAX_UNIX_S: Final = 2**40
 """Beyond the year 36,000; keeps times exact in JSON everywhere."""
@@ -83,6 +83,11 @@ class PublicIdentity:
     def agreement_kid(self) -> str:
         """RFC 7638 thumbprint of the agreement key, 43 characters."""
         return thumbprint(self.agreement)
+
+    @property
+    def kids(self) -> frozenset[str]:
+        """The ids of the two current keys."""
+        return frozenset((self.signing_kid, self.agreement_kid))
 
     @cached_property
     def digest(self) -> str:

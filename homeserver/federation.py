@@ -188,6 +188,11 @@ class Federation:
             self._members[instance] = (cached[0], [member, *rest])
 
     async def _query(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
+        """The rows that an instance shows, with the keys to use."""
+        return await self._believed(instance, await self._ask(instance, query), frozenset())
+
+    async def _ask(self, instance: str, query: dict[str, Any]) -> list[DirectoryRow]:
+        """The rows that an instance shows, proved to come from it, and no more."""
         peer = self._peer(instance)
         nonce = secrets.token_urlsafe(16)
         body = {"to_instance": instance, "query": query | {"nonce": nonce}}
@@ -199,25 +204,39 @@ class Federation:
             _log.error("directory answer of %s is not proved with the federation secret: refused", instance)
             raise PeerUnreachable(f"the directory answer of {instance} is not proved with the federation secret")
         try:
-            found = [DirectoryRow.from_data(row) for row in rows]
+            return [DirectoryRow.from_data(row) for row in rows]
         except ValidationError as error:
             raise PeerUnreachable(f"instance {instance} answered rows of another form") from error
-        return self._believed(instance, found)
 
-    def _believed(self, instance: str, rows: list[DirectoryRow]) -> list[DirectoryRow]:
+    async def _believed(self, instance: str, rows: list[DirectoryRow], asked: frozenset[str]) -> list[DirectoryRow]:
         """The rows with the keys to use. An instance speaks for its own names alone."""
         believed: list[DirectoryRow] = []
         for row in rows:
             try:
                 if instance_of(row.name) != instance:
                     raise KeyConflict(f"{instance} has shown a row of {row.name}, which is not its own")
-                believed.append(self.pins.believed(row))
+                current = await self._current_resetter(instance, row, asked)
+                believed.append(self.pins.believed(row, now_s=self._clock.unix_s(), current=current))
             except (BadName, KeyConflict) as error:
                 _log.error("a directory row was refused: %s", error)
                 problem = PeerUnreachable(str(error))
                 if len(rows) == 1:
                     raise problem from error
         return believed
+
+    async def _current_resetter(self, instance: str, row: DirectoryRow, asked: frozenset[str]) -> tuple[str, ...]:
+        """The homeserver whose reset the row shows, once its own keys have been followed to those of today."""
+        signer = self.pins.resetter_of(row)
+        if signer is None or signer in asked:
+            return ()
+        try:
+            shown = await self._ask(instance, {"query": "row", "name": signer})
+            rows = [one for one in shown if one.name == signer]
+            used = await self._believed(instance, rows[:1], asked | {row.name, signer})
+        except PeerUnreachable as error:
+            _log.warning("the reset of %s cannot be judged now: %s", row.name, error)
+            return ()
+        return (signer,) if rows and used == rows[:1] else ()
 
     def _peer(self, instance: str) -> PeerConfig:
         peer = self._peers.get(instance)

@@ -23,6 +23,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.store import Store
 from homeserver.transfers import Transfers
+from homeserver.vouching import Vouching
 from tree.backend import Backend
 from tree.submissions import NoQuorum, OutcomeUnknown
 
@@ -62,9 +63,13 @@ class Node:
     keys: KeyService
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
+    vouching: Vouching = field(init=False, repr=False)
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.vouching = Vouching(self.sealer, self.store)
 
     @property
     def replica(self) -> Backend:

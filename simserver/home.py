@@ -130,7 +130,8 @@ class Home:
         Raises:
             HomeUnreachable: nobody can say.
         """
-        members = [row for row in await self._directory({"role": Role.HOMESERVER.value}) if self._is_believed(row)]
+        rows = await self._directory({"role": Role.HOMESERVER.value})
+        members = [row for row in rows if await self._is_believed(row)]
         if not members:
             raise HomeUnreachable("the home instance has registered no homeserver yet")
         leader = (await self._request("GET", "/v1/cluster")).get("leader")
@@ -138,12 +139,25 @@ class Home:
         leading = [row.rest_url for row in self._members]
         self._urls = leading + [url for url in self._urls if url not in leading]
 
-    def _is_believed(self, row: DirectoryRow) -> bool:
+    async def _is_believed(self, row: DirectoryRow) -> bool:
         try:
-            self.pins.believed(row)
+            await self._believed(row)
         except KeyConflict:
             return False
         return True
+
+    async def _believed(self, row: DirectoryRow, asked: frozenset[str] = frozenset()) -> DirectoryRow:
+        """The row with the keys to use. A reset is judged by what keys the homeserver that signed it has today."""
+        signer, current = self.pins.resetter_of(row), tuple[str, ...]()
+        if signer is not None and signer not in asked:
+            try:
+                rows = await self._directory({"name": signer, "fresh": "true"})
+                shown = next(one for one in rows if one.name == signer)
+                if await self._believed(shown, asked | {row.name, signer}) == shown:
+                    current = (signer,)
+            except (HomeUnreachable, HomeRefused, KeyConflict, StopIteration) as error:
+                _log.warning("the reset of %s cannot be judged now: %s", row.name, error)
+        return self.pins.believed(row, now_s=self._clock.unix_s(), current=current)
 
     async def row(self, name: str, *, max_age_ns: int = ROW_TTL_NS) -> DirectoryRow | None:
         """The directory row of a server or player of any instance, or None; with keys that follow from the pinned ones.
@@ -164,7 +178,7 @@ class Home:
         row = rows[0] if rows and rows[0].name == name else None
         if row is not None:
             try:
-                row = self.pins.believed(row)
+                row = await self._believed(row)
             except KeyConflict:
                 return None
             if len(self._rows) >= MAX_ROWS:

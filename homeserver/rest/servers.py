@@ -58,9 +58,9 @@ def server_routes(node: Node) -> APIRouter:
         """Directory rows for the servers of this instance, proved with the join token over their nonce."""
         if name is not None:
             found = await node.directory.row(name, fresh=fresh)
-            rows = [] if found is None else [found.to_data()]
+            rows = [] if found is None else [_shown(node, found)]
         else:
-            rows = [row.to_data() for row in await node.store.find_servers(role)]
+            rows = [_shown(node, row) for row in await node.store.find_servers(role)]
         return RowsView(rows=rows, proof=rows_proof(node.secrets.join_token, DIRECTORY, nonce, rows))
 
     @routes.post(
@@ -121,24 +121,32 @@ async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
     if name == node.config.name:
         # What it signs with is what is to be replaced.
         raise ApiError(409, "own_keys", f"{name} cannot vouch for its own new keys: ask another member", name)
-    existing = await node.store.newer_row(name)
-    if existing is None:
-        raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {name}", name)
     try:
         given = PublicIdentity.from_jwks_untrusted({"keys": body.keys})
-        row = registration.reset_row(existing, given, signer=node.sealer, reason=body.reason, now_s=node.clock.unix_s())
+        row = await registration.reset_keys(
+            node.store, name, given, signer=node.sealer, reason=body.reason, clock=node.clock
+        )
     except (CryptoError, ValueError) as error:
         raise ApiError(422, "bad_keys", str(error)) from error
-    return ServerView.of(await registration.replace_keys(node.store, row, existing.version))
+    if row is None:
+        raise ApiError(404, Reason.NOT_FOUND, f"no keys are registered for {name}", name)
+    return ServerView.of(row)
 
 
 async def _query(node: Node, query: DirectoryQuery) -> RowsView:
     if query.name is None:
-        rows = [row.to_data() for row in await node.store.find_servers(Role.HOMESERVER)]
+        rows = [_shown(node, row) for row in await node.store.find_servers(Role.HOMESERVER)]
     elif instance_of(query.name) != node.config.instance:
         rows = []
     else:
         found = await node.store.find_row(query.name)
-        rows = [] if found is None else [found.to_data()]
+        rows = [] if found is None else [_shown(node, found)]
     purpose = federation_purpose(node.config.instance)
     return RowsView(rows=rows, proof=rows_proof(node.secrets.federation, purpose, query.nonce, rows))
+
+
+def _shown(node: Node, row: DirectoryRow) -> dict[str, Any]:
+    """A row as data; of this instance, with its resets vouched for by keys of today."""
+    if instance_of(row.name) == node.config.instance:
+        row = node.vouching.shown(row, node.clock.unix_s())
+    return row.to_data()

@@ -67,20 +67,20 @@ def pinned(version: int) -> Pin:
 
 def refused(shown: Published, pin: Pin, match: str, resetter: Callable[[str], PublicIdentity | None] = nobody) -> None:
     with pytest.raises(KeyConflict, match=match):
-        follow_untrusted(NAME, shown, pin, resetter=resetter)
+        follow_untrusted(NAME, shown, pin, resetter=resetter, now_s=NOW_S)
 
 
 def test_every_later_version_is_followed_from_every_earlier_one() -> None:
     for known in range(1, 6):
         for later in range(known, 6):
-            pin = follow_untrusted(NAME, HISTORY[later - 1], pinned(known), resetter=nobody)
+            pin = follow_untrusted(NAME, HISTORY[later - 1], pinned(known), resetter=nobody, now_s=NOW_S)
             assert pin == pinned(later)
 
 
 def test_an_earlier_version_is_refused_with_both_keys_and_the_remedy() -> None:
     refused(HISTORY[1], pinned(3), "version 2 is older")
     with pytest.raises(KeyConflict) as caught:
-        follow_untrusted(NAME, HISTORY[0], pinned(3), resetter=nobody)
+        follow_untrusted(NAME, HISTORY[0], pinned(3), resetter=nobody, now_s=NOW_S)
     for part in (NAME, KEYS[0].public.signing_kid, KEYS[2].public.signing_kid, f"baton keys forget {NAME}"):
         assert part in str(caught.value)
 
@@ -88,7 +88,7 @@ def test_an_earlier_version_is_refused_with_both_keys_and_the_remedy() -> None:
 def test_two_views_of_one_version_are_not_both_believed() -> None:
     """Also when the server itself, or who has its old key, has signed both."""
     other = successor(HISTORY[0], KEYS[0], THIEF.public)
-    assert follow_untrusted(NAME, other, pinned(1), resetter=nobody).keys == THIEF.public
+    assert follow_untrusted(NAME, other, pinned(1), resetter=nobody, now_s=NOW_S).keys == THIEF.public
     refused(other, pinned(2), "two different versions 2")
     refused(HISTORY[1], first_pin(NAME, other), "two different versions 2")
     refused(HISTORY[2], first_pin(NAME, other), "not vouched for|does not follow")
@@ -101,7 +101,7 @@ def test_a_fork_that_comes_together_again_in_one_key_is_still_a_fork() -> None:
     two = PublicIdentity(KEYS[2].public.signing, KEYS[2].public.agreement)
     left, right = successor(HISTORY[0], KEYS[0], one), successor(HISTORY[0], KEYS[0], two)
     follower = successor(right, KEYS[2], KEYS[3].public)
-    assert follow_untrusted(NAME, follower, first_pin(NAME, right), resetter=nobody).version == 3
+    assert follow_untrusted(NAME, follower, first_pin(NAME, right), resetter=nobody, now_s=NOW_S).version == 3
     refused(follower, first_pin(NAME, left), "version 3 does not follow on version 2")
 
 
@@ -123,7 +123,7 @@ def test_a_statement_of_somebody_else_is_refused_also_when_he_is_known() -> None
 def test_a_revocation_cannot_be_taken_back() -> None:
     revoked = KEYS[0].without(KEYS[0].public.signing_kid, now_s=NOW_S, fresh=KEYS[1])
     second = successor(HISTORY[0], KEYS[0], revoked.public)
-    assert follow_untrusted(NAME, second, pinned(1), resetter=nobody).keys == revoked.public
+    assert follow_untrusted(NAME, second, pinned(1), resetter=nobody, now_s=NOW_S).keys == revoked.public
     third = successor(second, KEYS[1], KEYS[2].public)
     refused(third, first_pin(NAME, second), "a revocation was taken back")
 
@@ -135,7 +135,7 @@ def test_who_has_seen_nothing_for_too_long_has_to_be_told() -> None:
         fresh = KEYS[(turn + 1) % 5]
         shown, identity = successor(shown, identity, fresh.public), fresh
         if turn == MAX_STATEMENTS - 1:
-            assert follow_untrusted(NAME, shown, first, resetter=nobody).version == MAX_STATEMENTS + 1
+            assert follow_untrusted(NAME, shown, first, resetter=nobody, now_s=NOW_S).version == MAX_STATEMENTS + 1
     assert len(shown.statements) == MAX_STATEMENTS
     refused(shown, first, "do not reach back from version 18 to the known version 1")
 
@@ -150,10 +150,10 @@ def reset(old: Published, new: PublicIdentity, *, by: str = "alpha.h1", signer: 
 
 def test_a_homeserver_that_is_known_may_give_new_keys_to_a_server_that_lost_its_own() -> None:
     shown = reset(HISTORY[0], KEYS[3].public)
-    assert follow_untrusted(NAME, shown, pinned(1), resetter=home_only).keys == KEYS[3].public
+    assert follow_untrusted(NAME, shown, pinned(1), resetter=home_only, now_s=NOW_S).keys == KEYS[3].public
     assert read_statement_untrusted(shown.statements[0])[1].reset == "the disk is lost"
     after = successor(shown, KEYS[3], KEYS[4].public)
-    assert follow_untrusted(NAME, after, pinned(1), resetter=home_only).version == 3
+    assert follow_untrusted(NAME, after, pinned(1), resetter=home_only, now_s=NOW_S).version == 3
 
 
 def test_a_reset_by_somebody_whose_keys_are_not_known_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_no_shuffling_of_true_statements_is_believed_except_the_truth(data: st.D
     shown = Published(data.draw(st.integers(0, 8)), keys, statements)
     known = data.draw(st.integers(1, 5))
     try:
-        pin = follow_untrusted(NAME, shown, pinned(known), resetter=nobody)
+        pin = follow_untrusted(NAME, shown, pinned(known), resetter=nobody, now_s=NOW_S)
     except KeyConflict:
         return
     assert pin == first_pin(NAME, HISTORY[pin.version - 1])
@@ -214,7 +214,7 @@ def test_the_statements_of_a_store_are_followed(tmp_path: Path) -> None:
     store.rotate(NAME, now_s=NOW_S, overlap_s=60)
     store.revoke(NAME, first.identity.public.agreement_kid, now_s=NOW_S)
     third = store.load_ring()
-    pin = follow_untrusted(NAME, third.published, pin, resetter=nobody)
+    pin = follow_untrusted(NAME, third.published, pin, resetter=nobody, now_s=NOW_S)
     assert (pin.version, pin.keys) == (3, third.identity.public)
     assert first.identity.public.signing_kid in pin.keys.revoked
 
@@ -227,7 +227,7 @@ def test_a_store_goes_on_from_what_an_operator_has_set_for_its_keys(tmp_path: Pa
     adopted = store.adopt(shown)
     assert store.load_ring().published == shown == adopted.published
     after = store.rotate(NAME, now_s=NOW_S, overlap_s=60)
-    assert follow_untrusted(NAME, after.published, first_pin(NAME, old), resetter=home_only).version == 7
+    assert follow_untrusted(NAME, after.published, first_pin(NAME, old), resetter=home_only, now_s=NOW_S).version == 7
     with pytest.raises(ValueError, match="is kept here"):
         store.adopt(old)
 

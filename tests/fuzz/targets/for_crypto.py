@@ -287,7 +287,9 @@ def _published(items: Any) -> Published:
 def _follow(data: bytes) -> object:
     pin = first_pin("alpha.s1", Published(1, OLD.public))
     shown = _published(from_json(data))
-    return follow_untrusted("alpha.s1", shown, pin, resetter=lambda name: BETA.public if name == "beta.h1" else None)
+    return follow_untrusted(
+        "alpha.s1", shown, pin, resetter=lambda name: BETA.public if name == "beta.h1" else None, now_s=NOW_S
+    )
 
 
 def _follow_seeds() -> list[bytes]:
@@ -422,6 +424,8 @@ TARGETS = [
         _follow,
         [
             "crypto.continuity:follow_untrusted",
+            "crypto.continuity:newest_reset_untrusted",
+            "crypto.continuity:_path_untrusted",
             "crypto.continuity:read_statement_untrusted",
             "crypto.continuity:_head_untrusted",
             "crypto.continuity:_verified_untrusted",
