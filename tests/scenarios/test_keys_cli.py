@@ -1,41 +1,22 @@
 """`baton keys`, on files and against a real homeserver and simulation server in processes of their own."""
 
-import json
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from crypto.key_store import KeyStore
 from crypto.keys import PublicIdentity
-from scenarios import cli
-from simserver.config import SimserverConfig
-from tests.homeserver.process import server_process, wait_ready
-from tests.homeserver.served import homeserver_config, new_ports
-
-Baton = Callable[..., tuple[int, str, str]]
+from tests.scenarios.commands import Baton, baton_command, parsed
+from tests.scenarios.two_servers import TwoServers, two_servers
 
 
 @pytest.fixture
 def baton(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
     for name in ("BATON_URL", "BATON_OPERATOR_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = cli.run_command(["keys", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
-
-
-def parsed(result: tuple[int, str, str]) -> Any:
-    status, out, err = result
-    assert (status, err) == (0, "")
-    return json.loads(out)
+    return baton_command(capsys, "keys")
 
 
 # Files
@@ -143,33 +124,13 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_do(
 # Servers that run
 
 
-class Running(NamedTuple):
-    home_url: str
-    sim_url: str
-    directory: Path
-    sim: SimserverConfig
-
-
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    directory: Path = tmp_path_factory.mktemp("keys")
-    with new_ports() as ports, ExitStack() as stack:
-        home = homeserver_config(directory, ports)
-        wait_ready(stack.enter_context(server_process(home)), home)
-        fields: dict[str, Any] = {"rest": {"port": ports.choose()}, "home_urls": (home.rest.url,)}
-        sim = SimserverConfig(
-            name="alpha.s1",
-            instance="alpha",
-            directory=directory / "alpha.s1",
-            join_token_file=directory / "join",
-            operator_token_file=directory / "simserver-operator",
-            **fields,
-        )
-        wait_ready(stack.enter_context(server_process(sim)), sim)
-        yield Running(home.rest.url, sim.rest.url, directory, sim)
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoServers]:
+    with two_servers(tmp_path_factory.mktemp("keys")) as running:
+        yield running
 
 
-def test_running_servers_rotate_and_revoke_and_the_directory_shows_it(running: Running, baton: Baton) -> None:
+def test_running_servers_rotate_and_revoke_and_the_directory_shows_it(running: TwoServers, baton: Baton) -> None:
     for url, name, token in (
         (running.home_url, "alpha.h1", "operator"),
         (running.sim_url, "alpha.s1", "simserver-operator"),
@@ -192,7 +153,7 @@ def test_running_servers_rotate_and_revoke_and_the_directory_shows_it(running: R
     assert (status, err.endswith("(unknown_key)\n")) == (1, True)
 
 
-def test_lost_keys_are_reset_and_everybody_sees_why(running: Running, baton: Baton, tmp_path: Path) -> None:
+def test_lost_keys_are_reset_and_everybody_sees_why(running: TwoServers, baton: Baton, tmp_path: Path) -> None:
     at_home = ("--url", running.home_url, "--token-file", running.directory / "operator")
     parsed(baton("new", "--dir", tmp_path / "keys", "--json"))
     baton("export", "--dir", tmp_path / "keys", "--out", tmp_path / "new.jwks")

@@ -1,10 +1,8 @@
 """`baton observe` against a real homeserver and a real simulation server, each in a process of its own."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import httpx
@@ -13,59 +11,27 @@ import pytest
 from scenarios import cli
 from scenarios.remote import observe as command
 from scenarios.remote.connection import Server, print_table
-from simserver.config import SimserverConfig
 from tests.homeserver.process import log_file, server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
+from tests.scenarios.commands import Baton, baton_command, parsed
 from tests.scenarios.observed_node import observed_node
-
-Baton = Callable[..., tuple[int, str, str]]
-
-
-class Place(NamedTuple):
-    home_url: str
-    sim_url: str
-    directory: Path
+from tests.scenarios.two_servers import TwoServers, two_servers
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    directory: Path = tmp_path_factory.mktemp("observe")
-    with new_ports() as ports, ExitStack() as running:
-        home = homeserver_config(directory, ports)
-        wait_ready(running.enter_context(server_process(home)), home)
-        fields: dict[str, Any] = {"rest": {"port": ports.choose()}, "home_urls": (home.rest.url,)}
-        sim = SimserverConfig(
-            name="alpha.s1",
-            instance="alpha",
-            directory=directory / "alpha.s1",
-            join_token_file=directory / "join",
-            operator_token_file=directory / "simserver-operator",
-            **fields,
-        )
-        wait_ready(running.enter_context(server_process(sim)), sim)
-        yield Place(home.rest.url, sim.rest.url, directory)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoServers]:
+    with two_servers(tmp_path_factory.mktemp("observe")) as running:
+        yield running
 
 
 @pytest.fixture
-def baton(place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
+def baton(place: TwoServers, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Baton:
     monkeypatch.setenv("BATON_URL", place.home_url)
     monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(place.directory / "operator"))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = cli.run_command(["observe", *arguments])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+    return baton_command(capsys, "observe")
 
 
-def parsed(result: tuple[int, str, str]) -> Any:
-    status, out, err = result
-    assert (status, err) == (0, "")
-    return json.loads(out)
-
-
-def test_the_actors_of_a_server_are_shown_as_a_tree(baton: Baton, place: Place) -> None:
+def test_the_actors_of_a_server_are_shown_as_a_tree(baton: Baton, place: TwoServers) -> None:
     for node, name in ((place.home_url, "alpha.h1"), ("alpha.h1", "alpha.h1"), ("alpha.s1", "alpha.s1")):
         status, out, err = baton(node)
         assert (status, err) == (0, "")
@@ -159,14 +125,14 @@ def test_what_cuts_the_connection_when_it_ends_is_still_told_truthfully(
         assert "<Supervisor 'root' #1> was ended from outside ('shutdown'), and the server ends with it" in last
 
 
-def test_a_simulation_server_has_a_token_of_its_own(baton: Baton, place: Place) -> None:
+def test_a_simulation_server_has_a_token_of_its_own(baton: Baton, place: TwoServers) -> None:
     status, _, err = baton("alpha.s1", "state", "root")
     assert (status, err) == (1, "baton: this is not the operator token of this instance (wrong_token)\n")
     own = str(place.directory / "simserver-operator")
     assert "children" in parsed(baton("alpha.s1", "state", "root", "--token-file", own))
 
 
-def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: TwoServers, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, expected, sentence in (
         (("alpha.h1", "state"), 2, "say which actor: baton observe alpha.h1 state PID_OR_NAME"),
         (("alpha.h1", "state", "nobody"), 1, "is called nobody (unknown_actor)"),

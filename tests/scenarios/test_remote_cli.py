@@ -1,21 +1,18 @@
 """`baton tree` and `baton cluster` against a real homeserver in a process of its own."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
-from scenarios import cli
 from scenarios.remote import tree
 from tests.homeserver.process import server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
-
-Baton = Callable[..., tuple[int, str, str]]
+from tests.scenarios.commands import Baton, baton_command, parsed
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +33,7 @@ def baton(
     monkeypatch.setenv("BATON_URL", config.rest.url)
     monkeypatch.setenv("BATON_TOKEN_FILE", str(directory / "client"))
     monkeypatch.setenv("BATON_OPERATOR_TOKEN_FILE", str(directory / "operator"))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = cli.run_command(list(arguments))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
-
-
-def parsed(result: tuple[int, str, str]) -> Any:
-    status, out, err = result
-    assert (status, err) == (0, "")
-    return json.loads(out)
+    return baton_command(capsys)
 
 
 def test_a_node_is_put_shown_listed_and_removed(baton: Baton) -> None:
