@@ -264,8 +264,14 @@ class Process:
                 scope.cancel()
 
     def _end(self, reason: Reason, *, brutal: bool = False) -> None:
-        """End because of a signal. A `brutal` one overrides any that is being obeyed."""
-        raise NotImplementedError
+        """End because of a signal: cancel what runs. A `brutal` one overrides any that is being obeyed."""
+        if not self.alive:
+            return
+        if self.pending_exit is ALIVE_STILL or brutal:
+            self.pending_exit = reason
+        self.status = Status.EXITING
+        if self.scope is not None:
+            self.scope.cancel()
 
     def _die(self, reason: Reason, *, quiet: bool = False, report: str = "") -> None:
         """The one step from alive to dead. `reason` is what everybody is told; `quiet`: no crash, do not log it.

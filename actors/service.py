@@ -135,12 +135,3 @@ class ServiceProcess(Process):
             reason = NORMAL if self.pending_exit is ALIVE_STILL else self.pending_exit
         self._die(reason, quiet=not (failed and self._ready.called))
         self._ready.event.set()
-
-    def _end(self, reason: Reason, *, brutal: bool = False) -> None:
-        if not self.alive:
-            return
-        if self.pending_exit is ALIVE_STILL or brutal:
-            self.pending_exit = reason
-        self.status = Status.EXITING
-        if self.scope is not None:
-            self.scope.cancel()

@@ -124,15 +124,6 @@ class TaskProcess(Process):
         if self.alive:
             self._die(reason, quiet=not failed)
 
-    def _end(self, reason: Reason, *, brutal: bool = False) -> None:
-        if not self.alive:
-            return
-        if self.pending_exit is ALIVE_STILL or brutal:
-            self.pending_exit = reason
-        self.status = Status.EXITING
-        if self.scope is not None:
-            self.scope.cancel()
-
 
 @dataclass(frozen=True)
 class TaskSpec(ChildSpec):

@@ -164,21 +164,28 @@ class Desk:
 
     def _call(self, target: Target, id_: int, payload: bytes) -> None:
         process = self._references.find(target)
-        if process is None:
-            self._refuse(id_)
+        opened = self._open(process, id_, payload)
+        if process is None or opened is None:
             return
-        caller = RemoteCaller(process, self, id_)
-        self._peer.serve(id_, caller)
-        try:
-            request = self._decode(payload)
-        except Undecodable as error:
-            caller.fail(Exit(error, str(process.ref)))
-            return
+        caller, request = opened
         if process.scheduled or not process.system.scheduler.handle_at_once(process, request, caller):
             try:
                 process.submit_call(request, caller)
             except Exit as error:
                 caller.fail(error)
+
+    def _open(self, process: Process | None, id_: int, payload: bytes) -> tuple[RemoteCaller, Any] | None:
+        """Begin to serve what wants an answer: its caller, and what it says; None if it has its answer already."""
+        if process is None:
+            self._peer.fail(id_, None, Fault.NOPROC, b"", trio.current_time())
+            return None
+        caller = RemoteCaller(process, self, id_)
+        self._peer.serve(id_, caller)
+        try:
+            return caller, self._decode(payload)
+        except Undecodable as error:
+            caller.fail(Exit(error, str(process.ref)))
+            return None
 
     def answer(self, caller: RemoteCaller, value: Any, error: Exit | None) -> None:
         """An actor here has answered, or its call failed."""
@@ -197,9 +204,6 @@ class Desk:
 
     def _fault_of(self, error: Exit) -> tuple[Fault, bytes]:
         return fault_of(self._codec, self._references.node, error)
-
-    def _refuse(self, id_: int) -> None:
-        self._peer.fail(id_, None, Fault.NOPROC, b"", trio.current_time())
 
     def _answer_handed(self, number: int, seal: int, fault: int, payload: bytes) -> None:
         caller = self._references.take_caller(number, seal)
@@ -245,16 +249,10 @@ class Desk:
 
     def _stop(self, target: Target, id_: int, payload: bytes) -> None:
         process = self._controlled(target)
-        if process is None:
-            self._refuse(id_)
+        opened = self._open(process, id_, payload)
+        if process is None or opened is None:
             return
-        caller = RemoteCaller(process, self, id_)
-        self._peer.serve(id_, caller)
-        try:
-            reason = self._decode(payload)
-        except Undecodable as error:
-            caller.fail(Exit(error, str(process.ref)))
-            return
+        caller, reason = opened
         process.watch(caller.reply)
         process.request_stop(reason)
 
