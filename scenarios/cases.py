@@ -24,10 +24,10 @@ import trio
 from authority.names import instance_of
 from scenarios.blueprint import require_unused
 from scenarios.client import ApiFailure, RestClient
-from scenarios.cluster import LocalCluster, Role
+from scenarios.cluster import LocalCluster
 from scenarios.evidence import Evidence, collect
 from scenarios.measure import Measured, case_result, read_transfer
-from scenarios.options import output_file
+from scenarios.options import json_file_option, output_file
 from scenarios.players import InputStream, Players
 from scenarios.report.html import write_cases_page
 from scenarios.report.json_file import write_cases
@@ -238,17 +238,12 @@ async def run_cases(
 @asynccontextmanager
 async def open_run(cluster: LocalCluster, seed: int) -> AsyncIterator[Run]:
     """Clients for a running cluster: REST, and one player with its link."""
-    urls: dict[str, list[str]] = {}
-    for server in cluster.servers:
-        if server.role is Role.HOMESERVER:
-            urls.setdefault(server.instance, []).append(server.rest_url)
-    client = RestClient(urls, {instance: cluster.client_token(instance) for instance in urls})
-    simservers = {s.name: s.rest_url for s in cluster.servers if s.role is Role.SIMSERVER}
+    client = cluster.rest_client()
     players = Players(PLAYER, client)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(players.serve)
-            yield Run(client, players, simservers, seed, random.Random(seed))
+            yield Run(client, players, cluster.simserver_urls(), seed, random.Random(seed))
             nursery.cancel_scope.cancel()
     finally:
         await client.aclose()
@@ -327,14 +322,14 @@ def machine() -> dict[str, str | int | float]:
     return {"cpu": cpu, "cores": os.cpu_count() or 0, "system": f"{platform.system()} {platform.release()}"}
 
 
-OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+_OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command(name="cases")
 @click.option("--transfers", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Per case.")
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed with the report]")
-@click.option("--json", "json_file", type=OUTPUT, callback=output_file, help="Write the report as JSON.")
-@click.option("--html", "html_file", type=OUTPUT, callback=output_file, help="Write it as one HTML page.")
+@json_file_option("Write the report as JSON.")
+@click.option("--html", "html_file", type=_OUTPUT, callback=output_file, help="Write it as one HTML page.")
 @click.option("--samples", is_flag=True, help="Put every single latency into the JSON file.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."

@@ -24,6 +24,7 @@ import httpx
 import trio
 
 from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
+from scenarios.client import RestClient
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept, NotInPeace, Progress, Ready, Started, Stopping
 from scenarios.errors import EnvironmentFailed
 from scenarios.ports import Ports
@@ -188,6 +189,23 @@ class LocalCluster:
     def client_token_file(self, instance: str) -> Path:
         """The file that holds the bearer token for clients of `instance`."""
         return self._blueprint.client_token_file(instance)
+
+    def homeserver_urls(self) -> dict[str, list[str]]:
+        """Where the REST of each instance is, of every member."""
+        urls: dict[str, list[str]] = {}
+        for server in self.servers:
+            if server.role is Role.HOMESERVER:
+                urls.setdefault(server.instance, []).append(server.rest_url)
+        return urls
+
+    def simserver_urls(self) -> dict[str, str]:
+        """Where the REST of each simulation server is."""
+        return {server.name: server.rest_url for server in self.servers if server.role is Role.SIMSERVER}
+
+    def rest_client(self) -> RestClient:
+        """A client of every instance, let in; whoever calls this closes it."""
+        urls = self.homeserver_urls()
+        return RestClient(urls, {instance: self.client_token(instance) for instance in urls})
 
     # ---- what a scenario does to it ----
 

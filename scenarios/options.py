@@ -1,12 +1,13 @@
 """Kinds of values on the command line that click does not have."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["FiniteRange", "output_file"]
+__all__ = ["FiniteRange", "json_file_option", "output_file"]
 
 
 class FiniteRange(click.FloatRange):
@@ -25,3 +26,9 @@ def output_file(_ctx: click.Context, param: click.Parameter, path: Path | None) 
     if path is not None and not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.parent} to write {path.name} into", param=param)
     return path
+
+
+def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], Any]:
+    """`--json FILE`, which the command gets as `json_file`."""
+    kind = click.Path(dir_okay=False, writable=True, path_type=Path)
+    return click.option("--json", "json_file", type=kind, callback=output_file, help=help_)

@@ -20,12 +20,12 @@ import trio
 
 from authority.names import instance_of
 from scenarios.blueprint import require_unused
-from scenarios.cases import OUTPUT, machine, versions
+from scenarios.cases import machine, versions
 from scenarios.client import RestClient
-from scenarios.cluster import LocalCluster, Role
+from scenarios.cluster import LocalCluster
 from scenarios.evidence import collect
 from scenarios.flights import Traffic, generate_flights
-from scenarios.options import FiniteRange, output_file
+from scenarios.options import FiniteRange, json_file_option
 from scenarios.players import InputStream
 from scenarios.report.json_file import write_sectors
 from scenarios.report.model import SectorsReport, ServerEntry
@@ -147,17 +147,12 @@ async def run_sectors(
 
 @asynccontextmanager
 async def _open_session(cluster: LocalCluster, plan: SectorsPlan) -> AsyncIterator[_Session]:
-    urls: dict[str, list[str]] = {}
-    for server in cluster.servers:
-        if server.role is Role.HOMESERVER:
-            urls.setdefault(server.instance, []).append(server.rest_url)
-    client = RestClient(urls, {instance: cluster.client_token(instance) for instance in urls})
-    simservers = {s.name: s.rest_url for s in cluster.servers if s.role is Role.SIMSERVER}
-    feed = Feed(plan, client, f"{next(iter(urls))}.traffic")
+    client = cluster.rest_client()
+    feed = Feed(plan, client, f"{next(iter(cluster.homeserver_urls()))}.traffic")
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(feed.players.serve)
-            yield _Session(plan, client, feed, simservers)
+            yield _Session(plan, client, feed, cluster.simserver_urls())
             nursery.cancel_scope.cancel()
     finally:
         await client.aclose()
@@ -199,7 +194,7 @@ def _grid(_context: click.Context, _option: click.Parameter, text: str) -> Grid:
     help="Instances and their homeservers, from west to east.",
 )
 @click.option("--seed", type=int, help="Of made-up flights. [default: a new one, printed with the report]")
-@click.option("--json", "json_file", type=OUTPUT, callback=output_file, help="Write the report as JSON.")
+@json_file_option("Write the report as JSON.")
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Keep the cluster's files here."
 )

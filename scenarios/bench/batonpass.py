@@ -13,7 +13,7 @@ import trio
 
 from scenarios.bench.member import arguments_of
 from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
+from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
 from scenarios.bench.workloads import Place, Sample, Workload
 from scenarios.ports import Ports
 from scenarios.processes import Child, ChildExit, ChildProcesses, Command
@@ -189,18 +189,8 @@ class Batonpass:
         leader = await self.leader()
         others = [member for member in self._members if member is not leader]
         began_s = time.monotonic()
-        if fault is Fault.KILL:
-            leader.child.kill()
-        else:
-            await leader.child.pause()
-        try:
+        async with harmed(leader.child, fault, leader.restart):
             accepted_s = await _first_accepted_s(others)
-        finally:
-            if fault is Fault.KILL:
-                await leader.child.wait()
-                leader.restart()
-            else:
-                leader.child.resume()
         await self.settle()
         return (accepted_s - began_s) * 1e3
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from scenarios.bench.comparison_table import render_comparison
 from scenarios.bench.peers import cache_directory
 from scenarios.bench.side_by_side import Course, Plan, run_course
-from scenarios.options import output_file
+from scenarios.options import json_file_option
 
 __all__ = ["course_command"]
 
@@ -32,13 +32,7 @@ def course_command(course: Course, *, name: str, short_help: str, sentence: str)
     run.__doc__ = sentence + _ENDING
     for option in reversed(
         (
-            click.option(
-                "--json",
-                "json_file",
-                type=click.Path(dir_okay=False, path_type=Path),
-                callback=output_file,
-                help="Also write it as JSON.",
-            ),
+            json_file_option(),
             click.option("--quick", is_flag=True, help="One short round: noisy."),
             click.option("--only", multiple=True, metavar="NAME", type=click.Choice(names), help="This row."),
             click.option("--list", "list_rows", is_flag=True, help="List the rows, and end."),

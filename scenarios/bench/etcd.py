@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from scenarios.bench.etcd_certificates import PeerCertificates, make_peer_certif
 from scenarios.bench.grpc_bodies import grpc_message, put_request, range_request, transaction_of_puts
 from scenarios.bench.h2load import H2Load, LoadRun
 from scenarios.bench.process_facts import processor_seconds
-from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed
+from scenarios.bench.subject import GRACE_S, MEMBER_COUNT, Fault, LeaderMoved, MeasurementFailed, harmed
 from scenarios.bench.workloads import COMMANDS_PER_GROUP, Kind, Place, Sample, Workload, key_path, value_text
 from scenarios.ports import Ports
 from scenarios.processes import Child, ChildExit, ChildProcesses, Command
@@ -130,20 +131,13 @@ class Etcd:
         leader = await self._leader()
         others = [member for member in self._members if member is not leader]
         began_s = time.monotonic()
-        if fault is Fault.KILL:
-            leader.child.kill()
-        else:
-            await leader.child.pause()
-        try:
+        async with harmed(leader.child, fault, partial(self._restart, leader)):
             accepted_s = await self._first_accepted_s(others)
-        finally:
-            if fault is Fault.KILL:
-                await leader.child.wait()
-                leader.child = self._processes.start(leader.command)
-            else:
-                leader.child.resume()
         await self._leader()
         return (accepted_s - began_s) * 1e3
+
+    def _restart(self, member: _Member) -> None:
+        member.child = self._processes.start(member.command)
 
     # --- load -----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,15 @@
 """What can be measured: three members of something replicated, ours or etcd's."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Final, Protocol
 
 from scenarios.bench.workloads import Sample, Workload
 from scenarios.errors import EnvironmentFailed
+from scenarios.processes import Child
 
-__all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell"]
+__all__ = ["GRACE_S", "MEMBER_COUNT", "Fault", "LeaderMoved", "MeasurementFailed", "Subject", "Tell", "harmed"]
 
 MEMBER_COUNT: Final = 3
 # Nothing that they hold is wanted afterwards, and etcd takes seconds to hand over its leadership.
@@ -32,6 +34,23 @@ class MeasurementFailed(EnvironmentFailed):
 
 class LeaderMoved(MeasurementFailed):
     """Another member led at the end of a measurement than at its beginning; measure again."""
+
+
+@asynccontextmanager
+async def harmed(child: Child, fault: Fault, restart: Callable[[], object]) -> AsyncIterator[None]:
+    """A process with `fault`; afterwards it goes on, or `restart` starts it again."""
+    if fault is Fault.KILL:
+        child.kill()
+    else:
+        await child.pause()
+    try:
+        yield
+    finally:
+        if fault is Fault.KILL:
+            await child.wait()
+            restart()
+        else:
+            child.resume()
 
 
 class Subject(Protocol):

@@ -21,7 +21,7 @@ from scenarios.chaos.report import MIN_WIDTH, ChaosReport, FaultResult, chaos_ta
 from scenarios.chaos.run import Grounds, run_faults
 from scenarios.chaos.storage import ImageDisks
 from scenarios.errors import EnvironmentFailed
-from scenarios.options import output_file
+from scenarios.options import json_file_option
 from scenarios.ports import Ports
 
 __all__ = ["command"]
@@ -29,7 +29,6 @@ __all__ = ["command"]
 _INTERRUPTED: Final = 130
 # A socket's name has 108 bytes in all (unix(7)).
 _MAX_DIRECTORY_BYTES: Final = 80
-_OUTPUT: Final = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[Kind, ...]:
@@ -46,7 +45,7 @@ def _kinds(_ctx: click.Context, param: click.Parameter, text: str | None) -> tup
 @click.option("--members", type=click.Choice(["3", "5"]), default="3", show_default=True, help="Of the instance.")
 @click.option("--seed", type=int, help="Of the faults and of what clients do. [default: a new one, printed]")
 @click.option("--kinds", callback=_kinds, metavar="KIND,...", help="Only these; `kill-*` is possible. [default: all]")
-@click.option("--json", "json_file", type=_OUTPUT, callback=output_file, help="Write the report as JSON.")
+@json_file_option("Write the report as JSON.")
 @click.option(
     "--dir",
     "directory",

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from scenarios.options import output_file
+from scenarios.options import json_file_option
 from scenarios.report.files import write_atomically
 from scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
 from scenarios.simulation.mixes import MIXES
@@ -44,13 +43,7 @@ _SHOWN: Final = 10
 )
 @click.option("--weakness", default="", metavar="NAME", help="Take one guard away; `--weakness list` lists them.")
 @click.option("--trace", is_flag=True, help="Print the end of what happened before each violation.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=output_file,
-    help="Also write it as JSON.",
-)
+@json_file_option()
 def command(**flags: Any) -> int:
     """Run real replicas on a virtual clock, network and disk, with faults drawn from seeds, and judge what they did.
 

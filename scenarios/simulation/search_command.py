@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scenarios.options import output_file
+from scenarios.options import json_file_option
 from scenarios.report.files import write_atomically
 from scenarios.simulation.handover import Bounds, Handovers
 from scenarios.simulation.handover_host import Parts
@@ -100,13 +99,7 @@ def search_scope(
 @click.option("--stale-ledger", is_flag=True, help="A crash may take a server's last note with it.")
 @click.option("--max-states", type=click.IntRange(1), default=5_000_000, help="Give up beyond. [default: 5000000]")
 @click.option("--weakness", default="", metavar="NAME", help="Take one guard away; `--weakness list` lists them.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=output_file,
-    help="Also write it as JSON.",
-)
+@json_file_option()
 def command(**flags: Any) -> int:
     """Visit every state that one entity on three servers can reach, and judge each step.
 

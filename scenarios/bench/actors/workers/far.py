@@ -17,15 +17,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 
-from actors import From, Reply, Server, ServiceSpec, System
+from actors import ServiceSpec, System
 from actors.link import Address
 from actors.remote import Distribution
 from actors.udp import LinkEndpoint
 from crypto.keys import Identity, PublicIdentity
+from scenarios.bench.actors.workers.counting import Counting
 
 NEAR, FAR = "near", "far"
 CHANNEL = 1
@@ -50,22 +50,6 @@ class Keys:
     def endpoint(self, name: str) -> LinkEndpoint:
         """The link of one of the two."""
         return LinkEndpoint(name, self.identities[name], self)
-
-
-class Counting(Server[None]):
-    """Counts what it is cast, and says how much that is."""
-
-    def init(self, arg: Any) -> None:
-        """Begin at 0."""
-        self.count = 0
-
-    def handle_call(self, request: int, from_: From, state: None) -> Reply[None]:
-        """How many casts there were."""
-        return Reply(self.count)
-
-    def handle_cast(self, message: int, state: None) -> None:
-        """One more."""
-        self.count += message
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import gc
 import os
 import time
-from typing import Any
 
 import trio
 
@@ -19,28 +18,13 @@ from actors import (
     Server,
     System,
 )
+from scenarios.bench.actors.workers.counting import Counting
 from scenarios.bench.actors.workers.pipelines import DEMANDS, measure_events
 from scenarios.bench.actors.workers.remote import measure_remote
 from scenarios.bench.loops import CHUNK, FLOOD, arguments, async_rate, expect, tell
 from scenarios.bench.process_facts import resident_bytes
 
 MANY = 100_000
-
-
-class Counting(Server[None]):
-    """Counts in an attribute, as most actors of the project do: a cast needs no result."""
-
-    def init(self, arg: Any) -> None:
-        """Begin at 0."""
-        self.count = 0
-
-    def handle_call(self, request: int, from_: From, state: None) -> Reply[None]:
-        """How many casts there were."""
-        return Reply(self.count)
-
-    def handle_cast(self, message: int, state: None) -> None:
-        """One more."""
-        self.count += message
 
 
 class CountingState(Server[int]):
