@@ -45,6 +45,7 @@ Examples:
   baton bench tree --quick                 the replicated tree against etcd, in a minute
   baton bench actors --quick               actors against other libraries and bare trio
   baton bench link --quick                 the sealed link against UDP, TLS, CurveZMQ and QUIC
+  baton bench transfers --quick            hand-overs of authority, and the floor below them
   baton up                                 a cluster to play with, until Ctrl-C
   baton up --instances alpha:3 --dir here  the same one again tomorrow
   baton homeserver --config alpha.h1.toml  one server by hand
@@ -112,6 +113,7 @@ def run() -> None:
     members={
         "actors": ("scenarios.bench.actors.command", "actors against other Python actor libraries and bare trio"),
         "link": ("scenarios.bench.link.command", "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes"),
+        "transfers": ("scenarios.bench.transfers.command", "hand-overs of authority, above bare UDP and cryptography"),
         "tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine"),
     },
     short_help="Measure on this machine.",

@@ -17,7 +17,7 @@ __all__ = ["course_command"]
 _MIN_WIDTH = 140
 _ENDING = """
 
-    Everything runs on one core, each sample in fresh processes. Absolute figures say more about the machine than about
+    {where}, each sample in fresh processes. Absolute figures say more about the machine than about
     the programs; the ratios are what counts. The exit status is 1 when a demand is missed.
 """
 
@@ -29,7 +29,8 @@ def course_command(course: Course, *, name: str, short_help: str, sentence: str)
     def run(**flags: Any) -> int:
         return _run(course, flags)
 
-    run.__doc__ = sentence + _ENDING
+    where = "Everything runs on one core" if course.one_core else "Everything runs on this machine"
+    run.__doc__ = sentence + _ENDING.format(where=where)
     for option in reversed(
         (
             json_file_option(),

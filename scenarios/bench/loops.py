@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -27,6 +27,11 @@ def arguments(library: str) -> tuple[str, float]:
 def tell(figure: float) -> None:
     """Print the result."""
     print(json.dumps({"figure": figure}))  # noqa: T201
+
+
+def tell_all(figures: Mapping[str, float]) -> None:
+    """Print the figures of one sample, for several rows."""
+    print(json.dumps({"figures": figures}))  # noqa: T201
 
 
 def rate(chunk: Callable[[], int], seconds: float) -> float:

@@ -1,8 +1,10 @@
-"""Measuring several subjects side by side: every sample in a fresh process on the same core, one right after the other.
+"""Measuring several subjects side by side: every sample in a fresh process, one right after the other.
 
 A *course* says what is measured. Each subject has a worker, a program that is run as
 `python -m WORKER WORK SECONDS` and prints one line of JSON: `{"figure": ...}` in the unit of the row, or
-`{"version": ...}` for the work `version`. Peers run in the Python of their own environment; see `peers`.
+`{"version": ...}` for the work `version`. Where one sample has figures for several rows, the work of each is written
+`WORK:FIGURE`; it is done once in a round, and prints `{"figures": {FIGURE: ...}}`. Peers run in the Python of their own
+environment; see `peers`.
 """
 
 import json
@@ -29,6 +31,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _PATIENCE_S: Final = 120.0
 
 _Command = tuple[str, ...]
+_Shared = dict[tuple[str, str], dict[str, float]]
+"""The figures of this round's samples that several rows share, by subject and work."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Course:
 
     `workers` names the module of each subject that runs in our own Python, ours and the limits; a peer's is
     `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
+    With `one_core` all processes of a sample share a core; without, they have all that this process may use.
     """
 
     title: str
@@ -46,6 +51,7 @@ class Course:
     peers: tuple[Peer, ...]
     work: Mapping[tuple[str, str], str] = field(default_factory=dict)
     versions: tuple[str, ...] = ("batonpass", "trio")
+    one_core: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,12 @@ async def run_course(plan: Plan, tell: Tell) -> Comparison:
     host = look_at_host(course.versions)
     measured: dict[str, dict[str, list[float]]] = {row.name: defaultdict(list) for row in plan.rows}
     for number in range(plan.rounds):
+        shared: _Shared = {}
         for row in plan.rows:
             tell(f"round {number + 1} of {plan.rounds}: {row.title}")
             for subject in _turn([OURS, *row.subjects], number):
                 if subject in commands and subject not in not_measured:
-                    await _measure(row, subject, commands[subject], plan, measured[row.name], not_measured)
+                    await _measure(row, subject, commands[subject], plan, shared, measured[row.name], not_measured)
     installed = [peer.name for peer in course.peers if peer.name in commands]
     return Comparison(
         title=course.title,
@@ -110,22 +117,28 @@ async def _measure(
     subject: str,
     command: _Command,
     plan: Plan,
+    shared: _Shared,
     measured: dict[str, list[float]],
     not_measured: dict[str, str],
 ) -> None:
-    work = plan.course.work.get((subject, row.name), row.name)
+    work, _, figure = plan.course.work.get((subject, row.name), row.name).partition(":")
     try:
-        measured[subject].append((await _ask(command, work, plan.seconds))["figure"])
+        if not figure:
+            measured[subject].append((await _ask(command, work, plan.seconds, plan.course.one_core))["figure"])
+            return
+        if (subject, work) not in shared:
+            shared[subject, work] = (await _ask(command, work, plan.seconds, plan.course.one_core))["figures"]
+        measured[subject].append(shared[subject, work][figure])
     except EnvironmentFailed as error:
         if subject == OURS:
             raise
         not_measured[subject] = str(error)
 
 
-async def _ask(command: _Command, work: str, seconds: float) -> dict[str, Any]:
-    """Run a worker on one core; what it printed."""
-    core = max(os.sched_getaffinity(0))
-    argv = ("taskset", "--cpu-list", str(core), *command, work, f"{seconds:g}")
+async def _ask(command: _Command, work: str, seconds: float, one_core: bool = True) -> dict[str, Any]:
+    """Run a worker; what it printed."""
+    pinned = ("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))) if one_core else ()
+    argv = (*pinned, *command, work, f"{seconds:g}")
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
     with trio.move_on_after(seconds * 2 + _PATIENCE_S):
         done = await trio.run_process(argv, capture_stdout=True, capture_stderr=True, check=False, env=environment)
@@ -137,8 +150,9 @@ async def _ask(command: _Command, work: str, seconds: float) -> dict[str, Any]:
 
 
 def _last_line(output: bytes) -> str:
-    lines = output.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    """The last one that says something: groups of exceptions are framed."""
+    lines = [line.strip(" |+-") for line in output.decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "it said nothing")
 
 
 def _turn(subjects: Sequence[str], number: int) -> Iterable[str]:

@@ -1,0 +1,70 @@
+"""The course: the rows of the table, and what is demanded."""
+
+from typing import Final, get_args
+
+from homeserver.rest.models import NewTransfer
+from scenarios.bench.comparison import OURS, Limit, Row
+from scenarios.bench.rows import Unit
+from scenarios.bench.side_by_side import Course
+
+__all__ = ["BULK", "CASES", "COURSE", "MANY", "SIZES", "modes"]
+
+CASES: Final = {"2": "case 2", "3": "case 3"}
+SIZES: Final = {"300": "300 bytes", "1M": "1 MiB"}
+MANY: Final = 64
+"""Entities on their way at once, in the rows about many."""
+BULK: Final = 512
+"""The same in the row about bulk."""
+
+_FLOOR: Final = "floor"
+# One tick at 20 Hz: a freeze that is no longer costs at most one tick.
+_TICK_MS: Final = 50.0
+
+
+def modes() -> tuple[str, ...]:
+    """The hand-off modes that a transfer can be asked for in."""
+    return tuple(get_args(NewTransfer.model_fields["mode"].annotation))
+
+
+def _rows() -> tuple[Row, ...]:
+    rows = []
+    for case, case_title in CASES.items():
+        for mode in modes() if case == "2" else ("eager",):
+            for size, size_title in SIZES.items():
+                rows += _rows_of(f"{case}-{size}-{mode}", f"{case_title}, {size_title}, {mode}", case, size)
+    return (*rows, Row("bulk", f"case 3, 300 bytes, {BULK} at once", Unit.PER_SECOND, limits=(Limit(1000),)))
+
+
+def _rows_of(name: str, title: str, case: str, size: str) -> list[Row]:
+    judged = (Limit(3, _FLOOR),) if (case, size) == ("3", "300") else ()
+    return [
+        Row(f"{name}-p50", f"{title}: from freeze to retirement, p50", Unit.MS, (_FLOOR,), judged),
+        Row(f"{name}-p99", f"{title}: the same, p99", Unit.MS, (_FLOOR,)),
+        Row(f"{name}-gap-p99", f"{title}: from freeze to activation, p99", Unit.MS, limits=(Limit(_TICK_MS),)),
+        Row(f"{name}-rate", f"{title}: one after the other, asked for by REST", Unit.PER_SECOND),
+        Row(f"{name}-many-p50", f"{title}, {MANY} at once: from freeze to activation, p50", Unit.MS),
+        Row(f"{name}-many-p99", f"{title}, {MANY} at once: the same, p99", Unit.MS),
+        Row(f"{name}-many-rate", f"{title}, {MANY} at once", Unit.PER_SECOND),
+    ]
+
+
+def _work(row: Row) -> str:
+    """The sample that a row belongs to, and its figure in there: `3-300-eager:p50`."""
+    if row.name == "bulk":
+        return "bulk:many-rate"
+    case, size, mode, figure = row.name.split("-", 3)
+    return f"{case}-{size}-{mode}:{figure}"
+
+
+_ROWS: Final = _rows()
+
+COURSE: Final = Course(
+    title="transfers: a fresh cluster for every sample: median [min-max] of the rounds",
+    rows=_ROWS,
+    package="scenarios.bench.transfers.workers",
+    workers={OURS: "on_batonpass", _FLOOR: "on_floor"},
+    peers=(),
+    work={(subject, row.name): _work(row) for row in _ROWS for subject in (OURS, *row.subjects)},
+    versions=("batonpass", "trio", "cryptography"),
+    one_core=False,
+)

@@ -1,0 +1,171 @@
+"""batonpass: a cluster of three homeservers and two simulation servers, each a process, all on this machine.
+
+First one entity is handed to and fro, asked for by REST, each time after the one before was reported. Then many do so
+by themselves, all the time. What is measured of one is from the reported traces, what of many from the servers' custody
+logs; all processes of a machine share its monotonic clock.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import cbor2
+import trio
+
+from authority.hops import Trace
+from scenarios.bench.loops import arguments, tell_all
+from scenarios.bench.transfers.course import BULK, MANY
+from scenarios.bench.transfers.world import ballast_for
+from scenarios.cases import Run, open_run
+from scenarios.cluster import LocalCluster
+from scenarios.report.statistics import percentile
+from scenarios.topology import ClusterSpec
+
+__all__ = ["main"]
+
+_ENDS: Final = ("alpha.s1", "alpha.s2")
+_BYTES: Final = {"300": 300, "1M": 1024 * 1024}
+# Of the entities that are always on the move, each waits for a tick before it leaves: ticks come often, so that it is
+# hand-overs that take the time.
+_TICK_HZ: Final = 100.0
+_WARM_UP: Final = 8
+_POLL_S: Final = 0.01
+_PATIENCE_S: Final = 30.0
+_SPAWNS_AT_ONCE: Final = 16
+_LEAST: Final = 20
+_GO: Final = cbor2.dumps([0, 0, 0])
+
+
+def _spec() -> ClusterSpec:
+    world = "scenarios.bench.transfers.world:Shuttle"
+    return ClusterSpec({"alpha": 3}, simservers=2, world=world, tick_hz=_TICK_HZ, log_level="WARNING")
+
+
+async def measure(work: str, seconds: float) -> dict[str, float]:
+    """The figures of one sample: `CASE-SIZE-MODE`, or `bulk`."""
+    async with LocalCluster.start(_spec(), grace_s=0.0) as cluster, open_run(cluster, 1) as run:
+        if work == "bulk":
+            return await _many(run, "3", 300, BULK, seconds)
+        case, size, mode = work.split("-")
+        one = await _one_by_one(run, case, _BYTES[size], mode, seconds)
+        return one | (await _many(run, case, _BYTES[size], MANY, seconds) if mode == "eager" else {})
+
+
+async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) -> None:
+    body = {"id": entity, "kind": "ball", "spawner": run.players.name, "server": _ENDS[0], "params": dict(params)}
+    await run.client.call("alpha", "POST", "/v1/entities", body)
+    if case == "3":
+        await run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", {"group": list(_ENDS)})
+
+
+async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds: float) -> dict[str, float]:
+    await _spawn(run, "alpha.one", case, {"ballast": ballast_for(state_bytes)})
+    took_ms: list[float] = []
+    gaps_ms: list[float] = []
+    began_s = trio.current_time()
+    for number in itertools.count():
+        if number == _WARM_UP:
+            began_s = trio.current_time()
+        if number >= _WARM_UP + _LEAST and trio.current_time() - began_s > seconds:
+            break
+        trace = await _moved(run, "alpha.one", _ENDS[(number + 1) % 2], case, mode)
+        if number >= _WARM_UP:
+            took_ms.append(_between_ms(trace, "frozen", "retired"))
+            gaps_ms.append(_between_ms(trace, "frozen", "activated"))
+    return {
+        "p50": percentile(took_ms, 50),
+        "p99": percentile(took_ms, 99),
+        "gap-p99": percentile(gaps_ms, 99),
+        "rate": len(took_ms) / (trio.current_time() - began_s),
+    }
+
+
+async def _moved(run: Run, entity: str, target: str, case: str, mode: str) -> Trace:
+    """Have it moved, and wait until that is reported; the trace."""
+    transfer_id = f"{run.dice.getrandbits(96):024x}"
+    path = "direct" if case == "3" else "home"
+    body = {"to": target, "transfer_id": transfer_id, "path": path, "transport": "link", "mode": mode}
+    await run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body)
+    with trio.fail_after(_PATIENCE_S):
+        while True:
+            await trio.sleep(_POLL_S)
+            view = await run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}", consistency="local")
+            if view["result"] == "refused":
+                raise RuntimeError(f"transfer {transfer_id} was refused: {view['reason']}")
+            if view["result"] == "done":
+                return Trace.from_data_untrusted(view["trace"])
+
+
+def _between_ms(trace: Trace, first: str, second: str) -> float:
+    begin, end = trace.at(first), trace.at(second)
+    if begin is None or end is None:
+        raise RuntimeError(f"the trace of {trace.transfer_id} lacks {first} or {second}")
+    return (end - begin) / 1e6
+
+
+async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
+    """Figures of `count` entities that go to and fro by themselves."""
+    params = {"ballast": ballast_for(state_bytes, _ENDS), "between": list(_ENDS)}
+    limit = trio.CapacityLimiter(_SPAWNS_AT_ONCE)
+
+    async def spawn(number: int) -> None:
+        async with limit:
+            await _spawn(run, f"alpha.many-{number}", case, params)
+            await run.players.follow(f"alpha.many-{number}", _ENDS[0])
+
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            nursery.start_soon(spawn, number)
+    for stream in run.players.streams.values():
+        run.players.push(stream, _GO)
+    with trio.fail_after(_PATIENCE_S):
+        await run.players.drained(math.inf)
+    await trio.sleep(seconds / 2)
+    before = await _custody(run)
+    began_ns = time.monotonic_ns()
+    stints: list[dict[str, Any]] = []
+    gaps_ms: list[float] = []
+    until_s = trio.current_time() + _PATIENCE_S
+    # Large states need longer than they are given; what has come until the patience is over counts as it is.
+    while len(gaps_ms) < count and trio.current_time() < until_s:
+        await trio.sleep(seconds)
+        stints = await _custody(run, before)
+        gaps_ms = _gaps_ms(stints)
+    ended_ns = max(stint["started_ns"] for stint in stints)
+    begun = [stint for stint in stints if began_ns <= stint["started_ns"]]
+    return {
+        "many-p50": percentile(gaps_ms, 50),
+        "many-p99": percentile(gaps_ms, 99),
+        "many-rate": len(begun) / (ended_ns - began_ns) * 1e9,
+    }
+
+
+async def _custody(run: Run, after: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """The stints of both servers, without those that had ended in `after`."""
+    ended = {(s["entity"], s["epoch"], s["sub"]) for s in after or () if s["ended_ns"]}
+    stints: list[dict[str, Any]] = []
+    for server in _ENDS:
+        stints += (await run.client.get(f"{run.simservers[server]}/v1/local/custody"))["stints"]
+    return [s for s in stints if (s["entity"], s["epoch"], s["sub"]) not in ended]
+
+
+def _gaps_ms(stints: list[dict[str, Any]]) -> list[float]:
+    """From the end of each stint to the beginning of the next of the same entity."""
+    ordered = sorted(stints, key=lambda s: (s["entity"], s["epoch"], s["sub"]))
+    return [
+        (after["started_ns"] - before["ended_ns"]) / 1e6
+        for before, after in itertools.pairwise(ordered)
+        if before["entity"] == after["entity"] and before["ended_ns"]
+    ]
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    work, seconds = arguments("batonpass")
+    tell_all(trio.run(measure, work, seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The benchmark of hand-overs: its rows, its world, and that every sample has every figure that a row takes from it."""
+
+import pytest
+
+from scenarios.bench.comparison import OURS
+from scenarios.bench.transfers import workers
+from scenarios.bench.transfers.course import COURSE, MANY, modes
+from scenarios.bench.transfers.workers import on_batonpass, on_floor
+from scenarios.bench.transfers.world import Shuttle, ballast_for
+from simserver.inputs import Inbox, PendingInput
+from simserver.life import Snapshot
+
+HERE, THERE = "alpha.s1", "alpha.s2"
+
+
+def figures_of(subject: str, sample: str) -> set[str]:
+    """What the rows take from this sample."""
+    works = [work for (who, _), work in COURSE.work.items() if who == subject]
+    return {figure for work in works for name, _, figure in [work.partition(":")] if name == sample}
+
+
+def test_every_mode_that_can_be_asked_for_has_its_rows() -> None:
+    assert workers.__doc__
+    for mode in modes():
+        assert f"2-300-{mode}-p50" in {row.name for row in COURSE.rows}
+    assert {OURS, *(subject for row in COURSE.rows for subject in row.subjects)} == set(COURSE.workers)
+    assert all((subject, row.name) in COURSE.work for row in COURSE.rows for subject in (OURS, *row.subjects))
+
+
+@pytest.mark.parametrize("size", [300, 1024 * 1024])
+def test_a_state_is_as_big_as_its_row_says(size: int) -> None:
+    state = Shuttle().spawn("ball", {"ballast": ballast_for(size, (HERE, THERE)), "between": [HERE, THERE]})
+    assert abs(len(Snapshot("ball", 1000, state, Inbox().to_data()).encode()) - size) < 10
+
+
+def test_a_shuttle_stays_until_it_is_pushed_and_never_rests_afterwards() -> None:
+    world = Shuttle()
+    state = world.step(world.spawn("ball", {"between": [HERE, THERE]}), (), 0.05)
+    assert world.destination(state, HERE, 5) is None
+    state = world.step(state, [PendingInput("alpha.ada", 1, b"")], 0.05)
+    assert (world.destination(state, HERE, 1), world.destination(state, THERE, 1)) == (THERE, HERE)
+    ball = world.step(world.spawn("ball", {}), [PendingInput("alpha.ada", 1, b"")], 0.05)
+    assert world.destination(ball, HERE, 1) is None
+
+
+@pytest.mark.parametrize("sample", ["3-300-eager", "2-300-eager"])
+async def test_the_floor_has_the_figures_that_rows_take_from_it(sample: str) -> None:
+    measured = await on_floor.measure(sample, 0.02)
+    assert figures_of("floor", sample) <= set(measured)
+    assert 0 < measured["p50"] <= measured["p99"]
+
+
+@pytest.mark.timeout(120)
+async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_batonpass, "MANY", 4)
+    measured = await on_batonpass.measure("3-300-eager", 0.1)
+    assert MANY > 4
+    assert set(measured) == figures_of(OURS, "3-300-eager")
+    assert 0 < measured["p50"] <= measured["p99"]
+    assert all(figure > 0 for figure in measured.values())
