@@ -32,7 +32,7 @@ class PinTable(Protocol):
     def __len__(self) -> int: ...
 
     def forget(self, name: str) -> bool:
-        """Take a pin back; whether there was one."""
+        """Take a pin back; whether there was one. Raises KeyFileError when that cannot be written down."""
         ...
 
 
@@ -107,7 +107,11 @@ def key_routes(keys: KeyService, pins: PinTable, operator_token: bytes | None) -
     @routes.delete("/pins/{name}", dependencies=[operator])
     async def forget(name: Annotated[str, Field(max_length=128)]) -> OwnKeysView:
         """Take back what is pinned of a name: whatever keys are shown for it next are believed."""
-        if not pins.forget(name):
+        try:
+            is_forgotten = pins.forget(name)
+        except KeyFileError as error:
+            raise ApiError(503, "keys_unusable", str(error)) from error
+        if not is_forgotten:
             raise ApiError(404, "not_pinned", f"no keys of {name} are pinned here", name)
         return view()
 

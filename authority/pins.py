@@ -21,7 +21,7 @@ from typing import Final
 from authority.names import BadName, check_name, instance_of
 from authority.records import DirectoryRow, Role
 from crypto.continuity import Pin, Published, first_pin, follow_untrusted, newest_reset_untrusted
-from crypto.errors import CryptoError, KeyConflict
+from crypto.errors import CryptoError, KeyConflict, KeyFileError
 from crypto.keys import PublicIdentity
 from crypto.pin_file import PinFile, PinRecord
 
@@ -52,7 +52,8 @@ class Pins:
         self._file: Final = file
         self._shares: dict[tuple[str, bool], OrderedDict[str, PinRecord]] = {}
         self.counts: Final[Counter[str]] = Counter()
-        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened."""
+        """`keys_pinned`, `keys_followed`, `keys_reset`, `keys_revoked`, `keys_refused`: how often each has happened;
+        and `pins_not_written`: how often a pin was kept in memory alone, because the disk did not take it."""
         self.conflicts: Final[OrderedDict[str, str]] = OrderedDict()
         """Names whose keys were refused lately, and why."""
         for record in () if file is None else file.load().values():
@@ -128,13 +129,17 @@ class Pins:
         return pin.keys
 
     def forget(self, name: str) -> bool:
-        """Take a pin back: an operator says that other keys are right. Whether there was one."""
+        """Take a pin back: an operator says that other keys are right. Whether there was one.
+
+        Raises KeyFileError, and the pin stays, when that cannot be written down.
+        """
         record = self._record(name)
         if record is None:
             return False
-        del self._share(name, Role(record.role))[name]
         if self._file is not None:
             self._file.forget(name)
+        del self._share(name, Role(record.role))[name]
+        self.conflicts.pop(name, None)
         return True
 
     def _tell(self, name: str, old: Pin, shown: Published) -> None:
@@ -196,4 +201,9 @@ class Pins:
             share.popitem(last=False)
         if self._file is not None:
             everything = chain.from_iterable(share.values() for share in self._shares.values())
-            self._file.write(record, all_records=everything, count=len(self), durable=durable)
+            try:
+                self._file.write(record, all_records=everything, count=len(self), durable=durable)
+            except KeyFileError as error:
+                # To forget it, or to refuse it, for a full disk would be the greater harm.
+                self.counts["pins_not_written"] += 1
+                _log.error("the keys of %s are kept in memory alone until the next are written: %s", record.name, error)

@@ -10,21 +10,45 @@ from typing import Final
 
 from crypto.errors import KeyFileError
 
-__all__ = ["create_once", "locked", "private_directory", "read_private", "replace", "require_private", "sync"]
+__all__ = ["create_once", "locked", "private_directory", "read_private", "remove_drafts", "replace", "sync"]
 
 MAX_FILE_BYTES: Final = 65_536
 """The largest is the ring: 16 statements and a few keys."""
 
+DRAFT_SUFFIX: Final = ".draft"
+
 
 def private_directory(directory: Path) -> None:
     """Make it with mode 0700, or raise KeyFileError when others can use it."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    require_private(directory, "chmod 700")
+    with _said(directory, "made"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.stat()
+    _require_private(directory, status, "chmod 700")
 
 
-def require_private(path: Path, remedy: str) -> None:
-    """Raises KeyFileError when others than the user of this process can use `path`; `remedy` is the command to run."""
-    status = path.stat()
+def read_private(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Its contents; raises KeyFileError when others can use it, or it is no file that can be one of ours.
+
+    Raises FileNotFoundError when there is none.
+    """
+    with _said(path, "read"):
+        # Not blocking: a pipe in its place would be waited for, until somebody writes into it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise KeyFileError(f"{path} is no file: remove it, and restore the file that belongs there")
+            _require_private(path, status, "chmod 600")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(max_bytes + 1)
+        finally:
+            os.close(descriptor)
+    if len(data) > max_bytes:
+        raise KeyFileError(f"{path} has more than {max_bytes} bytes, so it is none of this server's: restore it")
+    return data
+
+
+def _require_private(path: Path, status: os.stat_result, remedy: str) -> None:
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeyFileError(
             f"{path} can be used by others (mode {stat.S_IMODE(status.st_mode):04o}): private keys are for this "
@@ -32,16 +56,6 @@ def require_private(path: Path, remedy: str) -> None:
         )
     if status.st_uid != os.geteuid():
         raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to the user running this server: chown it")
-
-
-def read_private(path: Path) -> bytes:
-    """Its contents; raises KeyFileError when others can use it, or it is far too long to be one of ours."""
-    require_private(path, "chmod 600")
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise KeyFileError(f"{path} has more than {MAX_FILE_BYTES} bytes, so it is none of this server's: restore it")
-    return data
 
 
 def create_once(path: Path, data: bytes) -> None:
@@ -59,8 +73,9 @@ def create_once(path: Path, data: bytes) -> None:
 def replace(path: Path, data: bytes) -> None:
     """Put a file of mode 0600 in the place of another; after a crash there is one of the two."""
     draft = _draft(path, data)
-    draft.rename(path)
-    sync(path.parent)
+    with _said(path, "replaced"):
+        draft.rename(path)
+        sync(path.parent)
 
 
 def sync(directory: Path) -> None:
@@ -75,7 +90,8 @@ def sync(directory: Path) -> None:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """One process at a time changes what is in this directory; the others wait, for as long as a few writes take."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    with _said(directory, "used"):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -83,16 +99,37 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _draft(path: Path, data: bytes) -> Path:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
+def remove_drafts(directory: Path, pattern: str) -> None:
+    """Remove what processes that were killed left half-written of files like `pattern`; keys may be among it.
+
+    The caller sees to it that nobody is writing one now.
+    """
+    for draft in directory.glob(f".{pattern}.*{DRAFT_SUFFIX}"):
         draft.unlink(missing_ok=True)
-        raise
+
+
+def _draft(path: Path, data: bytes) -> Path:
+    draft = path.with_name(f".{path.name}.{os.getpid()}{DRAFT_SUFFIX}")
+    with _said(draft, "written"):
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
     return draft
+
+
+@contextmanager
+def _said(path: Path, done: str) -> Iterator[None]:
+    """What the system refuses becomes a KeyFileError that says so, except that there is no such file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be {done}: {error.strerror or error}") from error

@@ -10,7 +10,7 @@ were written, and key files are removed after it stopped naming them, so that a 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -60,6 +60,13 @@ class KeyStore:
     def load_or_create_ring(self) -> KeyRing:
         """As `load_or_create`, with version and statements."""
         key_files.private_directory(self.directory)
+        with key_files.locked(self.directory):
+            for pattern in (RING_FILE, "signing*.pem", "agreement*.pem"):
+                key_files.remove_drafts(self.directory, pattern)
+            return self._ring()
+
+    def _ring(self) -> KeyRing:
+        """What is here, or new keys. The directory is private, and nobody else changes it meanwhile."""
         if (self.directory / RING_FILE).exists():
             return self._load_ring()
         stray = next(self.directory.glob("signing-*.pem"), None)
@@ -82,9 +89,13 @@ class KeyStore:
 
     def load_ring(self) -> KeyRing:
         """The ring kept here. Raises KeyFileError also when there is none."""
+        self._require_keys()
+        return self.load_or_create_ring()
+
+    def _require_keys(self) -> None:
         if not (self.directory / SIGNING_FILE).exists() and not (self.directory / RING_FILE).exists():
             raise KeyFileError(f"{self.directory} holds no keys: make them with `baton keys new`, or name another one")
-        return self.load_or_create_ring()
+        key_files.private_directory(self.directory)
 
     def rotate(self, name: str, *, now_s: float, overlap_s: float) -> KeyRing:
         """New keys for the server called `name`, in force from now on; the old ones are good until the overlap ends.
@@ -107,8 +118,9 @@ class KeyStore:
 
         Raises ValueError when its current keys are not those kept here.
         """
+        self._require_keys()
         with key_files.locked(self.directory):
-            ring = self.load_ring()
+            ring = self._ring()
             old = ring.identity
             kids = (published.keys.signing_kid, published.keys.agreement_kid)
             if kids != (old.public.signing_kid, old.public.agreement_kid):
@@ -121,8 +133,9 @@ class KeyStore:
             return adopted
 
     def _change(self, name: str, now_s: float, change: Callable[[Identity], Identity]) -> KeyRing:
+        self._require_keys()
         with key_files.locked(self.directory):
-            ring = self.load_ring()
+            ring = self._ring()
             identity = change(ring.identity)
             statement = sign_successor(
                 name, ring.published, identity.public, signer=ring.identity.generations[0], now_s=now_s
@@ -157,15 +170,23 @@ class KeyStore:
 
     def _save(self, ring: KeyRing, old: KeyRing) -> None:
         names = self._names(old)
-        generations: list[dict[str, Any]] = []
-        ends = [None, *(one.expires_at_s for one in ring.identity.retiring)]
-        for identity, exp in zip(ring.identity.generations, ends, strict=True):
+        if not (self.directory / RING_FILE).exists():
+            # Or a crash would leave key files and nothing that says which of them count.
+            self._write_ring(old, names)
+        for identity in ring.identity.generations:
             kid = identity.public.signing_kid
             if kid not in names:
                 names[kid] = (f"signing-{ring.version}.pem", f"agreement-{ring.version}.pem")
                 for name, key in zip(names[kid], (identity.signing, identity.agreement), strict=True):
                     key_files.replace(self.directory / name, private_pem(key))
-            signing, agreement = names[kid]
+        self._remove_unnamed(self._write_ring(ring, names))
+
+    def _write_ring(self, ring: KeyRing, names: Mapping[str, tuple[str, str]]) -> set[str]:
+        """The key files that it names."""
+        generations: list[dict[str, Any]] = []
+        ends = [None, *(one.expires_at_s for one in ring.identity.retiring)]
+        for identity, exp in zip(ring.identity.generations, ends, strict=True):
+            signing, agreement = names[identity.public.signing_kid]
             generations.append({"signing": signing, "agreement": agreement} | ({} if exp is None else {"exp": exp}))
         contents = {
             "version": ring.version,
@@ -174,7 +195,7 @@ class KeyStore:
             "statements": list(ring.statements),
         }
         key_files.replace(self.directory / RING_FILE, json.dumps(contents, indent=2).encode("ascii"))
-        self._remove_unnamed({file for entry in generations for file in (entry["signing"], entry["agreement"])})
+        return {file for entry in generations for file in (entry["signing"], entry["agreement"])}
 
     def _names(self, ring: KeyRing) -> dict[str, tuple[str, str]]:
         """The files of each generation by its signing key, as they are on the disk."""

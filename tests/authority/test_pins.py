@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from authority import pins as pins_module
-from authority.pins import Pins
+from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
-from crypto.continuity import Published, sign_reset, sign_successor
-from crypto.errors import KeyConflict
+from crypto.continuity import Published, first_pin, sign_reset, sign_successor
+from crypto.errors import KeyConflict, KeyFileError
 from crypto.keys import Identity, PublicIdentity
 from crypto.pin_file import PinFile
+from tests.crypto.test_pin_file import room_for
 
 NOW_S = 1_700_000_000
 ALICE, RENEWED, THIEF, HOME = (Identity.generate() for _ in range(4))
@@ -190,3 +191,21 @@ def test_what_people_are_told_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         pins.believed(first(f"alpha.s{number}"), now_s=NOW_S)
         pins.believed(first(f"alpha.s{number}", THIEF), now_s=NOW_S)
     assert list(pins.conflicts) == ["alpha.s6", "alpha.s7", "alpha.s8"]
+
+
+def test_a_full_disk_costs_nothing_but_what_a_restart_forgets(tmp_path: Path) -> None:
+    path = tmp_path / "pins"
+    pins = Pins(PinFile(path))
+    pins.believed(first(), now_s=NOW_S)
+    with room_for(path, 40):
+        assert pins.believed(second(), now_s=NOW_S) == second()
+        pins.believed(first("alpha.s2"), now_s=NOW_S)
+        assert pins.counts["pins_not_written"] == 2
+        with pytest.raises(KeyFileError):
+            pins.forget("alpha.s1")
+        assert pins.believed(first(identity=THIEF), now_s=NOW_S) == second()
+        assert Pins(PinFile(path)).pin_of("alpha.s1") == first_pin("alpha.s1", published(first()))
+    pins.believed(first("alpha.s3"), now_s=NOW_S)
+    again = Pins(PinFile(path))
+    assert len(again) == 3
+    assert again.believed(first(), now_s=NOW_S) == second()

@@ -1,6 +1,5 @@
 """Whoever has seen the keys of a server once follows it through every change of them, and nobody else's."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +21,9 @@ from crypto.continuity import (
     sign_reset,
     sign_successor,
 )
-from crypto.errors import KeyConflict, KeyFileError, Malformed
+from crypto.errors import KeyConflict, Malformed
 from crypto.key_store import KeyStore
 from crypto.keys import Identity, PublicIdentity
-from crypto.pin_file import PinFile, PinRecord
 
 NAME = "alpha.s1"
 NOW_S = 1_700_000_000
@@ -230,53 +228,3 @@ def test_a_store_goes_on_from_what_an_operator_has_set_for_its_keys(tmp_path: Pa
     assert follow_untrusted(NAME, after.published, first_pin(NAME, old), resetter=home_only, now_s=NOW_S).version == 7
     with pytest.raises(ValueError, match="is kept here"):
         store.adopt(old)
-
-
-# The file of pins
-
-
-def record(number: int, version: int = 1) -> PinRecord:
-    return PinRecord(f"alpha.s{number}", "simserver", pinned(version))
-
-
-def write(file: PinFile, *records: PinRecord, durable: bool = True) -> None:
-    for one in records:
-        file.write(one, all_records=records, count=len(records), durable=durable)
-
-
-def test_pins_are_read_back_and_the_last_word_counts(tmp_path: Path) -> None:
-    file = PinFile(tmp_path / "pins")
-    assert file.load() == {}
-    write(file, record(1), record(2), record(1, 3), durable=False)
-    file.forget("alpha.s2")
-    assert PinFile(tmp_path / "pins").load() == {"alpha.s1": record(1, 3)}
-    assert (tmp_path / "pins").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_line_that_a_crash_cut_off_is_dropped_and_other_damage_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "pins"
-    write(PinFile(path), record(1), record(2))
-    whole = path.read_bytes()
-    for length in range(len(whole) - 1, whole.index(b"\n"), -97):
-        path.write_bytes(whole[:length])
-        file = PinFile(path)
-        assert list(file.load()) == ["alpha.s1"]
-        write(file, record(3))
-        assert list(PinFile(path).load()) == ["alpha.s1", "alpha.s3"]
-    for damaged in (b"{}\n" + whole, whole[10:], whole.replace(b"enc", b"abc"), b"\n" + whole):
-        path.write_bytes(damaged)
-        with pytest.raises(KeyFileError, match="damaged in line 1"):
-            PinFile(path).load()
-    path.write_bytes(whole)
-    path.chmod(0o640)
-    with pytest.raises(KeyFileError, match="chmod 600"):
-        PinFile(path).load()
-
-
-def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path) -> None:
-    file = PinFile(tmp_path / "pins")
-    for turn in range(1100):
-        only = record(1, 1 + turn % 5)
-        file.write(only, all_records=[only], count=1, durable=False)
-    assert len((tmp_path / "pins").read_bytes().splitlines()) < 1010
-    assert json.loads((tmp_path / "pins").read_bytes().splitlines()[-1])["version"] == 1 + 1099 % 5

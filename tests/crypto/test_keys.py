@@ -5,6 +5,8 @@ import copy
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from hypothesis import strategies as st
 from joserfc.jwk import ECKey
 
 from crypto.errors import KeyFileError, Malformed
-from crypto.key_store import AGREEMENT_FILE, SIGNING_FILE
+from crypto.key_store import AGREEMENT_FILE, RING_FILE, SIGNING_FILE
 from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
+from crypto.pin_file import PinFile
 
 IDENTITY = Identity.generate()
 
@@ -161,23 +164,59 @@ def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
         Identity.load_or_create(directory)
 
 
-def test_two_processes_that_start_at_once_end_up_with_one_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_start_at_once_end_up_with_one_identity(tmp_path: Path) -> None:
     directory = tmp_path / "keys"
-    real_link = os.link
-    others: list[Identity] = []
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom crypto.keys import Identity\n"
+        "sys.stdin.read()\nprint(Identity.load_or_create(Path(sys.argv[1])).public.signing_kid)"
+    )
+    arguments = [sys.executable, "-c", program, str(directory)]
+    running = [subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.close()
+    kids = set()
+    for process in running:
+        assert process.stdout is not None
+        with process.stdout as out:
+            kids.add(out.read().decode().strip())
+        assert process.wait() == 0
+    assert kids == {Identity.load_or_create(directory).public.signing_kid}
 
-    def slow_link(source: Path, target: Path) -> None:
-        if not others:
-            with monkeypatch.context() as other_process:
-                other_process.setattr(os, "link", real_link)
-                other_process.setattr(os, "getpid", lambda: 1)
-                others.append(Identity.load_or_create(directory))  # it is faster
-        real_link(source, target)
 
-    monkeypatch.setattr(os, "link", slow_link)
-    assert Identity.load_or_create(directory).public == others[0].public
+def test_keys_half_written_by_a_process_that_was_killed_are_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    secret = (directory / SIGNING_FILE).read_bytes()
+    for name in (
+        ".signing.pem.123.draft",
+        ".signing-2.pem.123.draft",
+        ".agreement-7.pem.1.draft",
+        ".ring.json.9.draft",
+    ):
+        (directory / name).write_bytes(secret[:50])
+    Identity.load_or_create(directory)
+    assert {path.name for path in directory.iterdir()} == {SIGNING_FILE, AGREEMENT_FILE}
+
+
+@pytest.mark.parametrize("name", [SIGNING_FILE, AGREEMENT_FILE, RING_FILE])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "keys"
+    Identity.load_or_create(directory)
+    (directory / name).unlink(missing_ok=True)
+    os.mkfifo(directory / name, 0o600)
+    with pytest.raises(KeyFileError, match="is no file"):
+        Identity.load_or_create(directory)
+    os.mkfifo(tmp_path / "pins", 0o600)
+    with pytest.raises(KeyFileError, match="is no file"):
+        PinFile(tmp_path / "pins").load()
+
+
+def test_what_the_system_refuses_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for wrong in (tmp_path / "file", tmp_path / "file" / "keys"):
+        with pytest.raises(KeyFileError, match="cannot be"):
+            Identity.load_or_create(wrong)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
