@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.directory_procedures import check_simserver
+from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
 from authority.rights import find_entity, save_entity
@@ -30,6 +31,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
     if args.get("check_server", True):
         check_simserver(rows, server)
+        check_not_draining(rows, server)
     record = EntityRecord(
         id=entity_id,
         kind=args["kind"],
@@ -71,6 +73,8 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
         check_simserver(rows, server)
     if group == record.delegation:
         return record.to_data()
+    for server in group:
+        check_not_draining(rows, server)
     if record.delegation:
         raise Refused(Reason.NO_DELEGATION, f"{record.id} is delegated already; hand it over through its home first")
     if record.authority not in group:

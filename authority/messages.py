@@ -19,7 +19,10 @@ from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, Tick
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.letters import Batch
+from authority.message_base import MessageModel as _Message
 from authority.ownership import Ownership
+from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
 
 __all__ = [
     "INLINE_STATE_BYTES",
@@ -31,6 +34,9 @@ __all__ = [
     "Activated",
     "AdmitReply",
     "AdmitRequest",
+    "Batch",
+    "Census",
+    "CensusRequest",
     "Delegation",
     "DirectHandoff",
     "ForwardInputs",
@@ -41,8 +47,11 @@ __all__ = [
     "InputAck",
     "InputItem",
     "LinkMessage",
+    "LoadReport",
     "Manifest",
     "Message",
+    "Moves",
+    "NoAnswer",
     "NotHere",
     "NotOwner",
     "Order",
@@ -85,10 +94,6 @@ TraceData = Annotated[dict[str, Any], AfterValidator(_check_trace)]
 Counts = Annotated[
     dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]], Field(max_length=32)
 ]
-
-
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class _Fenced(_Message):
@@ -184,6 +189,17 @@ class ReportReply(_Message):
 
     type: Literal["report_reply"] = "report_reply"
     transfer_id: TransferId
+
+
+class NoAnswer(_Message):
+    """Home → simulation server, in the place of an answer in a batch of them.
+
+    The answer takes another way (`elsewhere`), nothing was decided (`undecided`: repeat it), or it was refused.
+    """
+
+    type: Literal["no_answer"] = "no_answer"
+    why: Literal["elsewhere", "undecided", "refused"]
+    reason: ReasonText = ""
 
 
 class OwnerRequest(_Message):
@@ -338,7 +354,13 @@ Message = Annotated[
     | Activate
     | DirectHandoff
     | Activated
-    | ForwardInputs,
+    | ForwardInputs
+    | LoadReport
+    | CensusRequest
+    | Census
+    | Moves
+    | NoAnswer
+    | Batch,
     Field(discriminator="type"),
 ]
 

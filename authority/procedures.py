@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.directory_procedures import DIRECTORY_PROCEDURES
+from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
 from authority.rows import Rows
@@ -19,6 +20,7 @@ __all__ = ["PROCEDURES"]
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **RIGHTS_PROCEDURES,
     **DIRECTORY_PROCEDURES,
+    **DRAIN_PROCEDURES,
     **ENTITY_PROCEDURES,
     **REQUEST_PROCEDURES,
     **TRANSFER_PROCEDURES,

@@ -8,6 +8,7 @@ Where things stand in the tree:
     transfers/<id>   TransferRecord
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
+    drains/<name>    DrainRecord of a simulation server that is drained
 """
 
 from enum import StrEnum
@@ -19,7 +20,7 @@ from authority.epoch import Fence
 from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
-__all__ = ["DirectoryRow", "EntityRecord", "Lock", "Outcome", "Phase", "Role", "TransferRecord"]
+__all__ = ["DirectoryRow", "DrainRecord", "EntityRecord", "Lock", "Outcome", "Phase", "Role", "TransferRecord"]
 
 
 class _Row(BaseModel):
@@ -134,6 +135,14 @@ class TransferRecord(_Row):
     def fence(self) -> Fence:
         """The fence that the target holds after this transfer."""
         return Fence(self.epoch, self.sub)
+
+
+class DrainRecord(_Row):
+    """A simulation server is drained since `since_s` (Unix time); `id` tells this drain from earlier and later ones."""
+
+    server: str
+    id: str
+    since_s: float
 
 
 class Role(StrEnum):

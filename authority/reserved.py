@@ -17,7 +17,9 @@ from tree.pattern import Pattern, resolve
 
 __all__ = ["RESERVED_ROOTS", "PathReserved", "check_keep_while", "check_write", "is_reserved"]
 
-RESERVED_ROOTS: Final = frozenset({"asks", "entities", "paces", "players", "servers", "transfer_order", "transfers"})
+RESERVED_ROOTS: Final = frozenset(
+    {"asks", "drains", "entities", "paces", "players", "servers", "transfer_order", "transfers"}
+)
 
 
 class PathReserved(Exception):

@@ -6,10 +6,13 @@ only add hops behind it.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.letters import Batch, BatchItem, Letter
 from authority.messages import (
     INLINE_STATE_BYTES,
     MAX_BODY_BYTES,
@@ -31,6 +34,7 @@ __all__ = ["LIFETIME_S", "Opened", "Sealer"]
 # A sealed message is worth nothing after this long; retries are sealed anew. It must exceed the clock difference of two
 # servers plus the longest way, and bounds how long the log must remember finished transfers.
 LIFETIME_S = 60.0
+BATCH_TRACE: Final = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,38 @@ class Sealer:
         message, body = _detach(message)
         sealed = jose.seal(encode_message(message), claims, sender=self.identity, receiver=keys)
         return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed, body=body)
+
+    def seal_all(
+        self, letters: Sequence[Letter], *, to: str, keys: PublicIdentity, now_ns: int, now_s: float
+    ) -> Parcel:
+        """Seal messages for `to` as one parcel; see `authority.letters`. Large states are not for it. As `seal`."""
+        if len(letters) == 1:
+            (alone,) = letters
+            return self.seal(
+                alone.message, alone.trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s, on_path=alone.on_path
+            )
+        items = []
+        for letter in letters:
+            trace = letter.trace.leave(self.name, letter.message.type, now_ns) if letter.on_path else letter.trace
+            body = encode_message(letter.message)
+            items.append(BatchItem(trace=trace.to_data(), on_path=letter.on_path, body=body))
+        return self.seal(Batch(messages=items), Trace(BATCH_TRACE), to=to, keys=keys, now_ns=now_ns, now_s=now_s)
+
+    def open_all_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> list[Opened]:
+        """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch."""
+        opened = self.open_untrusted(parcel, sender=sender, now_ns=now_ns, now_s=now_s)
+        if not isinstance(opened.message, Batch):
+            return [opened]
+        return [self._opened_item_untrusted(item, opened.sender, now_ns) for item in opened.message.messages]
+
+    def _opened_item_untrusted(self, item: BatchItem, sender: str, now_ns: int) -> Opened:
+        trace = Trace.from_data_untrusted(item.trace)
+        message = _attach_untrusted(decode_message_untrusted(item.body), b"")
+        if isinstance(message, Batch):
+            raise MessageError("a batch in a batch")
+        if item.on_path != trace.under_way:
+            raise MessageError(f"a batch and the hop trace of {trace.transfer_id} differ on whether this is a hop")
+        return Opened(message, sender, trace.arrive(self.name, now_ns, len(item.body)) if item.on_path else trace)
 
     def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.directory_procedures import is_simserver
+from authority.drain_procedures import is_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord
@@ -126,6 +127,8 @@ def _why_not(
         return Reason.SAME_SERVER
     if args.get("check_target", True) and not is_simserver(rows, args["target"]):
         return Reason.UNKNOWN_TARGET
+    if is_draining(rows, args["target"]):
+        return Reason.DRAINING
     return None if existing is None else _why_not_owner(record, existing)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.asks import ASK_LIFETIME_S, ask, unless_expired
+from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.pacing import spent
 from authority.records import EntityRecord, Phase, TransferRecord
@@ -33,6 +34,8 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     if not stay and args["target"] == record.authority:
         text = f"{record.authority} has authority over {record.id} already"
         raise Refused(Reason.SAME_SERVER, text, server=record.authority)
+    if not stay:
+        check_not_draining(rows, args["target"])
     _check_owner_is_the_one_seen(record, args.get("owner_rev"))
     decision = decide(record, requester, want) if requester else Decision.GRANTED
     if decision not in (Decision.GRANTED, Decision.ASKED):

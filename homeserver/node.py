@@ -14,9 +14,9 @@ from actors.system import System
 from actors.udp import Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
-from authority.messages import Parcel, Spawn, Spawned, decode_link_untrusted
+from authority.messages import NoAnswer, Parcel, Spawn, Spawned, decode_link_untrusted
 from authority.records import EntityRecord
-from authority.sealing import Sealer
+from authority.sealing import Opened, Sealer
 from homeserver.backend import BackendService
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
@@ -141,14 +141,25 @@ class Node:
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
         opened = await self.transfers.open_untrusted(parcel)
-        if opened.sender != received.peer:
-            raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
-        if isinstance(opened.message, Spawned):
-            self._spawned(opened.message, opened.sender)
-            return
-        answer = await self.transfers.answer(opened)
-        if answer is not None:
-            await self.transfers.post_parcel(answer, opened.sender)
+        sender = opened[0].sender
+        if sender != received.peer:
+            raise MessageError(f"sealed by {sender}, not by the peer that sent it")
+        asked = [one for one in opened if not self._noted(one)]
+        if len(asked) > 1:
+            # Over the link, silence is the answer to what has none.
+            replies = [one for one in await self.transfers.replies(asked) if not isinstance(one.message, NoAnswer)]
+            await self.transfers.post_all(sender, replies)
+        elif asked and (answer := await self.transfers.answer(asked)) is not None:
+            await self.transfers.post_parcel(answer, sender)
+
+    def _noted(self, opened: Opened) -> bool:
+        """Take what wants no answer; whether it was that."""
+        match opened.message:
+            case Spawned() as message:
+                self._spawned(message, opened.sender)
+            case _:
+                return False
+        return True
 
     def _spawned(self, message: Spawned, sender: str) -> None:
         record = self.store.entity(message.entity)

@@ -5,15 +5,21 @@ same answer from the log.
 """
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
+import trio
+
 from actors.clock import Clock
+from actors.combining import Combiner
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
+from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import (
     AdmitReply,
     AdmitRequest,
@@ -22,6 +28,7 @@ from authority.messages import (
     HandoffReply,
     HandoffRequest,
     Message,
+    NoAnswer,
     Order,
     OwnerRequest,
     OwnerWord,
@@ -38,13 +45,15 @@ from crypto.errors import CryptoError
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.store import Store
-from tree.submissions import NoQuorum
+from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["NOT_TOLD", "Transfers"]
 
 _log = logging.getLogger("homeserver.transfers")
 # Why a server could not be told something; what had been decided before stays decided.
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
+# Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
+MAX_POSTING: Final = 10_000
 _DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
 
 
@@ -67,11 +76,12 @@ class Transfers:
         self._federation = federation
         self._link = link
         self._clock = clock
+        self._posting: dict[str, Combiner[Letter, None]] = {}
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
-    async def open_untrusted(self, parcel: Parcel) -> Opened:
-        """Check and open a parcel for this server.
+    async def open_untrusted(self, parcel: Parcel) -> list[Opened]:
+        """Check and open a parcel for this server; what is in it: one message, or those of a batch.
 
         Raises:
             MessageError: the sender is unknown, or anything about the parcel is wrong.
@@ -84,7 +94,7 @@ class Transfers:
         keys = await self._directory.keys_of(sender, kid)
         if keys is None:
             raise MessageError(f"no keys are known for the sender {sender}")
-        return self._sealer.open_untrusted(
+        return self._sealer.open_all_untrusted(
             parcel, sender=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
 
@@ -108,13 +118,35 @@ class Transfers:
             on_path=on_path,
         )
 
+    async def _seal_all(self, letters: Sequence[Letter], to: str) -> Parcel:
+        """Seal several messages to one server as one parcel. Raises as `seal`."""
+        keys = await self._directory.keys_of(to)
+        if keys is None:
+            raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
+        now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
+        return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
+
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Seal a message to a simulation server and send it over the link, without waiting for an answer.
+
+        What is posted to one server at the same moment travels as one parcel.
 
         Raises:
             NOT_TOLD: it has no keys or no address, nobody can say now which they are, or it cannot be reached.
         """
-        await self.post_parcel(await self.seal(message, trace, to, on_path=on_path), to)
+        combiner = self._posting.get(to)
+        if combiner is None:
+            if len(self._posting) >= MAX_POSTING:
+                self._posting.clear()
+            combiner = self._posting[to] = Combiner(partial(self.post_all, to), most=MAX_BATCH)
+        await combiner.do(Letter(message, trace, on_path))
+
+    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
+        """Post several messages to one server in as few parcels as they fit. Raises as `post`."""
+        waiting = deque(letters)
+        while together := take_batch(waiting):
+            await self.post_parcel(await self._seal_all(together, to), to)
+        return [None] * len(letters)
 
     async def post_parcel(self, parcel: Parcel, to: str) -> None:
         """Send a sealed parcel to a simulation server over the link.
@@ -130,13 +162,55 @@ class Transfers:
         except (LinkDown, LinkFull) as error:
             raise PeerUnreachable(f"{to} cannot be reached over the link: {error}") from error
 
-    async def answer(self, opened: Opened) -> Parcel | None:
-        """Deal with one opened message; the parcel is the answer to its sender, or None when there is none to give.
+    async def answer(self, opened: Sequence[Opened]) -> Parcel | None:
+        """Deal with what was in one parcel; the parcel is the answer to its sender, or None when there is none to give.
+
+        The messages of a batch are dealt with beside each other, and each is answered in its place.
 
         Raises:
-            MessageError: this server does not take such a message from such a sender.
-            Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat.
+            MessageError: this server does not take such a message from such a sender; never for a batch.
+            Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: nothing was decided; the sender may repeat. As above.
         """
+        if len(opened) == 1:
+            letter = await self.reply(opened[0])
+            if letter is None:
+                return None
+            return await self.seal(letter.message, letter.trace, opened[0].sender, on_path=letter.on_path)
+        return await self._seal_all(await self.replies(opened), opened[0].sender)
+
+    async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
+        """What is to be answered to each message of a batch, in their order."""
+        letters: list[Letter] = [Letter(NoAnswer(why="undecided"), Trace("batch"))] * len(opened)
+
+        async def answer_one(place: int, one: Opened) -> None:
+            letters[place] = await self._reply_or_why_not(one)
+
+        async with trio.open_nursery() as nursery:
+            for place, one in enumerate(opened):
+                nursery.start_soon(answer_one, place, one)
+        return letters
+
+    async def _reply_or_why_not(self, one: Opened) -> Letter:
+        try:
+            letter = await self.reply(one)
+        except (MessageError, Refused) as error:
+            _log.info("refused a message of %s: %s", one.sender, error)
+            no = NoAnswer(why="refused", reason=str(error)[:256])
+        except (PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
+            _log.info("could not decide a message of %s: %s", one.sender, error)
+            no = NoAnswer(why="undecided")
+        except Exception:
+            # One message must not spoil the answers to the others.
+            _log.exception("a message of %s ran into an error of ours", one.sender)
+            no = NoAnswer(why="undecided")
+        else:
+            if letter is not None:
+                return letter
+            no = NoAnswer(why="elsewhere")
+        return Letter(no, Trace("batch"))
+
+    async def reply(self, opened: Opened) -> Letter | None:
+        """Deal with one opened message; what to answer its sender, or None. Raises as `answer`."""
         match opened.message:
             case HandoffRequest() as request:
                 return await self._handoff(request, opened)
@@ -151,7 +225,7 @@ class Transfers:
 
     # --- the hand-over ---------------------------------------------------------------------------------------------
 
-    async def _handoff(self, request: HandoffRequest, opened: Opened) -> Parcel | None:
+    async def _handoff(self, request: HandoffRequest, opened: Opened) -> Letter | None:
         """Hop 1 of cases 1 and 2 (or its continuation from the home of the old authority)."""
         await self._check_speaks_for(opened.sender, request.source)
         home = instance_of(request.entity)
@@ -159,7 +233,7 @@ class Transfers:
             reply, trace = await self._federation.exchange(home, request, opened.trace, on_path=True)
             if not isinstance(reply, HandoffReply):
                 raise MessageError(f"{home} answered a hand-off with {reply.type}")
-            return await self.seal(reply, trace, opened.sender, on_path=True)
+            return Letter(reply, trace, on_path=True)
         # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
         # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
@@ -172,7 +246,7 @@ class Transfers:
         reply = self._reply(request, decided)
         if instance_of(request.source) == instance_of(request.target) == self._instance:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
-        return await self.seal(reply, trace, opened.sender, on_path=True)
+        return Letter(reply, trace, on_path=True)
 
     async def _check_speaks_for(self, sender: str, source: str) -> None:
         """A hand-over is asked for by the old authority itself, or by a homeserver of its instance."""
@@ -245,7 +319,7 @@ class Transfers:
 
     async def _tell_target(
         self, request: HandoffRequest, reply: HandoffReply, trace: Trace, sender: str, *, repeated: bool
-    ) -> Parcel | None:
+    ) -> Letter | None:
         """Case 2: the log's word goes straight to the new authority (hop 2), which tells the old one (hop 3).
 
         Only a refusal, or the answer to a repetition, goes back to the old authority itself.
@@ -254,9 +328,9 @@ class Transfers:
             await self.post(Grant(certificate=reply.certificate), trace, request.target, on_path=True)
             if not repeated:
                 return None
-        return await self.seal(reply, trace, sender, on_path=False)
+        return Letter(reply, trace, on_path=False)
 
-    async def _admit(self, request: AdmitRequest, opened: Opened) -> Parcel:
+    async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
         await self._check_homeserver_of(opened.sender, instance_of(request.entity))
         row = await self._store.find_row(request.target)
@@ -267,7 +341,7 @@ class Transfers:
             reason="" if accepted else Reason.UNKNOWN_TARGET.value,
         )
         trace = opened.trace.mark(self._sealer.name, "admitted", self._clock.monotonic_ns())
-        return await self.seal(reply, trace, opened.sender, on_path=True)
+        return Letter(reply, trace, on_path=True)
 
     async def _check_homeserver_of(self, sender: str, instance: str) -> None:
         row = await self._directory.row(sender)
@@ -276,12 +350,12 @@ class Transfers:
 
     # --- behind: reports and direct passes -------------------------------------------------------------------------
 
-    async def _report(self, report: Report, opened: Opened) -> Parcel:
+    async def _report(self, report: Report, opened: Opened) -> Letter:
         await self._check_speaks_for(opened.sender, report.source)
         home = instance_of(report.entity)
         if home != self._instance:
             reply, _ = await self._federation.exchange(home, report, opened.trace, on_path=False)
-            return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+            return Letter(reply, opened.trace, on_path=False)
         if report.chain:
             await self._learn_passes(report.entity, report.chain)
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
@@ -290,7 +364,7 @@ class Transfers:
         )
         await self._tell_of_owner_since(TransferRecord.from_data(data))
         reply = ReportReply(transfer_id=report.transfer_id)
-        return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+        return Letter(reply, opened.trace, on_path=False)
 
     async def _tell_of_owner_since(self, transfer: TransferRecord) -> None:
         """Tell the new authority of an owner who came after its certificate; word of that may have missed it."""
@@ -302,20 +376,20 @@ class Transfers:
         except NOT_TOLD as error:
             _log.info("the authority of %s was not told its owner: %s", record.id, error)
 
-    async def _owner_request(self, request: OwnerRequest, opened: Opened) -> Parcel:
+    async def _owner_request(self, request: OwnerRequest, opened: Opened) -> Letter:
         """An authority wants to know who owns what it simulates, perhaps through its own home instance."""
         home = instance_of(request.entity)
         if home != self._instance:
             reply, _ = await self._federation.exchange(home, request, opened.trace, on_path=False)
             if not isinstance(reply, OwnerWord):
                 raise MessageError(f"{home} answered a question about an owner with {reply.type}")
-            return await self.seal(reply, opened.trace, opened.sender, on_path=False)
+            return Letter(reply, opened.trace, on_path=False)
         await self._store.fresh()
         record = self._store.entity(request.entity)
         if record is None:
             raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
         word = OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev)
-        return await self.seal(word, opened.trace, opened.sender, on_path=False)
+        return Letter(word, opened.trace, on_path=False)
 
     async def tell_owner(self, record: EntityRecord) -> None:
         """Tell the authority of an entity who owns it now.

@@ -7,7 +7,8 @@ is lost as if on the way.
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import trio
 
@@ -15,7 +16,8 @@ from actors.clock import Clock
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
-from authority.messages import LinkMessage, Message, Parcel, encode_link
+from authority.letters import Letter, Outbox
+from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, encode_link
 from authority.sealing import Sealer
 from simserver.home import Home, HomeRefused, HomeUnreachable
 
@@ -25,6 +27,13 @@ _log = logging.getLogger("simserver.courier")
 # States on a channel of their own, so that they do not stand in the way of short messages.
 STATE_CHANNEL = 1
 MAX_KNOWN_ADDRESSES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter(Letter):
+    """With whom to tell when it has left."""
+
+    sent: Callable[[int], None] | None = None
 
 
 class Courier:
@@ -38,11 +47,14 @@ class Courier:
         self._nursery: trio.Nursery | None = None
         self._counts = counts
         self._addresses: dict[str, tuple[str, int]] = {}
+        self._outbox = Outbox()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send what there is to send, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            # What an earlier life of this left behind is lost, as if on the way.
+            self._outbox = Outbox()
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -64,63 +76,62 @@ class Courier:
         *,
         on_path: bool,
         address: tuple[str, int] | None = None,
-        sent: Callable[[Parcel], None] | None = None,
+        sent: Callable[[int], None] | None = None,
     ) -> None:
-        """Seal a message and send it, now or after looking up where and for whom."""
+        """Seal a message and send it, now or after looking up where and for whom.
+
+        What is sent to one receiver at the same moment leaves as one parcel. `sent` is told about how many bytes of it
+        are this message.
+        """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
             return
-        self._nursery.start_soon(self._send, message, trace, to, on_path, address, sent)
+        if len(getattr(message, "state", b"")) > INLINE_STATE_BYTES:
+            large = [_Letter(message, trace, on_path, sent)]
+            self._nursery.start_soon(self._guarded, large, to, address, STATE_CHANNEL)
+            return
+        channel = STATE_CHANNEL if message.type == "state" else 0
+        destination = (to, address, channel)
+        if self._outbox.put(destination, _Letter(message, trace, on_path, sent)):
+            self._nursery.start_soon(self._carry, *destination)
 
-    async def _send(
-        self,
-        message: Message,
-        trace: Trace,
-        to: str,
-        on_path: bool,
-        address: tuple[str, int] | None,
-        sent: Callable[[Parcel], None] | None,
-    ) -> None:
+    async def _carry(self, to: str, address: tuple[str, int] | None, channel: int) -> None:
+        """Take what waits for one receiver, parcel by parcel, until nothing is left."""
+        destination = (to, address, channel)
+        while letters := self._outbox.take(destination):
+            await self._guarded(letters, to, address, channel)
+            # A parcel is a millisecond of work or more; what is opened meanwhile answers, and joins the next.
+            await trio.lowlevel.checkpoint()
+
+    async def _guarded(self, letters: Sequence[Letter], to: str, address: tuple[str, int] | None, channel: int) -> None:
         try:
-            await self._send_looking_up(message, trace, to, on_path, address, sent)
+            await self._seal_and_post(letters, to, address, channel)
         except Exception:
             # As if it had been lost on the way; people find it in the log and the counter.
             self._counts["internal_error"] += 1
-            _log.exception("sending %s to %s ran into an error of ours", message.type, to)
+            _log.exception("sending %s to %s ran into an error of ours", letters[0].message.type, to)
 
-    async def _send_looking_up(
-        self,
-        message: Message,
-        trace: Trace,
-        to: str,
-        on_path: bool,
-        address: tuple[str, int] | None,
-        sent: Callable[[Parcel], None] | None,
+    async def _seal_and_post(
+        self, letters: Sequence[Letter], to: str, address: tuple[str, int] | None, channel: int
     ) -> None:
         try:
             keys = await self._home.keys_of(to)
             where = address or self._addresses.get(to) or await self._address(to)
         except (HomeUnreachable, HomeRefused) as error:
-            self._counts["unsent_no_address"] += 1
-            _log.info("cannot send %s to %s now: %s", message.type, to, error)
+            self._counts["unsent_no_address"] += len(letters)
+            _log.info("cannot send %s to %s now: %s", letters[0].message.type, to, error)
             return
         if keys is None or where is None:
-            self._counts["unsent_unknown_peer"] += 1
-            _log.info("cannot send %s to %s: its keys or address are not known", message.type, to)
+            self._counts["unsent_unknown_peer"] += len(letters)
+            _log.info("cannot send %s to %s: its keys or address are not known", letters[0].message.type, to)
             return
-        parcel = self._sealer.seal(
-            message,
-            trace,
-            to=to,
-            keys=keys,
-            now_ns=self._clock.monotonic_ns(),
-            now_s=self._clock.unix_s(),
-            on_path=on_path,
+        parcel = self._sealer.seal_all(
+            letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
-        channel = STATE_CHANNEL if message.type == "state" else 0
         self._post(to, where, encode_link(parcel), channel)
-        if sent is not None:
-            sent(parcel)
+        for letter in letters:
+            if isinstance(letter, _Letter) and letter.sent is not None:
+                letter.sent(len(parcel.sealed) // len(letters))
 
     async def _address(self, name: str) -> tuple[str, int] | None:
         row = await self._home.row(name)

@@ -30,7 +30,6 @@ from authority.messages import (
     HandoffRequest,
     InputItem,
     NotHere,
-    Parcel,
     Report,
     ReportReply,
     StateTransfer,
@@ -372,9 +371,9 @@ class Departures:
             state_hash=frozen.state_hash,
         )
 
-        def sent(parcel: Parcel) -> None:
+        def sent(sealed_bytes: int) -> None:
             departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
-            departure.counters["sealed_state_bytes"] += len(parcel.sealed)
+            departure.counters["sealed_state_bytes"] += sealed_bytes
 
         self._courier.send(message, Trace(plan.transfer_id), plan.target, on_path=False, sent=sent)
 

@@ -6,6 +6,7 @@ are asked in turn. Requests are idempotent, so asking twice is safe.
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -14,10 +15,12 @@ import trio
 from pydantic import ValidationError
 
 from actors.clock import Clock
+from actors.combining import Combiner
 from authority.enrolment import DIRECTORY, is_proof, registration_proof, rows_proof
 from authority.errors import MessageError
 from authority.hops import Trace
-from authority.messages import Message, Parcel
+from authority.letters import MAX_BATCH, Letter, take_batch
+from authority.messages import Message, NoAnswer, Parcel
 from authority.names import BadName, check_name
 from authority.pins import Pins
 from authority.records import DirectoryRow, Role
@@ -92,6 +95,7 @@ class Home:
         self._members: list[DirectoryRow] = []
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
+        self._asking: Combiner[Letter, Opened | None] = Combiner(self._ask_all, most=MAX_BATCH)
         self.pins: Final = Pins() if pins is None else pins
         self.handshakes: Final = Handshakes(self)
 
@@ -239,50 +243,58 @@ class Home:
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 
+        What is asked at the same moment travels as one parcel, and so do the answers.
+
         Raises:
             HomeUnreachable: no member answered.
             HomeRefused: a member refused it for good.
         """
+        return await self._asking.do(Letter(message, trace, on_path))
+
+    async def _ask_all(self, letters: list[Letter]) -> list[Opened | Exception | None]:
+        outcomes: list[Opened | Exception | None] = []
+        waiting = deque(letters)
+        while together := take_batch(waiting):
+            try:
+                outcomes += await self._ask_some(together)
+            except (HomeUnreachable, HomeRefused) as error:
+                outcomes += [error] * len(together)
+        return outcomes
+
+    async def _ask_some(self, letters: list[Letter]) -> list[Opened | Exception | None]:
+        """One parcel, to each member in turn until one answers."""
         problem: Exception = HomeUnreachable("no homeserver is known")
         for member in list(self._members):
             try:
-                answer = await self._ask_member(member, message, trace, on_path=on_path)
+                answers = await self._ask_member(member, letters)
             except HomeUnreachable as error:
                 problem = error
                 continue
             if self._members and self._members[0] is not member:
                 # It answered where others did not: ask it first from now on.
                 self._members = [member, *(row for row in self._members if row.name != member.name)]
-            return answer
+            return answers
         try:
             await self.refresh_members()
         except HomeUnreachable as error:
             problem = error
         raise problem
 
-    async def _ask_member(
-        self, member: DirectoryRow, message: Message, trace: Trace, *, on_path: bool
-    ) -> Opened | None:
+    async def _ask_member(self, member: DirectoryRow, letters: list[Letter]) -> list[Opened | Exception | None]:
         keys = await self.keys_of(member.name)
         if keys is None:
             raise HomeUnreachable(f"there are no usable keys of {member.name}")
-        parcel = self._sealer.seal(
-            message,
-            trace,
-            to=member.name,
-            keys=keys,
-            now_ns=self._clock.monotonic_ns(),
-            now_s=self._clock.unix_s(),
-            on_path=on_path,
+        parcel = self._sealer.seal_all(
+            letters, to=member.name, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
         body = {"parcel": parcel.to_data()}
         answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url])
-        if not answer:
-            return None
+        if not answer and len(letters) == 1:
+            return [None]
         try:
             sealed = Parcel.from_data_untrusted(answer.get("parcel"))
             signed_with = await self.keys_of(member.name, jose.peek_key_untrusted(sealed.sealed))
-            return self._sealer.open_untrusted(
+            opened = self._sealer.open_all_untrusted(
                 sealed,
                 sender=signed_with or keys,
                 now_ns=self._clock.monotonic_ns(),
@@ -290,6 +302,9 @@ class Home:
             )
         except (MessageError, CryptoError) as error:
             raise HomeUnreachable(f"{member.name} answered something that cannot be opened: {error}") from error
+        if len(opened) != len(letters):
+            raise HomeUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
+        return [_answered(one, member.name) for one in opened]
 
     async def _request(
         self,
@@ -318,6 +333,19 @@ class Home:
             if response.status_code < 500:
                 raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}")
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
+
+
+def _answered(opened: Opened, member: str) -> Opened | Exception | None:
+    """One of the answers in a batch."""
+    match opened.message:
+        case NoAnswer(why="elsewhere"):
+            return None
+        case NoAnswer(why="undecided"):
+            return HomeUnreachable(f"{member} did not decide")
+        case NoAnswer(reason=reason):
+            return HomeRefused(f"{member}: {reason}")
+        case _:
+            return opened
 
 
 def _rows(rows: Iterable[Any]) -> list[DirectoryRow]:

@@ -149,8 +149,18 @@ class Node:
     async def _take(self, parcel: Parcel, received: Received, limit: trio.CapacityLimiter) -> None:
         try:
             opened = await self._open_untrusted(parcel)
-            if opened.sender != received.peer:
-                raise MessageError(f"sealed by {opened.sender}, not by the peer that sent it")
+            if opened[0].sender != received.peer:
+                raise MessageError(f"sealed by {opened[0].sender}, not by the peer that sent it")
+        except (MessageError, CryptoError) as error:
+            self._drop(received, error)
+        else:
+            for one in opened:
+                await self._dispatch_guarded(one, received)
+        finally:
+            limit.release_on_behalf_of(received)
+
+    async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
+        try:
             await self._dispatch(opened)
         except (MessageError, CryptoError) as error:
             self._drop(received, error)
@@ -162,15 +172,13 @@ class Node:
             # One message of one peer must not take the server down with it; people find it in the log and the counter.
             self.counts["internal_error"] += 1
             _log.exception("a message of %s ran into an error of ours", received.peer)
-        finally:
-            limit.release_on_behalf_of(received)
 
-    async def _open_untrusted(self, parcel: Parcel) -> Opened:
+    async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
         sender = jose.peek_sender_untrusted(parcel.sealed)
         keys = await self.home.keys_of(sender, jose.peek_key_untrusted(parcel.sealed))
         if keys is None:
             raise MessageError(f"no keys are known for the sender {sender}")
-        return self.sealer.open_untrusted(
+        return self.sealer.open_all_untrusted(
             parcel, sender=keys, now_ns=self.clock.monotonic_ns(), now_s=self.clock.unix_s()
         )
 

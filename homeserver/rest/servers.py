@@ -86,7 +86,7 @@ def server_routes(node: Node) -> APIRouter:
         opened = await node.transfers.open_untrusted(Parcel.from_data_untrusted(body.parcel))
         answer = await node.transfers.answer(opened)
         if answer is None:
-            raise MessageError(f"{opened.message.type} has no answer for another instance")
+            raise MessageError(f"{opened[0].message.type} has no answer for another instance")
         return ParcelView(parcel=answer.to_data())
 
     return routes

@@ -509,13 +509,9 @@ class TransfersAtHome(Transfers):
         for row in keys.registrations():
             self.store.run("directory.register", {"row": row.to_data()})
 
-    async def seal(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> Any:
-        """The message itself."""
-        return message
-
-    async def post_parcel(self, parcel: Any, to: str) -> None:
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Send it."""
-        self.sent.append((to, parcel))
+        self.sent.append((to, message))
 
     def create(self, server: str) -> None:
         """The record of the entity."""
@@ -529,12 +525,12 @@ class TransfersAtHome(Transfers):
         self.store.run("transfer.propose", {"transfer_id": transfer_id, "entity": f"{ENTITY}-too", "target": target})
 
     def take(self, sender: str, message: Message) -> None:
-        """A message arrives, and is answered. Raises what `Transfers.answer` raises: then nothing was decided."""
+        """A message arrives, and is answered. Raises what `Transfers.reply` raises: then nothing was decided."""
         opened = Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")))
-        answer = _run_now(self.answer(opened))
-        if answer is not None:
+        letter = _run_now(self.reply(opened))
+        if letter is not None:
             # What a homeserver of another instance asks, it asks for a server, and passes the answer on.
-            self.sent.append((getattr(message, "source", sender), answer))
+            self.sent.append((getattr(message, "source", sender), letter.message))
 
     def propose(self, transfer_id: str, target: str, *, direct: bool) -> None:
         """Somebody wants the entity moved."""

@@ -7,7 +7,9 @@ from pydantic import BaseModel
 
 from authority import messages
 from authority.hops import Trace
+from authority.letters import BatchItem
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
+from authority.placement_messages import CensusRow, Load, MoveItem
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])
@@ -23,6 +25,10 @@ TRACES = st.sampled_from(
 ITEMS = st.builds(
     messages.InputItem, source=NAMES, owner_rev=WHOLE, seq=st.integers(1, 2**63 - 1), data=st.binary(max_size=20)
 )
+
+LOADS = st.builds(Load, **dict.fromkeys(Load.model_fields, WHOLE))
+CENSUS_ROWS = st.builds(CensusRow, entity=NAMES, here_ms=WHOLE, cost_ppm=WHOLE, group=st.text(max_size=20))
+LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
 # One strategy for each name of a field; a field has the same meaning in whichever message it stands.
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
@@ -40,15 +46,21 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "grant": TOKENS,
     "inputs": st.lists(ITEMS, max_size=3),
     "kind": st.text(max_size=20),
+    "limit": st.integers(1, 512),
+    "load": LOADS,
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
+    "messages": st.lists(LETTERS, min_size=1, max_size=3),
     "moved_to": st.sampled_from(["", "alpha.s2"]),
+    "moves": st.lists(st.builds(MoveItem, transfer_id=IDS, entity=NAMES, target=NAMES), min_size=1, max_size=3),
+    "number": WHOLE,
     "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
     "outcome": st.sampled_from(["committed", "refused"]),
     "owner": NAMES | st.just(""),
     "owner_rev": WHOLE,
     "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
     "reason": st.text(max_size=20),
+    "rows": st.lists(CENSUS_ROWS, max_size=3),
     "seq": st.integers(1, 2**63 - 1),
     "source": NAMES,
     "state": st.binary(max_size=50),
@@ -59,6 +71,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "trace": TRACES.map(Trace.to_data),
     "transfer_id": IDS,
     "transport": st.sampled_from(["rest", "link"]),
+    "why": st.sampled_from(["elsewhere", "undecided", "refused"]),
 }
 
 

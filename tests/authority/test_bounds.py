@@ -6,6 +6,7 @@ import pytest
 
 from authority.certificates import MAX_CHAIN
 from authority.hops import MAX_HOPS, MAX_MARKS
+from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
 from authority.messages import (
     INLINE_STATE_BYTES,
     MAX_BODY_BYTES,
@@ -14,6 +15,7 @@ from authority.messages import (
     MAX_STATE_BYTES,
     MAX_TOKEN_CHARS,
 )
+from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.sealing import LIFETIME_S
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 
@@ -27,6 +29,11 @@ EXPECTED = {
     "header of a sealed message": f"{MAX_HEADER_CHARS:,} characters",
     "life of a sealed message": f"{LIFETIME_S:.0f} s",
     "hops, marks of a trace": f"{MAX_HOPS}, {MAX_MARKS}",
+    "messages in a batch": f"{MAX_BATCH}",
+    "batch, before it is sealed": f"{MAX_BATCH_BYTES // 1024} KiB",
+    "rows of a census": f"{MAX_CENSUS}",
+    "moves in one message": f"{MAX_MOVES}",
+    "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
     "inputs in a list": f"{MAX_INPUTS:,}",
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",

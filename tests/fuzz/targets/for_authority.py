@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.letters import Batch, BatchItem
 from authority.messages import (
     AdmitRequest,
     Input,
@@ -40,7 +41,7 @@ def parcel() -> Parcel:
 
 
 def _open(received: Parcel) -> object:
-    return SEALERS["beta.h1"].open_untrusted(received, sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
+    return SEALERS["beta.h1"].open_all_untrusted(received, sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
 
 
 def _open_parcel(data: bytes) -> object:
@@ -65,7 +66,17 @@ def _kind_of(contents: bytes) -> str:
 
 def message_seeds() -> list[bytes]:
     """Bodies of transfer messages, one of each type that can be made of simple fields."""
-    return [encode_message(MESSAGE), *_all_messages()]
+    return [encode_message(MESSAGE), encode_message(_batch()), *_all_messages()]
+
+
+def _batch() -> Batch:
+    """Three messages in one: a hop, one beside the hops, and a batch, which must not be there."""
+    hop, beside = TRACE.leave("alpha.h1", "admit", 30), Trace("transfer-2")
+    inner = Batch(messages=[BatchItem(trace=beside.to_data(), on_path=False, body=encode_message(MESSAGE))])
+    bodies = [(hop, True, MESSAGE), (beside, False, MESSAGE), (beside, False, inner)]
+    return Batch(
+        messages=[BatchItem(trace=t.to_data(), on_path=on_path, body=encode_message(m)) for t, on_path, m in bodies]
+    )
 
 
 _FIELDS: dict[str, Any] = {
@@ -140,7 +151,9 @@ TARGETS = [
         _open_parcel,
         [
             "authority.messages:Parcel.from_data_untrusted",
+            "authority.sealing:Sealer.open_all_untrusted",
             "authority.sealing:Sealer.open_untrusted",
+            "authority.sealing:Sealer._opened_item_untrusted",
             "authority.sealing:_attach_untrusted",
         ],
         lambda: [to_cbor(parcel().to_data())],

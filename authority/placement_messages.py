@@ -1,0 +1,94 @@
+"""What a home instance and its simulation servers say to each other about load, and about who should be where.
+
+None of it is a numbered hop, and none needs an answer: reports follow each other, a census is asked for again, and what
+was ordered and did not happen shows in the next census.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from authority.certificates import Name, TransferId
+from authority.message_base import MessageModel
+
+__all__ = [
+    "MAX_CENSUS",
+    "MAX_GROUP_CHARS",
+    "MAX_MOVES",
+    "Census",
+    "CensusRequest",
+    "CensusRow",
+    "Load",
+    "LoadReport",
+    "MoveItem",
+    "Moves",
+]
+
+# A page of a census and the moves that it leads to are each one message of less than 128 KiB.
+MAX_CENSUS: Final = 512
+MAX_MOVES: Final = 512
+MAX_GROUP_CHARS: Final = 64
+
+Whole = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class Load(MessageModel):
+    """How much a simulation server has to do.
+
+    `tick_ppm` is the part of the tick period that ticks take, in millionths: 1,000,000 is all of it. `leaving` of its
+    `entities` are being handed over, or wait for it.
+    """
+
+    tick_ppm: Whole
+    entities: Whole
+    leaving: Whole
+    inputs_per_s: Whole
+    bytes_per_s: Whole
+
+
+class LoadReport(MessageModel):
+    """Simulation server → every homeserver of its instance, once a second."""
+
+    type: Literal["load"] = "load"
+    load: Load
+
+
+class CensusRequest(MessageModel):
+    """Home → simulation server: which of your entities are not on their way yet? At most `limit` of them."""
+
+    type: Literal["census_request"] = "census_request"
+    number: Whole
+    limit: Annotated[int, Field(ge=1, le=MAX_CENSUS)]
+
+
+class CensusRow(MessageModel):
+    """One entity: since when it has been here, what it costs (millionths of the tick period), its affinity group."""
+
+    entity: Name
+    here_ms: Whole
+    cost_ppm: Whole
+    group: Annotated[str, Field(max_length=MAX_GROUP_CHARS)]
+
+
+class Census(MessageModel):
+    """Simulation server → home: the answer to request `number`. Members of a group stand beside each other."""
+
+    type: Literal["census"] = "census"
+    number: Whole
+    load: Load
+    rows: Annotated[list[CensusRow], Field(max_length=MAX_CENSUS)]
+
+
+class MoveItem(MessageModel):
+    """One entity that should go to `target`."""
+
+    transfer_id: TransferId
+    entity: Name
+    target: Name
+
+
+class Moves(MessageModel):
+    """Home → simulation server: hand these over, for the system's own reasons."""
+
+    type: Literal["moves"] = "moves"
+    moves: Annotated[list[MoveItem], Field(min_length=1, max_length=MAX_MOVES)]

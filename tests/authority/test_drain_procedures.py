@@ -1,0 +1,90 @@
+"""A server that is drained gets nothing new by any way through the log, and leaves the directory only then."""
+
+import pytest
+
+from authority.errors import Reason
+from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, request
+
+
+@pytest.fixture
+def drained(log: Log) -> Log:
+    """Two servers of three; the second is drained."""
+    log.run("server.drain", server=S2, drain_id="drain-1", now_s=100.0)
+    return log
+
+
+def test_a_drain_stays_the_same_however_often_it_is_asked_for(drained: Log) -> None:
+    again = drained.run("server.drain", server=S2, drain_id="drain-2", now_s=200.0)
+    assert again == {"server": S2, "id": "drain-1", "since_s": 100.0}
+
+
+def test_only_simulation_servers_are_drained(log: Log) -> None:
+    for name in (HOMESERVER, "alpha.nobody", ADA):
+        for procedure in ("server.drain", "server.open"):
+            log.refuses(Reason.UNKNOWN_TARGET, procedure, server=name, drain_id="d", now_s=0.0)
+
+
+def test_nothing_is_made_on_it(drained: Log) -> None:
+    args = {"kind": "ball", "spawner": ADA}
+    refused = drained.refuses(Reason.DRAINING, "entity.create", entity="alpha.new", server=S2, **args)
+    assert refused.details == {"server": S2}
+    drained.run("entity.create", entity="alpha.new", server=S1, **args)
+
+
+def test_nobody_is_let_move_an_entity_there(drained: Log) -> None:
+    drained.run("entity.change_rights", entity=BALL, by=ADA, rule="allow", rule_rev=1, owner_rev=1, master_rev=1)
+    for requester in ("", ADA, BOB):
+        drained.refuses(
+            Reason.DRAINING, "transfer.propose", transfer_id="transfer-1", entity=BALL, target=S2, requester=requester
+        )
+    drained.propose("transfer-2", S3)
+
+
+def test_a_move_that_was_permitted_before_is_refused_at_the_commit_and_its_entity_goes_on(log: Log) -> None:
+    log.propose("transfer-1", S2)
+    log.run("server.drain", server=S2, drain_id="drain-1", now_s=100.0)
+    answer = log.commit("transfer-1", S2)
+    assert (answer["outcome"], answer["transfer"]["reason"]) == ("refused", Reason.DRAINING)
+    assert (answer["authority"], answer["epoch"]) == (S1, 2)
+
+
+def test_what_is_there_already_may_go_and_change_owners(log: Log) -> None:
+    log.commit("transfer-1", S2)
+    log.run("server.drain", server=S2, drain_id="drain-1", now_s=100.0)
+    log.propose("transfer-2", S2, requester=ADA, stay=True)
+    away = request("transfer-3", S3, source=S2, epoch=2)
+    assert log.run("transfer.commit", **away)["outcome"] == "committed"
+
+
+def test_it_is_in_no_new_delegation(drained: Log) -> None:
+    drained.refuses(Reason.DRAINING, "entity.delegate", entity=BALL, group=[S1, S2])
+    drained.run("entity.delegate", entity=BALL, group=[S1, S3])
+
+
+def test_a_delegation_of_before_may_be_asked_for_again(log: Log) -> None:
+    log.run("entity.delegate", entity=BALL, group=[S1, S2])
+    log.run("server.drain", server=S2, drain_id="drain-1", now_s=100.0)
+    assert log.run("entity.delegate", entity=BALL, group=[S1, S2])["delegation"] == [S1, S2]
+
+
+def test_an_opened_server_takes_entities_again(drained: Log) -> None:
+    assert drained.run("server.open", server=S2)["id"] == "drain-1"
+    assert drained.run("server.open", server=S2) is None
+    assert drained.commit("transfer-1", S2)["outcome"] == "committed"
+
+
+def test_a_server_is_removed_only_under_the_drain_under_which_it_was_seen_empty(drained: Log) -> None:
+    drained.run("server.open", server=S2)
+    drained.refuses(Reason.NOT_DRAINED, "server.remove", server=S2, drain_id="drain-1")
+    drained.run("server.drain", server=S2, drain_id="drain-2", now_s=300.0)
+    drained.refuses(Reason.NOT_DRAINED, "server.remove", server=S2, drain_id="drain-1")
+    drained.run("server.remove", server=S2, drain_id="drain-2")
+    assert drained.rows.get_or(("servers", S2), None) is None
+    assert drained.rows.get_or(("drains", S2), None) is None
+    assert drained.run("server.remove", server=S2, drain_id="drain-2") is None
+    drained.refuses(Reason.UNKNOWN_TARGET, "entity.create", entity="alpha.x", kind="ball", spawner=ADA, server=S2)
+
+
+def test_homeservers_are_not_removed_like_this(log: Log) -> None:
+    log.refuses(Reason.UNKNOWN_TARGET, "server.remove", server=HOMESERVER, drain_id="d")
+    assert log.rows.get_or(("entities", OTHER), None) is not None

@@ -1,0 +1,132 @@
+"""Messages sealed together arrive as if each had come alone: in order, from the same sender, with their own traces."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.errors import MessageError
+from authority.hops import Trace
+from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
+from authority.messages import ForwardInputs, Grant, InputItem, Order, OwnerRequest, StateTransfer, encode_message
+from authority.sealing import Opened, Sealer
+from crypto.keys import Identity
+from tests.authority.message_strategies import TRANSFER_MESSAGES
+
+ADA, BOB, EVE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.h1", "alpha.s9"))
+NOW_S = 1000.0
+
+
+def opened(letters: list[Letter], at: Sealer = BOB, sender: Sealer = ADA) -> list[Opened]:
+    parcel = ADA.seal_all(letters, to="alpha.h1", keys=BOB.identity.public, now_ns=10, now_s=NOW_S)
+    return at.open_all_untrusted(parcel, sender=sender.identity.public, now_ns=20, now_s=NOW_S)
+
+
+@given(st.lists(st.tuples(TRANSFER_MESSAGES.filter(lambda m: m.type != "batch"), st.booleans()), min_size=1))
+def test_what_is_sealed_together_is_what_would_be_sealed_alone(messages: list[tuple[object, bool]]) -> None:
+    letters = [
+        Letter(message, Trace(f"transfer-{number}"), on_path)
+        for number, (message, on_path) in enumerate(messages)
+        if getattr(message, "manifest", None) is None
+    ]
+    together = opened(letters) if letters else []
+    for letter, one in zip(letters, together, strict=True):
+        (alone,) = opened([letter])
+        assert (one.message, one.sender) == (alone.message, alone.sender)
+        assert one.trace.transfer_id == letter.trace.transfer_id
+        assert [(hop.src, hop.dst, hop.kind) for hop in one.trace.hops] == [
+            (hop.src, hop.dst, hop.kind) for hop in alone.trace.hops
+        ]
+        assert len(one.trace.hops) == letter.on_path
+
+
+TWO = [Letter(OwnerRequest(entity="alpha.e"), Trace("t-1")), Letter(Grant(certificate="c"), Trace("t-2"), True)]
+
+
+def test_a_batch_is_for_its_receiver_and_from_its_sender_only() -> None:
+    with pytest.raises(MessageError, match="WrongReceiver|Tampered"):
+        opened(TWO, at=EVE)
+    with pytest.raises(MessageError, match="UnknownSender"):
+        opened(TWO, sender=EVE)
+
+
+def sealed(items: list[BatchItem]) -> list[Opened]:
+    return opened([Letter(Batch(messages=items), Trace("batch"))])
+
+
+def item(message: object = None, *, trace: Trace | None = None, on_path: bool = False) -> BatchItem:
+    body = encode_message(message or OwnerRequest(entity="alpha.e"))  # type: ignore[arg-type]  # any message
+    return BatchItem(trace=(trace or Trace("t-1")).to_data(), on_path=on_path, body=body)
+
+
+def test_a_batch_holds_no_batch() -> None:
+    assert len(sealed([item()])) == 1
+    with pytest.raises(MessageError, match="batch in a batch"):
+        sealed([item(), item(Batch(messages=[item()]))])
+
+
+def test_one_message_that_cannot_be_read_spoils_its_batch() -> None:
+    with pytest.raises(MessageError):
+        sealed([item(), BatchItem(trace=Trace("t-1").to_data(), on_path=False, body=b"junk")])
+    with pytest.raises(MessageError):
+        sealed([item(), BatchItem(trace={"hops": 3}, on_path=False, body=item().body)])
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_a_hop_in_a_batch_is_one_and_what_is_none_is_none(*, on_path: bool) -> None:
+    under_way = Trace("t-1").leave("alpha.s1", "owner_request", 5)
+    with pytest.raises(MessageError, match="differ on whether"):
+        sealed([item(trace=Trace("t-1") if on_path else under_way, on_path=on_path)])
+
+
+def test_a_state_that_travels_beside_its_message_cannot_be_in_a_batch() -> None:
+    large = StateTransfer(
+        transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, kind="ball", tick=1, state=b"", state_hash="0" * 64,
+        manifest={"hash": "0" * 64, "length": 1 << 20, "stream": 0},
+    )  # fmt: skip
+    with pytest.raises(MessageError, match="manifest"):
+        sealed([item(), item(large)])
+
+
+@given(st.lists(st.integers(0, MAX_BATCH_BYTES // 2), max_size=400))
+def test_parcels_are_filled_in_order_and_none_is_too_full(sizes: list[int]) -> None:
+    letters = [
+        Letter(
+            StateTransfer(
+                transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, kind="ball", tick=1, state=bytes(size),
+                state_hash="0" * 64,
+            ),
+            Trace(f"t-{number}"),
+        )
+        for number, size in enumerate(sizes)
+    ]  # fmt: skip
+    waiting, taken = deque(letters), []
+    while together := take_batch(waiting):
+        assert len(together) <= MAX_BATCH
+        assert len(together) == 1 or sum(letter.weight_bytes for letter in together) <= MAX_BATCH_BYTES
+        taken += together
+    assert taken == letters
+
+
+def test_a_letter_weighs_more_than_it_will_be_long() -> None:
+    inputs = [InputItem(source="alpha.ada", owner_rev=2**62, seq=2**62, data=bytes(4096))] * 9
+    for message in (
+        Order(transfer_id="transfer-1", entity="alpha.e", target="alpha.s2"),
+        StateTransfer(
+            transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, kind="k", tick=1, state=bytes(999),
+            state_hash="0" * 64,
+        ),
+    ):  # fmt: skip
+        assert Letter(message, Trace("transfer-1")).weight_bytes >= len(encode_message(message))
+    forward = ForwardInputs(transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, inputs=inputs)
+    assert Letter(forward, Trace("transfer-1")).weight_bytes >= len(encode_message(forward))
+
+
+def test_only_who_puts_the_first_letter_has_to_see_to_it() -> None:
+    box = Outbox()
+    assert [box.put("there", letter) for letter in TWO] == [True, False]
+    assert box.put("elsewhere", TWO[0])
+    assert box.take("there") == TWO
+    assert box.take("there") == []
+    assert box.put("there", TWO[0])
