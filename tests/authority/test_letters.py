@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
-from authority.messages import ForwardInputs, Grant, InputItem, Order, OwnerRequest, StateTransfer, encode_message
+from authority.messages import (
+    ForwardInputs,
+    Grant,
+    InputItem,
+    Manifest,
+    Order,
+    OwnerRequest,
+    StateTransfer,
+    encode_message,
+)
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from tests.authority.message_strategies import TRANSFER_MESSAGES
@@ -45,7 +54,7 @@ TWO = [Letter(OwnerRequest(entity="alpha.e"), Trace("t-1")), Letter(Grant(certif
 
 
 def test_a_batch_is_for_its_receiver_and_from_its_sender_only() -> None:
-    with pytest.raises(MessageError, match="WrongReceiver|Tampered"):
+    with pytest.raises(MessageError, match=r"WrongReceiver|Tampered"):
         opened(TWO, at=EVE)
     with pytest.raises(MessageError, match="UnknownSender"):
         opened(TWO, sender=EVE)
@@ -83,7 +92,7 @@ def test_a_hop_in_a_batch_is_one_and_what_is_none_is_none(*, on_path: bool) -> N
 def test_a_state_that_travels_beside_its_message_cannot_be_in_a_batch() -> None:
     large = StateTransfer(
         transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, kind="ball", tick=1, state=b"", state_hash="0" * 64,
-        manifest={"hash": "0" * 64, "length": 1 << 20, "stream": 0},
+        manifest=Manifest(hash="0" * 64, length=1 << 20),
     )  # fmt: skip
     with pytest.raises(MessageError, match="manifest"):
         sealed([item(), item(large)])

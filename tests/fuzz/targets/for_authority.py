@@ -14,6 +14,7 @@ from authority.messages import (
     AdmitRequest,
     Input,
     InputAck,
+    Message,
     NotHere,
     NotOwner,
     Parcel,
@@ -73,7 +74,7 @@ def _batch() -> Batch:
     """Three messages in one: a hop, one beside the hops, and a batch, which must not be there."""
     hop, beside = TRACE.leave("alpha.h1", "admit", 30), Trace("transfer-2")
     inner = Batch(messages=[BatchItem(trace=beside.to_data(), on_path=False, body=encode_message(MESSAGE))])
-    bodies = [(hop, True, MESSAGE), (beside, False, MESSAGE), (beside, False, inner)]
+    bodies: list[tuple[Trace, bool, Message]] = [(hop, True, MESSAGE), (beside, False, MESSAGE), (beside, False, inner)]
     return Batch(
         messages=[BatchItem(trace=t.to_data(), on_path=on_path, body=encode_message(m)) for t, on_path, m in bodies]
     )
