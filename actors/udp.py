@@ -47,11 +47,13 @@ from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.large import LargeBudget
 from actors.link.settings import LOOPBACK_TOLERATED_LOSS, MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.strangers import LOOKUP_INTERVAL_S, Strangers
 from actors.lookout import Lookout
 from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import require_name
-from crypto.session import Hello, read_hello_untrusted
+from crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
+from crypto.static_secrets import StaticSecrets
 
 __all__ = ["Backlog", "Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
 
@@ -75,15 +77,15 @@ _MAX_BACKLOG_DATAGRAMS: Final = 4096
 _MAX_LINKS: Final = 4096
 """Peers known to the directory, so this bounds a mistake and not an attack."""
 
-_MAX_LOOKUPS: Final = 32
-"""Directory lookups under way because of HELLOs, which anybody can send."""
-
 _MAX_UNKNOWN_NAMES: Final = 1024
-_LOOKUP_INTERVAL_S: Final = 1.0
+_LOOKUP_INTERVAL_S: Final = LOOKUP_INTERVAL_S
 """A peer's keys are looked up at most this often; a name unknown to the directory stays unknown for so long."""
 
 _KEYS_REFRESH_S: Final = 30.0
 """Every peer's keys are looked up so often, so that a revocation is heard of although the peer opens no session."""
+
+_CROWDED_LINKS: Final = _MAX_LINKS // 2
+"""From so many on, a link is made only for a HELLO that shows a fresh cookie, and so is no recording."""
 
 _HANDSHAKES_PER_S: Final = 500.0
 _HANDSHAKE_BURST: Final = 256.0
@@ -215,7 +217,7 @@ class LinkEndpoint:
         self._looked_up_s: dict[str, float] = {}
         self._unknown_until_s: dict[str, float] = {}
         self._lookups: dict[str, tuple[Hello, Address] | None] = {}
-        self._stranger_lookups: set[str] = set()
+        self._strangers = Strangers(-math.inf)
         self._numeric_hosts: set[str] = set()
         self._large_budget = LargeBudget()
         self._turns = Turns()
@@ -257,6 +259,7 @@ class LinkEndpoint:
         Peers have to find the new keys in the directory, beside the old ones until all of them know the new.
         """
         self._identity = identity
+        self._strangers.forget()
         for link in self._links.values():
             link.change_identity(identity, trio.current_time())
             self._mark(link)
@@ -436,6 +439,7 @@ class LinkEndpoint:
             counters=self._counters,
             now=now,
             large_budget=self._large_budget,
+            gate=self._gate,
             settings_for=self._settings_for,
         )
         for channel in self._claimed:
@@ -474,7 +478,7 @@ class LinkEndpoint:
             await trio.sleep(_LOOKUP_INTERVAL_S)
             keys, is_answer = await self._keys_of(peer)
         hello = self._lookups.pop(peer)
-        self._stranger_lookups.discard(peer)
+        self._strangers.end(peer)
         now = trio.current_time()
         if keys is not None:
             self._on_keys(peer, keys, hello, now)
@@ -519,15 +523,41 @@ class LinkEndpoint:
 
     def _on_keys(self, peer: str, keys: PublicIdentity, hello: tuple[Hello, Address] | None, now: float) -> None:
         link = self._links.get(peer)
-        if link is None:
-            if hello is None or len(self._links) >= _MAX_LINKS:
-                return
-            link = self._make_link(peer, hello[1], now)
-        self._looked_up_s[peer] = now
-        link.know_keys(keys)
-        if hello is not None:
-            link.receive(write_header(Kind.HELLO, 0, 0) + hello[0].body, now, hello[1])
-        self._mark(link)
+        if link is not None:
+            self._looked_up_s[peer] = now
+            link.know_keys(keys)
+            if hello is not None:
+                link.on_hello(hello[0], now, hello[1])
+            self._mark(link)
+        elif hello is not None:
+            secrets = self._strangers.remember(peer, self._identity, keys, now)
+            if hello[0].proves(secrets):
+                self._looked_up_s[peer] = now
+                self._welcome(secrets, *hello, now)
+            else:
+                self._counters["dropped_unproved"] += 1
+
+    def _welcome(self, secrets: StaticSecrets, hello: Hello, source: Address, now: float) -> None:
+        """A peer without a link has written this HELLO, now or when it was recorded."""
+        is_fresh = self._gate.is_fresh(hello, source, now)
+        verdict = self._gate.judge(now, is_fresh=is_fresh)
+        if not is_fresh and len(self._links) >= _CROWDED_LINKS:
+            verdict = Verdict.COOKIE
+        if verdict is Verdict.COOKIE:
+            self._send_cookie(hello, source, secrets, now)
+        elif verdict is Verdict.DROP or len(self._links) >= _MAX_LINKS:
+            self._counters["dropped_handshake_rate"] += 1
+        else:
+            link = self._make_link(hello.initiator, source, now)
+            link.know_keys(secrets.peer_keys)
+            link.on_hello(hello, now, source)
+            self._mark(link)
+
+    def _send_cookie(self, hello: Hello, source: Address, secrets: StaticSecrets | None, now: float) -> None:
+        self._counters["cookies_sent"] += 1
+        header = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
+        proof = echo_cookie(header, hello.mac) if secrets is None else prove_cookie(secrets, hello, header)
+        self._keep([(header + proof, source)])
 
     # Receiving
 
@@ -639,32 +669,40 @@ class LinkEndpoint:
             self._counters["dropped_no_session"] += len(run)
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
-        hello = read_hello_untrusted(body, responder=self.name, responder_keys=self._identity.public)
+        """Budget: 10 us for one that its initiator did not write."""
+        keys = self._identity.public
+        hello = read_hello_untrusted(body, cookie=cookie, responder=self.name, responder_keys=keys)
         peer = hello.initiator
         if now < self._unknown_until_s.get(peer, -math.inf) or peer == self.name:
             self._counters["dropped_unknown_peer"] += 1
             return
-        verdict = self._gate.judge(source, cookie, now)
-        if verdict is Verdict.DROP:
-            self._counters["dropped_handshake_rate"] += 1
-            return
-        if verdict is Verdict.COOKIE:
-            self._counters["cookies_sent"] += 1
-            answer = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(source, now))
-            self._keep([(answer, source)])
-            return
         link = self._links.get(peer)
-        if link is not None and link.peer_keys is not None:
-            self._look_up(peer, None, now)  # beside the handshake: the peer may have new keys
-            link.receive(write_header(Kind.HELLO, 0, 0) + body, now, source)
-            self._dirty[link] = None
-        elif link is not None or peer in self._lookups:
-            self._look_up(peer, (hello, source), now)
-        elif len(self._stranger_lookups) < _MAX_LOOKUPS:
-            self._stranger_lookups.add(peer)
+        if link is None:
+            self._on_hello_of_stranger(hello, source, now)
+        elif link.peer_keys is None:
             self._look_up(peer, (hello, source), now)
         else:
-            self._counters["dropped_lookup_rate"] += 1
+            is_proved = link.on_hello(hello, now, source)
+            # The peer may have new keys; those may be why this one does not fit.
+            self._look_up(peer, None if is_proved else (hello, source), now)
+            self._dirty[link] = None
+
+    def _on_hello_of_stranger(self, hello: Hello, source: Address, now: float) -> None:
+        peer = hello.initiator
+        secrets = self._strangers.secrets_of(peer, now)
+        if secrets is not None and hello.proves(secrets):
+            self._welcome(secrets, hello, source, now)
+            self._look_up(peer, None, now)
+            return
+        is_fresh = self._gate.is_fresh(hello, source, now)
+        match self._strangers.judge(peer, source, now, is_fresh=is_fresh):
+            case Verdict.ANSWER:
+                self._strangers.begin(peer, source, now, is_fresh=is_fresh)
+                self._look_up(peer, (hello, source), now)
+            case Verdict.COOKIE:
+                self._send_cookie(hello, source, None, now)
+            case Verdict.DROP:
+                self._counters["dropped_lookup_rate"] += 1
 
     # Flushing and time
 

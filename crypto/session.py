@@ -10,17 +10,20 @@ generation orders the sessions of one pair of incarnations, so that both sides p
     ACCEPT   responder -> initiator   ephemeral key, signature
     CONFIRM  initiator -> responder   signature
 
+Each of them also carries a MAC under the static secret of the two (`crypto.static_secrets`), so that what somebody else
+wrote is dropped for 5 us, before any public-key operation and before anything is remembered. That of the HELLO covers
+the cookie in the header in front of it, too: a HELLO whose cookie fits was made just now, and not recorded.
+
 Whoever holds the static keys later cannot read what was recorded (the secret comes from the ephemeral keys alone).
 Names travel in clear. HELLO is padded so that the answer is smaller than the question (no amplification), and carries
-a MAC whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
+a second MAC, whose key is a hash of the responder's public keys (the `mac1` of WireGuard, Donenfeld, NDSS 2017, section
 5.4.4): a stranger who does not even know whom he is talking to is dropped for the price of one short hash, and learns
-nothing from the silence.
+nothing from the silence; and it tells for which of the responder's keys the HELLO was made.
 
 Pure: the ephemeral key is an argument, so a run can be repeated exactly.
 """
 
 import hashlib
-import hmac
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,6 +39,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from crypto.errors import Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode_point
 from crypto.names import is_name, require_name
+from crypto.public_keys import MAX_RETIRING
+from crypto.static_secrets import MAC_BYTES, StaticSecrets, fits, mac
 
 VERSION: Final = 1
 """First byte of every handshake message; another version is Malformed."""
@@ -50,9 +55,16 @@ _HELLO_HEAD: Final = struct.Struct("<BIQI65sB")
 _ACCEPT_CORE: Final = struct.Struct("<BIQ65s")
 _SIGNATURE_BYTES: Final = 64
 _SCALAR_BYTES: Final = 32
-_ACCEPT_BYTES: Final = _ACCEPT_CORE.size + _SIGNATURE_BYTES
-_CONFIRM_BYTES: Final = 1 + _SIGNATURE_BYTES
-_MAC_BYTES: Final = 16
+_ACCEPT_BYTES: Final = _ACCEPT_CORE.size + _SIGNATURE_BYTES + MAC_BYTES
+_CONFIRM_BYTES: Final = 1 + _SIGNATURE_BYTES + MAC_BYTES
+_PROOFS_BYTES: Final = (1 + MAX_RETIRING) * MAC_BYTES
+"""A HELLO has room for a MAC under each generation of the initiator's keys: the responder may know any of them."""
+
+_CORE_BYTES: Final = HELLO_BYTES - _PROOFS_BYTES - MAC_BYTES
+COOKIE_BYTES: Final = MAC_BYTES
+"""Behind the header of a COOKIE."""
+
+_COOKIE: Final = struct.Struct("<Q")
 _NONCE: Final = struct.Struct("<4sQ")
 
 # A zero byte cannot occur in the ASCII that a JWS signs, so no signature made here passes for one of an envelope.
@@ -61,10 +73,14 @@ _CONFIRM_LABEL: Final = b"\x00batonpass link confirm 1\x00"
 _KEYS_LABEL: Final = b"batonpass link keys 1"
 _MAC_LABEL: Final = b"batonpass link hello 1"
 
+# What a MAC under a static secret is for: the first byte is the kind of the datagram, also of a COOKIE's header.
+_HELLO_KIND, _ACCEPT_KIND, _CONFIRM_KIND = b"\x01", b"\x02", b"\x03"
+
 
 @dataclass(frozen=True)
 class Hello:
-    """What a HELLO claims. Nothing of it is proved before the CONFIRM."""
+    """What a HELLO claims. Who knows its initiator finds out with `proves` that he wrote it, once; that he does so now,
+    and receives what is sent to him, is proved by its CONFIRM, or by a cookie that fits."""
 
     initiator: str
     responder: str
@@ -72,9 +88,19 @@ class Hello:
     incarnation: int
     generation: int
     ephemeral_point: bytes
-    body: bytes
+    core: bytes
+    """What the transcript covers: all but the MACs, which change with the cookie."""
+    proofs: bytes = b""
+    mac: bytes = b""
+    cookie: int = 0
+    """From the header; 0 is none."""
     responder_kid: str = ""
     """The signing key of ours that stands for the generation it was made for; empty for the current one."""
+
+    def proves(self, secrets: StaticSecrets) -> bool:
+        """Whether its initiator holds the private key of `secrets.peer_keys`. Budget: 3 us; the first time 40."""
+        expected = _hello_proof(secrets.as_responder(self.responder_kid), self.cookie, self.core)
+        return any(fits(self.proofs[at : at + MAC_BYTES], expected) for at in range(0, len(self.proofs), MAC_BYTES))
 
 
 @dataclass(frozen=True)
@@ -146,27 +172,51 @@ class Initiator:
         incarnation: int,
         generation: int,
         ephemeral: ec.EllipticCurvePrivateKey,
+        secrets: StaticSecrets | None = None,
     ) -> None:
-        self._identity = identity
+        """`secrets` saves computing those of `identity` and `peer_keys` again."""
+        self._secrets = secrets if secrets is not None else StaticSecrets(identity, peer_keys)
         self._peer_keys = peer_keys
         self._ephemeral = ephemeral
-        self.hello: Final = _write_hello(
+        self._core = _write_core(
             name=name,
             peer=peer,
-            peer_keys=peer_keys,
             session_id=session_id,
             incarnation=incarnation,
             generation=generation,
             ephemeral=ephemeral,
         )
+        self.hello = b""
+        self.take_cookie(0)
+
+    def take_cookie(self, cookie: int) -> None:
+        """Make `hello` anew, to be sent with this cookie in its header; 0 is none."""
+        proofs = b"".join(_hello_proof(key, cookie, self._core) for key in self._secrets.as_initiator())
+        covered = self._core + proofs.ljust(_PROOFS_BYTES, b"\x00")
+        self.hello = covered + _hello_mac(self._peer_keys, covered)
+
+    def read_cookie_untrusted(self, header: bytes, body: bytes) -> bool:
+        """Whether a COOKIE that answers `hello` is the peer's for certain, or only of somebody who has seen `hello`.
+
+        Raises Malformed, or Tampered when it answers something else.
+        """
+        if len(body) != COOKIE_BYTES:
+            raise Malformed(f"a COOKIE has {COOKIE_BYTES} bytes behind its header")
+        hello_mac = self.hello[-MAC_BYTES:]
+        if any(fits(body, mac(key, header, hello_mac)) for key in self._secrets.as_initiator()):
+            return True
+        if not fits(body, echo_cookie(header, hello_mac)):
+            raise Tampered("this COOKIE does not answer the HELLO that was sent")
+        return False
 
     def finish_untrusted(self, accept: bytes) -> tuple[Established, bytes]:
         """The session, and the CONFIRM to send. Raises Malformed, or Tampered when the peer did not sign this."""
         if len(accept) != _ACCEPT_BYTES or accept[0] != VERSION:
             raise Malformed(f"an ACCEPT has {_ACCEPT_BYTES} bytes and version {VERSION}")
-        core, signature = accept[: _ACCEPT_CORE.size], accept[_ACCEPT_CORE.size :]
+        core, signature = accept[: _ACCEPT_CORE.size], accept[_ACCEPT_CORE.size : -MAC_BYTES]
         _, peer_session_id, peer_incarnation, point = _ACCEPT_CORE.unpack(core)
-        own, transcript = self._as_known_untrusted(core, signature)
+        own, key, transcript = self._as_known_untrusted(core, signature, accept[-MAC_BYTES:])
+        _verify_untrusted(self._peer_keys, _ACCEPT_LABEL + transcript, signature)
         initiator_half, responder_half = _derive(self._ephemeral, decode_point_untrusted(point), transcript)
         session = Session(
             seal_key=initiator_half[0],
@@ -174,24 +224,21 @@ class Initiator:
             open_key=responder_half[0],
             open_salt=responder_half[1],
         )
-        confirm = bytes([VERSION]) + _sign(own, _confirmed(transcript, signature))
+        confirmed = _confirmed(transcript, signature)
+        own_signature = _sign(own, _CONFIRM_LABEL + confirmed)
+        confirm = bytes([VERSION]) + own_signature + mac(key, _CONFIRM_KIND, confirmed, own_signature)
         return Established(session, peer_session_id, peer_incarnation, self._peer_keys.signing_kid), confirm
 
-    def _as_known_untrusted(self, core: bytes, signature: bytes) -> tuple[Identity, bytes]:
-        """The generation of our keys by which the responder knows us, and the transcript with it.
+    def _as_known_untrusted(self, core: bytes, signature: bytes, presented: bytes) -> tuple[Identity, bytes, bytes]:
+        """The generation of our keys by which the responder knows us, the static secret and the transcript with it.
 
         A peer that has not heard yet of our newest keys knows us by those that are retiring. Raises Tampered.
         """
-        problem: Tampered | None = None
-        for own in self._identity.generations:
-            transcript = _transcript(self.hello, core, own.public, self._peer_keys)
-            try:
-                _verify_untrusted(self._peer_keys, _ACCEPT_LABEL + transcript, signature)
-            except Tampered as error:
-                problem = problem or error
-            else:
-                return own, transcript
-        raise problem or Tampered("there is no key to have been addressed by")
+        for own, key in zip(self._secrets.identity.generations, self._secrets.as_initiator(), strict=True):
+            transcript = _transcript(self._core, core, own.public, self._peer_keys)
+            if fits(presented, mac(key, _ACCEPT_KIND, transcript, signature)):
+                return own, key, transcript
+        raise Tampered("this ACCEPT was not made by the peer")
 
 
 class Responder:
@@ -206,13 +253,18 @@ class Responder:
         session_id: int,
         incarnation: int,
         ephemeral: ec.EllipticCurvePrivateKey,
+        secrets: StaticSecrets | None = None,
     ) -> None:
-        """Raises Malformed when the ephemeral key of the HELLO is not on the curve."""
-        addressed = (one for one in identity.generations if one.public.signing_kid == hello.responder_kid)
-        own = next(addressed, identity.generations[0])
+        """For a HELLO that `proves`. `secrets` saves computing those of `identity` and `peer_keys` again.
+
+        Raises Malformed when the ephemeral key of the HELLO is not on the curve.
+        """
+        secrets = secrets if secrets is not None else StaticSecrets(identity, peer_keys)
+        own = secrets.addressed(hello.responder_kid)
+        self._key = secrets.as_responder(hello.responder_kid)
         point = encode_point(ephemeral.public_key())
         core = _ACCEPT_CORE.pack(VERSION, session_id, incarnation, point)
-        transcript = _transcript(hello.body, core, peer_keys, own.public)
+        transcript = _transcript(hello.core, core, peer_keys, own.public)
         initiator_half, responder_half = _derive(ephemeral, decode_point_untrusted(hello.ephemeral_point), transcript)
         signature = _sign(own, _ACCEPT_LABEL + transcript)
         self._established = Established(
@@ -228,41 +280,68 @@ class Responder:
         )
         self._peer_keys = peer_keys
         self._confirmed = _confirmed(transcript, signature)
-        self.accept: Final = core + signature
+        self.accept: Final = core + signature + mac(self._key, _ACCEPT_KIND, transcript, signature)
 
     def finish_untrusted(self, confirm: bytes) -> Established:
         """The session, now that the initiator has proved its name. Raises Malformed or Tampered."""
         if len(confirm) != _CONFIRM_BYTES or confirm[0] != VERSION:
             raise Malformed(f"a CONFIRM has {_CONFIRM_BYTES} bytes and version {VERSION}")
-        _verify_untrusted(self._peer_keys, self._confirmed, confirm[1:])
+        signature = confirm[1:-MAC_BYTES]
+        if not fits(confirm[-MAC_BYTES:], mac(self._key, _CONFIRM_KIND, self._confirmed, signature)):
+            raise Tampered("this CONFIRM was not made by the peer")
+        _verify_untrusted(self._peer_keys, _CONFIRM_LABEL + self._confirmed, signature)
         return self._established
 
 
-def read_hello_untrusted(body: bytes, *, responder: str, responder_keys: PublicIdentity) -> Hello:
+def prove_cookie(secrets: StaticSecrets, hello: Hello, header: bytes) -> bytes:
+    """What stands behind the header of a COOKIE that answers `hello`, whose initiator is known."""
+    return mac(secrets.as_responder(hello.responder_kid), header, hello.mac)
+
+
+def echo_cookie(header: bytes, hello_mac: bytes) -> bytes:
+    """What stands there when the initiator's keys are not known: it shows that the HELLO with this MAC was seen."""
+    return mac(hello_mac, header)
+
+
+def read_hello_untrusted(body: bytes, *, cookie: int = 0, responder: str, responder_keys: PublicIdentity) -> Hello:
     """Parse a HELLO meant for us: its length, its MAC under our public keys and only then its fields.
+
+    `cookie` is what its header says. Whose HELLO it is, is another question: `Hello.proves`.
 
     The MAC tells for which generation of `responder_keys` it was made. Raises Malformed, also when it was made for
     other keys or another name than ours.
     """
     if len(body) != HELLO_BYTES or body[0] != VERSION:
         raise Malformed(f"a HELLO has {HELLO_BYTES} bytes and version {VERSION}")
-    covered, mac = body[:-_MAC_BYTES], body[-_MAC_BYTES:]
-    addressed = [keys for keys in responder_keys.generations if hmac.compare_digest(_hello_mac(keys, covered), mac)]
+    covered, presented = body[:-MAC_BYTES], body[-MAC_BYTES:]
+    addressed = [keys for keys in responder_keys.generations if fits(_hello_mac(keys, covered), presented)]
     if not addressed:
         raise Malformed("this HELLO was not made for the keys of this server")
-    _, session_id, incarnation, generation, point, initiator_length = _HELLO_HEAD.unpack_from(body)
-    initiator, rest = _name_untrusted(body[_HELLO_HEAD.size : -_MAC_BYTES], initiator_length)
+    core = body[:_CORE_BYTES]
+    _, session_id, incarnation, generation, point, initiator_length = _HELLO_HEAD.unpack_from(core)
+    initiator, rest = _name_untrusted(core[_HELLO_HEAD.size :], initiator_length)
     named, padding = _name_untrusted(rest[1:], rest[0])
     if named != responder or any(padding):
         raise Malformed("this HELLO is for another server, or its padding is not zero")
-    return Hello(initiator, named, session_id, incarnation, generation, point, body, addressed[0].signing_kid)
+    return Hello(
+        initiator,
+        named,
+        session_id,
+        incarnation,
+        generation,
+        point,
+        core,
+        body[_CORE_BYTES:-MAC_BYTES],
+        presented,
+        cookie,
+        addressed[0].signing_kid,
+    )
 
 
-def _write_hello(
+def _write_core(
     *,
     name: str,
     peer: str,
-    peer_keys: PublicIdentity,
     session_id: int,
     incarnation: int,
     generation: int,
@@ -279,14 +358,16 @@ def _write_hello(
             responder,
         )
     )
-    covered = fields.ljust(HELLO_BYTES - _MAC_BYTES, b"\x00")
-    return covered + _hello_mac(peer_keys, covered)
+    return fields.ljust(_CORE_BYTES, b"\x00")
+
+
+def _hello_proof(key: bytes, cookie: int, core: bytes) -> bytes:
+    return mac(key, _HELLO_KIND, _COOKIE.pack(cookie), core)
 
 
 def _hello_mac(responder_keys: PublicIdentity, covered: bytes) -> bytes:
     kids = (responder_keys.signing_kid + responder_keys.agreement_kid).encode("ascii")
-    key = hashlib.blake2s(_MAC_LABEL + kids).digest()
-    return hashlib.blake2s(covered, digest_size=_MAC_BYTES, key=key).digest()
+    return mac(hashlib.blake2s(_MAC_LABEL + kids).digest(), covered)
 
 
 def _name_untrusted(data: bytes, length: int) -> tuple[str, bytes]:
@@ -296,15 +377,15 @@ def _name_untrusted(data: bytes, length: int) -> tuple[str, bytes]:
     return name, data[length:]
 
 
-def _transcript(hello_body: bytes, accept_core: bytes, initiator: PublicIdentity, responder: PublicIdentity) -> bytes:
+def _transcript(hello_core: bytes, accept_core: bytes, initiator: PublicIdentity, responder: PublicIdentity) -> bytes:
     """SHA-256 over everything both sides said and who they are. All parts have fixed lengths, so they need no
     framing."""
     kids = initiator.signing_kid + initiator.agreement_kid + responder.signing_kid + responder.agreement_kid
-    return hashlib.sha256(hello_body + accept_core + kids.encode("ascii")).digest()
+    return hashlib.sha256(hello_core + accept_core + kids.encode("ascii")).digest()
 
 
 def _confirmed(transcript: bytes, accept_signature: bytes) -> bytes:
-    return _CONFIRM_LABEL + hashlib.sha256(transcript + accept_signature).digest()
+    return hashlib.sha256(transcript + accept_signature).digest()
 
 
 def _derive(

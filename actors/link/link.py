@@ -43,6 +43,7 @@ from actors.link.frames import (
     write_data_headers,
     write_response,
 )
+from actors.link.gate import HandshakeGate, Verdict
 from actors.link.incoming import Incoming, NoRoom, ReceivedMessage
 from actors.link.large import LargeBudget
 from actors.link.outgoing import Outgoing
@@ -50,12 +51,19 @@ from actors.link.outgoing_message import Chunk
 from actors.link.path import Path
 from actors.link.ranges import CounterRanges
 from actors.link.recovery import Recovery
-from actors.link.sessions import LiveSession, Outcome, SessionIds, Sessions
+from actors.link.sessions import (
+    HANDSHAKE_BURST,
+    HANDSHAKES_PER_S,
+    LiveSession,
+    Outcome,
+    SessionIds,
+    Sessions,
+)
 from actors.link.settings import NEVER, Address, LinkSettings
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
 from crypto.replay import ReplayWindow
-from crypto.session import TAG_BYTES, read_hello_untrusted
+from crypto.session import TAG_BYTES, Hello, read_hello_untrusted
 
 _ACK_EVERY_DATAGRAMS: Final = 2
 """RFC 9000 section 13.2.2. What arrives in one go counts as a whole, so with big messages it is once for a train."""
@@ -66,6 +74,11 @@ _RUN_BYTES: Final = 65_536
 _TOKEN_MASK: Final = 2**64 - 1
 
 _CHALLENGE_DATAGRAM_BYTES: Final = HEADER_BYTES + PATH_BYTES + TAG_BYTES
+
+
+def _own_gate(new_ephemeral: Callable[[], ec.EllipticCurvePrivateKey], now: float) -> HandshakeGate:
+    secret = new_ephemeral().private_numbers().private_value.to_bytes(32, "big")
+    return HandshakeGate(secret, rate_per_s=HANDSHAKES_PER_S, burst=HANDSHAKE_BURST, now=now)
 
 
 class Link:
@@ -84,9 +97,10 @@ class Link:
         counters: Counter[str],
         now: float,
         large_budget: LargeBudget | None = None,
+        gate: HandshakeGate | None = None,
         settings_for: Callable[[Address], LinkSettings] | None = None,
     ) -> None:
-        """`large_budget` is what all links of an endpoint share; without one, this link has one to itself.
+        """`large_budget` and `gate` are what all links of an endpoint share; without, this link has them to itself.
         `settings_for` says what suits the path to another address, when the peer moves there.
         """
         self.peer: Final = peer
@@ -103,6 +117,8 @@ class Link:
             ids=ids,
             new_ephemeral=new_ephemeral,
             settings=settings,
+            gate=gate if gate is not None else _own_gate(new_ephemeral, now),
+            now=now,
         )
         self._size_datagrams()
         self._outgoing = Outgoing(
@@ -121,6 +137,7 @@ class Link:
         self._last_move_s = -NEVER
         self._wanted_until_s = now
         self._due_since_s = NEVER  # since when the peer owes us an answer
+        self._was_met = False  # the peer has proved its name to this link
         self._last_activity_s = now
         self.is_unreachable = False
 
@@ -274,11 +291,17 @@ class Link:
     def _on_handshake(self, header: Header, body: bytes, now: float, source: Address) -> None:
         match header.kind:
             case Kind.HELLO:
-                hello = read_hello_untrusted(body, responder=self._name, responder_keys=self._identity.public)
-                self._replies.append((self._sessions.on_hello(hello, source), source))
+                keys = self._identity.public
+                self.on_hello(
+                    read_hello_untrusted(body, cookie=header.counter, responder=self._name, responder_keys=keys),
+                    now,
+                    source,
+                )
                 return
             case Kind.COOKIE:
-                self._sessions.on_cookie(header.session_id, header.counter, now)
+                if source not in {self._path.address, self.hint}:
+                    raise Malformed("a COOKIE from where no HELLO went")
+                self._sessions.on_cookie(header.session_id, header.counter, body, now)
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
@@ -292,12 +315,34 @@ class Link:
         if outcome is Outcome.REPEATED:
             return
         self._counters["handshakes"] += 1
+        self._was_met = True
         self._locate(source, is_proved, outcome, HEADER_BYTES + len(body), now)
         if outcome is Outcome.RESTARTED:
             self._start_over()
         if header.kind == Kind.ACCEPT:
             self._measure_opening()
         self._heard(now)
+
+    def on_hello(self, hello: Hello, now: float, source: Address) -> bool:
+        """As `receive`, for a HELLO that was read already; False when it was not made with the keys known, which may
+        be out of date."""
+        try:
+            self._answer(hello, now, source)
+        except Tampered:
+            self._counters["dropped_unproved"] += 1
+            return False
+        except CryptoError:
+            self._counters["dropped_malformed"] += 1
+        return True
+
+    def _answer(self, hello: Hello, now: float, source: Address) -> None:
+        verdict, answer = self._sessions.on_hello(hello, source, now)
+        if verdict is Verdict.DROP:
+            self._counters["dropped_handshake_rate"] += 1
+            return
+        if verdict is Verdict.COOKIE:
+            self._counters["cookies_sent"] += 1
+        self._replies.append((answer, source))
 
     def _locate(self, source: Address, is_proved: bool, outcome: Outcome, size_bytes: int, now: float) -> None:
         """A handshake was finished by a datagram from `source`; whether that proves that the peer is there."""
@@ -661,8 +706,14 @@ class Link:
             self._path.next_timer(),
             self._verdict_s,
             self._reopen_s,
-            self._last_activity_s + self._settings.idle_expiry_s,
+            self._last_activity_s + self._idle_expiry_s,
         )
+
+    @property
+    def _idle_expiry_s(self) -> float:
+        """A link that only a HELLO asked for, which may be a recording, does not wait longer than for its CONFIRM."""
+        is_wanted = self._was_met or self.hint is not None
+        return self._settings.idle_expiry_s if is_wanted else self._settings.retire_after_s
 
     @property
     def _reopen_s(self) -> float:
@@ -697,7 +748,7 @@ class Link:
         self._credit_ping_s = now + self._credit_ping_interval_s
 
     def _judge_silence(self, now: float) -> None:
-        if now >= self._last_activity_s + self._settings.idle_expiry_s:
+        if now >= self._last_activity_s + self._idle_expiry_s:
             if self._outgoing.is_empty and not self._incoming.has_any_ready:
                 self._expire()
             self._last_activity_s = now

@@ -3,14 +3,17 @@
 Rules, from which everything here follows:
 
 1. A session counts only when the peer has proved its name: an ACCEPT or a CONFIRM whose signature fits. Until then
-nothing that exists is touched, so a recorded or forged handshake changes nothing. 2. An *incarnation* is a random
-number that a link draws when it is made. A session with another incarnation of the peer means that the peer has
-forgotten everything: all sessions with the earlier one end, so no datagram of it can come back. 3. Sessions with the
-same incarnation are only keys. Counters and message numbers go on across them, so both sides may open at the same
-time, and rekeying loses nothing. 4. Sessions are ordered by (generation, who opened: the smaller name wins). Both
-sides know both, so they prefer the same one; the others are retired a while after it was confirmed. 5. A session is
-confirmed when the peer is known to have it: at once for the responder, for the initiator with the first datagram on
-it. Nothing is sent on an unconfirmed session as long as there is a confirmed one.
+   nothing that exists is touched, so a recorded or forged handshake changes nothing. A HELLO that the peer did not
+   write is not even looked at, and one that may be recorded takes nothing from one with a fresh cookie.
+2. An *incarnation* is a random number that a link draws when it is made. A session with another incarnation of the peer
+   means that the peer has forgotten everything: all sessions with the earlier one end, so no datagram of it can come
+   back.
+3. Sessions with the same incarnation are only keys. Counters and message numbers go on across them, so both sides may
+   open at the same time, and rekeying loses nothing.
+4. Sessions are ordered by (generation, who opened: the smaller name wins). Both sides know both, so they prefer the
+   same one; the others are retired a while after it was confirmed.
+5. A session is confirmed when the peer is known to have it: at once for the responder, for the initiator with the first
+   datagram on it. Nothing is sent on an unconfirmed session as long as there is a confirmed one.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,14 +23,24 @@ from typing import Final, Protocol
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link.frames import Kind, write_header
+from actors.link.gate import Allowance, HandshakeGate, Verdict
 from actors.link.settings import NEVER, Address, LinkSettings
-from crypto.errors import Malformed
+from crypto.errors import Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
-from crypto.session import Established, Hello, Initiator, Responder, Session
+from crypto.session import Established, Hello, Initiator, Responder, Session, prove_cookie
+from crypto.static_secrets import StaticSecrets
 
 MAX_HALF_OPEN: Final = 8
-"""Answered HELLOs that wait for their CONFIRM. A flood of forged ones pushes out the oldest; the honest side asks
-again."""
+"""Answered HELLOs that wait for their CONFIRM, half of them without a fresh cookie: those may be recordings, and push
+out nobody. One with a fresh cookie is the peer itself, and pushes out the oldest of the others first."""
+
+HANDSHAKES_PER_S: Final = 8.0
+HANDSHAKE_BURST: Final = 16.0
+"""Of one peer, so that 60 with good keys must conspire to use up what an endpoint answers. An honest one opens once in
+two minutes, or every two seconds at full speed."""
+
+_CONFIRM_ANSWER_INTERVAL_S: Final = 0.1
+"""A CONFIRM is repeated no sooner than so, and recordings of one get no more answers either."""
 
 MAX_SESSIONS: Final = 4
 """The one in use, one that replaces it, and two for openings that crossed."""
@@ -86,8 +99,9 @@ class LiveSession:
     __slots__ = (
         "confirm",
         "confirm_body",
-        "hello_body",
+        "hello_core",
         "owes_ping",
+        "owes_ping_again_s",
         "peer_kid",
         "peer_session_id",
         "rank",
@@ -107,9 +121,10 @@ class LiveSession:
         self.retire_s = NEVER
         self.rekey_s = NEVER  # when it is old enough to be replaced
         self.confirm: Repeat | None = None  # until the session is confirmed, when we opened it
-        self.hello_body = b""  # these two recognise repetitions, when the peer opened it
+        self.hello_core = b""  # these two recognise repetitions, when the peer opened it
         self.confirm_body = b""
         self.owes_ping = True  # shows the peer that we have the session, and measures the path
+        self.owes_ping_again_s = -NEVER  # not before this, because of a repeated CONFIRM
         self.sealed_datagrams = 0
 
     @property
@@ -124,7 +139,16 @@ class LiveSession:
 
 
 class _Initiation:
-    __slots__ = ("generation", "initiator", "repeat", "session_id", "started_s")
+    __slots__ = (
+        "generation",
+        "has_proved_cookie",
+        "initiator",
+        "is_prompt",
+        "may_answer",
+        "repeat",
+        "session_id",
+        "started_s",
+    )
 
     def __init__(self, session_id: int, generation: int, initiator: Initiator, repeat: Repeat) -> None:
         self.session_id = session_id
@@ -132,16 +156,23 @@ class _Initiation:
         self.initiator = initiator
         self.repeat = repeat
         self.started_s = repeat.next_s
+        self.may_answer = False  # a COOKIE, at once: so often as the HELLO was sent of our own accord
+        self.is_prompt = False  # the next HELLO is such an answer
+        self.has_proved_cookie = False  # the peer knows us, so COOKIEs that anybody on the way can make do not count
 
 
 class _HalfOpen:
-    __slots__ = ("accept_datagram", "hello", "responder", "session_id", "source")
+    __slots__ = ("accept_datagram", "end_s", "hello", "is_fresh", "responder", "session_id", "source")
 
-    def __init__(self, session_id: int, hello: Hello, source: Address, responder: Responder) -> None:
+    def __init__(
+        self, session_id: int, hello: Hello, source: Address, responder: Responder, *, is_fresh: bool, end_s: float
+    ) -> None:
         self.session_id = session_id
         self.hello = hello
-        self.source = source  # of its first copy
+        self.source = source  # of its first copy, or of the one with a fresh cookie
         self.responder = responder
+        self.is_fresh = is_fresh
+        self.end_s = end_s
         self.accept_datagram = write_header(Kind.ACCEPT, hello.session_id, 0) + responder.accept
 
 
@@ -158,9 +189,14 @@ class Sessions:
         ids: SessionIds,
         new_ephemeral: Callable[[], ec.EllipticCurvePrivateKey],
         settings: LinkSettings,
+        gate: HandshakeGate,
+        now: float,
     ) -> None:
         self._name = name
         self._identity = identity
+        self._gate = gate
+        self._allowance = Allowance(rate_per_s=HANDSHAKES_PER_S, burst=HANDSHAKE_BURST, now=now)
+        self._secrets: StaticSecrets | None = None  # of the identity and the keys as they are now
         self._peer = peer
         self._incarnation = incarnation
         self._ids = ids
@@ -235,6 +271,7 @@ class Sessions:
         if keys == self._keys:
             return False
         old, self._keys = self._keys, keys
+        self._secrets = None
         good = set() if keys is None else {one.signing_kid for one in keys.generations}
         ended = [session for session in self.live.values() if session.peer_kid not in good]
         for session in ended:
@@ -248,6 +285,7 @@ class Sessions:
     def change_identity(self, identity: Identity) -> None:
         """Prove this side's name with other keys from now on; sessions stay, handshakes under way begin anew."""
         self._identity = identity
+        self._secrets = None
         self._end_handshakes()
 
     def begin(self, now: float) -> None:
@@ -266,6 +304,7 @@ class Sessions:
             incarnation=self._incarnation,
             generation=generation,
             ephemeral=self._new_ephemeral(),
+            secrets=self._static_secrets(self._keys),
         )
         hello = Repeat(write_header(Kind.HELLO, 0, 0) + initiator.hello, now, self._settings)
         self._initiation = _Initiation(session_id, generation, initiator, hello)
@@ -281,43 +320,100 @@ class Sessions:
             self._ids.release(self._initiation.session_id)
             self._initiation = None
 
-    def on_hello(self, hello: Hello, source: Address) -> bytes:
-        """The ACCEPT to send back to `source`. Raises Malformed.
+    def _static_secrets(self, keys: PublicIdentity) -> StaticSecrets:
+        if self._secrets is None:
+            self._secrets = StaticSecrets(self._identity, keys)
+        return self._secrets
 
-        Costs an ECDH and a signature: the shell bounds how often.
+    def on_hello(self, hello: Hello, source: Address, now: float) -> tuple[Verdict, bytes]:
+        """The ACCEPT to send back to `source`, or a COOKIE, or nothing.
+
+        Raises Malformed, or Tampered when the peer did not write this HELLO: that costs 3 us, and an answer 0.2 ms.
         """
         if self._keys is None or hello.initiator != self._peer:
             raise Malformed(f"a HELLO of {hello.initiator} reached the link of {self._peer}")
-        for half_open in self._half_open.values():
-            if half_open.hello.body == hello.body:
-                return half_open.accept_datagram
-        if any(session.hello_body == hello.body for session in self.live.values()):
+        secrets = self._static_secrets(self._keys)
+        if not hello.proves(secrets):
+            raise Tampered(f"a HELLO in the name of {self._peer} that was not made with its keys")
+        is_fresh = self._gate.is_fresh(hello, source, now)
+        half_open = next((one for one in self._half_open.values() if one.hello.core == hello.core), None)
+        if half_open is not None:
+            if is_fresh:
+                half_open.is_fresh, half_open.source = True, source
+            return Verdict.ANSWER, half_open.accept_datagram
+        if any(session.hello_core == hello.core for session in self.live.values()):
             raise Malformed("this HELLO has become a session already")
+        verdict = self._judge(now, is_fresh=is_fresh)
+        if verdict is Verdict.COOKIE:
+            header = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
+            return verdict, header + prove_cookie(secrets, hello, header)
+        if verdict is Verdict.DROP:
+            return verdict, b""
+        end_s = now + self._settings.retire_after_s
+        half_open = self._answer(hello, source, self._keys, secrets, is_fresh=is_fresh, end_s=end_s)
+        return verdict, half_open.accept_datagram
+
+    def _judge(self, now: float, *, is_fresh: bool) -> Verdict:
+        if not is_fresh and len(self._half_open) >= MAX_HALF_OPEN // 2:
+            return Verdict.COOKIE
+        for allowance in (self._allowance, self._gate):
+            verdict = allowance.judge(now, is_fresh=is_fresh)
+            if verdict is not Verdict.ANSWER:
+                return verdict
+        return Verdict.ANSWER
+
+    def _answer(
+        self,
+        hello: Hello,
+        source: Address,
+        keys: PublicIdentity,
+        secrets: StaticSecrets,
+        *,
+        is_fresh: bool,
+        end_s: float,
+    ) -> _HalfOpen:
+        self._allowance.take()
+        self._gate.take()
         if len(self._half_open) >= MAX_HALF_OPEN:
-            self._drop_half_open(next(iter(self._half_open)))
+            recordings = (one.session_id for one in self._half_open.values() if not one.is_fresh)
+            self._drop_half_open(next(recordings, next(iter(self._half_open))))
         session_id = self._ids.allocate()
         try:
             responder = Responder(
                 hello,
                 identity=self._identity,
-                peer_keys=self._keys,
+                peer_keys=keys,
                 session_id=session_id,
                 incarnation=self._incarnation,
                 ephemeral=self._new_ephemeral(),
+                secrets=secrets,
             )
         except Malformed:
             self._ids.release(session_id)
             raise
-        half_open = self._half_open[session_id] = _HalfOpen(session_id, hello, source, responder)
-        return half_open.accept_datagram
+        half_open = _HalfOpen(session_id, hello, source, responder, is_fresh=is_fresh, end_s=end_s)
+        self._half_open[session_id] = half_open
+        return half_open
 
-    def on_cookie(self, session_id: int, cookie: int, now: float) -> None:
-        """The peer is under load and wants to see that we receive at our address: repeat the HELLO with the cookie."""
+    def on_cookie(self, session_id: int, cookie: int, body: bytes, now: float) -> None:
+        """The peer is under load and wants to see that we write now and receive at our address: repeat the HELLO with
+        the cookie. At once, but not more often than the HELLO is sent anyway: whoever can see it could make COOKIEs.
+
+        Raises Malformed or Tampered.
+        """
         initiation = self._initiation
         if initiation is None or initiation.session_id != session_id:
             raise Malformed("this cookie answers no HELLO of ours")
-        initiation.repeat.datagram = write_header(Kind.HELLO, 0, cookie) + initiation.initiator.hello
-        initiation.repeat.next_s = now
+        initiator = initiation.initiator
+        is_proved = initiator.read_cookie_untrusted(write_header(Kind.COOKIE, session_id, cookie), body)
+        if initiation.has_proved_cookie and not is_proved:
+            raise Tampered("the peer knows us, and did not make this COOKIE")
+        initiation.has_proved_cookie = is_proved
+        initiator.take_cookie(cookie)
+        initiation.repeat.datagram = write_header(Kind.HELLO, 0, cookie) + initiator.hello
+        if initiation.may_answer:
+            initiation.may_answer, initiation.is_prompt = False, True
+            initiation.repeat.next_s = now
 
     def on_accept(self, session_id: int, body: bytes, now: float) -> Outcome:
         """Our opening was answered: the session exists. Raises Malformed or
@@ -339,7 +435,9 @@ class Sessions:
         """The peer proved its name: the session exists. Raises Malformed or Tampered."""
         live = self.live.get(session_id)
         if live is not None and live.confirm_body == body:
-            live.owes_ping = True  # our first answer on it was lost
+            if now >= live.owes_ping_again_s:
+                live.owes_ping = True  # our first answer on it was lost
+                live.owes_ping_again_s = now + _CONFIRM_ANSWER_INTERVAL_S
             return Outcome.REPEATED
         half_open = self._half_open.get(session_id)
         if half_open is None:
@@ -348,7 +446,7 @@ class Sessions:
         del self._half_open[session_id]
         self.answered_at = half_open.source
         session = LiveSession(session_id, established, (half_open.hello.generation, self._peer < self._name))
-        session.hello_body, session.confirm_body = half_open.hello.body, body
+        session.hello_core, session.confirm_body = half_open.hello.core, body
         return self._adopt(session, established.peer_incarnation, now)
 
     def on_authentic(self, session: LiveSession, now: float) -> None:
@@ -362,18 +460,23 @@ class Sessions:
         for session in self.live.values():
             if session.confirm is not None and session.confirm.is_due(now):
                 yield session.confirm.datagram
-        if self._initiation is not None and self._initiation.repeat.is_due(now):
-            yield self._initiation.repeat.datagram
+        initiation = self._initiation
+        if initiation is not None and initiation.repeat.is_due(now):
+            initiation.may_answer, initiation.is_prompt = not initiation.is_prompt, False
+            yield initiation.repeat.datagram
 
     def next_timer(self) -> float:
         """When `run_timers` and `due_datagrams` have something to do."""
         times = [min(session.retire_s, session.confirm_s) for session in self.live.values()]
         if self._initiation is not None:
             times.append(self._initiation.repeat.next_s)
+        times += [half_open.end_s for half_open in self._half_open.values()]
         return min(times, default=NEVER)
 
     def run_timers(self, now: float) -> None:
         """Retire what was replaced, and drop what the peer never confirmed."""
+        for half_open in [one for one in self._half_open.values() if now >= one.end_s]:
+            self._drop_half_open(half_open.session_id)
         gone = [session for session in self.live.values() if now >= session.retire_s]
         for session in gone:
             self._drop(session)

@@ -1,5 +1,7 @@
 """The handshake: both sides prove their names, and nothing of one handshake is any good in another."""
 
+from dataclasses import replace
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
@@ -14,8 +16,12 @@ from crypto.session import (
     Initiator,
     Responder,
     _hello_mac,
+    _sign,
+    echo_cookie,
+    prove_cookie,
     read_hello_untrusted,
 )
+from crypto.static_secrets import StaticSecrets, mac
 
 ALICE, BOB, MALLORY = Identity.generate(), Identity.generate(), Identity.generate()
 A_EPHEMERAL, B_EPHEMERAL, OTHER_EPHEMERAL = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
@@ -142,17 +148,79 @@ def test_mallory_cannot_answer_in_bobs_name() -> None:
         initiator.finish_untrusted(bob_answers(initiator.hello, identity=MALLORY).accept)
 
 
+def secrets_of(initiator: Initiator) -> list[bytes]:
+    return initiator._secrets.as_initiator()
+
+
 def test_mallory_cannot_open_in_alices_name() -> None:
-    """Bob looks up Alice's keys because the HELLO says alpha.s1; Mallory's signature does not fit them."""
+    """Bob looks up Alice's keys because the HELLO says alpha.s1; what Mallory can make does not fit them."""
     mallory = alice_opens(identity=MALLORY)
+    known, wrong = StaticSecrets(BOB, ALICE.public), StaticSecrets(BOB, MALLORY.public)
+    assert not read_as_bob(mallory.hello).proves(known)
+    assert read_as_bob(mallory.hello).proves(wrong)
+    assert read_as_bob(alice_opens().hello).proves(known)
     responder = bob_answers(mallory.hello)
     with pytest.raises(Tampered):
-        mallory.finish_untrusted(responder.accept)  # the transcripts differ already
-    confirm = alice_opens(identity=MALLORY).finish_untrusted(
-        bob_answers(mallory.hello, peer_keys=MALLORY.public).accept
-    )[1]
+        mallory.finish_untrusted(responder.accept)  # the static secrets differ already
+    confirm = mallory.finish_untrusted(bob_answers(mallory.hello, peer_keys=MALLORY.public).accept)[1]
     with pytest.raises(Tampered):
         responder.finish_untrusted(confirm)
+
+
+def test_with_a_stolen_agreement_key_mallory_gets_an_accept_and_no_session() -> None:
+    """Alice's stolen key makes her MACs. Sessions hang on signatures."""
+    thief = Identity(MALLORY.signing, ALICE.agreement)
+    mallory = alice_opens(identity=thief)
+    key = secrets_of(alice_opens())[0]
+    mallory._secrets._keys = {(thief.public.signing_kid, True): key}
+    mallory.take_cookie(0)
+    assert read_as_bob(mallory.hello).proves(StaticSecrets(BOB, ALICE.public))
+    responder = bob_answers(mallory.hello)
+    forged = _sign(MALLORY, b"\x00batonpass link confirm 1\x00" + responder._confirmed)
+    with pytest.raises(Tampered, match="signed"):
+        responder.finish_untrusted(b"\x01" + forged + mac(key, b"\x03", responder._confirmed, forged))
+
+
+def test_a_proof_is_of_its_direction_cookie_and_fields() -> None:
+    initiator = alice_opens()
+    secrets = StaticSecrets(BOB, ALICE.public)
+    hello = read_as_bob(initiator.hello)
+    assert hello.proves(secrets)
+    assert not replace(hello, cookie=1).proves(secrets)
+    assert not replace(hello, core=hello.core[:-1] + b"x").proves(secrets)
+    assert not replace(hello, proofs=hello.proofs[::-1]).proves(secrets)
+    assert not replace(hello, proofs=b"").proves(secrets)
+    assert secrets.as_initiator()[0] != secrets.as_responder(BOB.public.signing_kid) == secrets_of(initiator)[0]
+    initiator.take_cookie(7)
+    again = read_hello_untrusted(initiator.hello, cookie=7, responder="beta.s1", responder_keys=BOB.public)
+    assert again.core == hello.core
+    assert again.proves(secrets)
+
+
+def test_whoever_knows_an_earlier_generation_of_keys_is_convinced_too() -> None:
+    old = ALICE
+    for _ in range(3):
+        old = old.rotated(Identity.generate(), now_s=1_700_000_000, overlap_s=60)
+    hello = read_as_bob(alice_opens(identity=old).hello)
+    assert all(hello.proves(StaticSecrets(BOB, one)) for one in old.public.generations)
+    assert not hello.proves(StaticSecrets(BOB, MALLORY.public))
+
+
+def test_a_cookie_is_of_the_peer_or_of_somebody_who_saw_the_hello() -> None:
+    initiator = alice_opens()
+    hello, header = read_as_bob(initiator.hello), b"\x05" + bytes(15)
+    proved, echoed = prove_cookie(StaticSecrets(BOB, ALICE.public), hello, header), echo_cookie(header, hello.mac)
+    assert initiator.read_cookie_untrusted(header, proved)
+    assert not initiator.read_cookie_untrusted(header, echoed)
+    for body in (proved, echoed):
+        with pytest.raises(Tampered):
+            initiator.read_cookie_untrusted(b"\x05" + bytes(14) + b"x", body)
+        with pytest.raises(Malformed):
+            initiator.read_cookie_untrusted(header, body[:-1])
+    initiator.take_cookie(3)
+    for body in (proved, echoed):  # the HELLO is another one now
+        with pytest.raises(Tampered):
+            initiator.read_cookie_untrusted(header, body)
 
 
 def test_a_recorded_confirm_does_not_fit_a_new_handshake() -> None:
@@ -181,7 +249,7 @@ def test_the_same_static_keys_make_different_sessions() -> None:
 
 def test_an_ephemeral_key_off_the_curve_is_malformed() -> None:
     hello = read_as_bob(alice_opens().hello)
-    bent = Hello(hello.initiator, hello.responder, 1, 2, 3, b"\x04" + b"\x01" * 64, hello.body)
+    bent = Hello(hello.initiator, hello.responder, 1, 2, 3, b"\x04" + b"\x01" * 64, hello.core)
     with pytest.raises(Malformed):
         Responder(bent, identity=BOB, peer_keys=ALICE.public, session_id=1, incarnation=1, ephemeral=B_EPHEMERAL)
 
@@ -205,4 +273,4 @@ def test_the_messages_have_the_sizes_of_the_protocol_document() -> None:
     initiator = alice_opens()
     responder = bob_answers(initiator.hello)
     _, confirm = initiator.finish_untrusted(responder.accept)
-    assert (len(initiator.hello), len(responder.accept), len(confirm)) == (1184, 142, 65)
+    assert (len(initiator.hello), len(responder.accept), len(confirm)) == (1184, 158, 81)

@@ -18,6 +18,8 @@ from actors.link import LARGE_MESSAGE_BYTES
 from actors.link.frames import Kind, write_header
 from actors.link.gate import HandshakeGate
 from crypto.key_forms import encode_point, encode_scalar
+from crypto.session import echo_cookie, prove_cookie, read_hello_untrusted
+from crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
 
 DIRECTORY = Path(__file__).parent.parent.parent / "vectors" / "link"
@@ -81,6 +83,9 @@ class Recorder:
         return {
             "about": about,
             "servers": servers,
+            "agreement_private_keys": {
+                name: encode_scalar(identity.agreement).hex() for name, identity in IDENTITIES.items()
+            },
             "ephemeral_private_keys": [encode_scalar(key).hex() for key in self.ephemerals],
             "datagrams": [_transit(transit) for transit in self.network.history],
             "received": self.received,
@@ -144,12 +149,16 @@ def _cookie() -> dict[str, Any]:
     gate = HandshakeGate(b"secret of the gate" + bytes(14), rate_per_s=1.0, burst=1.0, now=0.0)
 
     def under_load(transit: Transit) -> bool:
-        """Beta's endpoint answers the first HELLO with a COOKIE, as `actors.udp` does under load."""
+        """Beta's endpoint answers the first HELLO with a COOKIE, as `actors.udp` does under load, and twice so: before
+        and after it has looked the keys of alpha up."""
         if transit.datagram[0] != Kind.HELLO or any(transit.datagram[8:16]):
             return True
-        session_id = int.from_bytes(transit.datagram[17:21], "little")
-        cookie = write_header(Kind.COOKIE, session_id, gate.cookie(transit.source, network.now))
-        network.put(Transit(transit.destination, transit.source, cookie))
+        keys = IDENTITIES["beta"].public
+        hello = read_hello_untrusted(transit.datagram[16:], responder="beta", responder_keys=keys)
+        header = write_header(Kind.COOKIE, hello.session_id, gate.cookie(hello, transit.source, network.now))
+        secrets = StaticSecrets(IDENTITIES["beta"], IDENTITIES["alpha"].public)
+        for proof in (echo_cookie(header, hello.mac), prove_cookie(secrets, hello, header)):
+            network.put(Transit(transit.destination, transit.source, header + proof))
         return False
 
     network.passes = under_load

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 HELLO, ACCEPT, CONFIRM, DATA, COOKIE = 1, 2, 3, 4, 5
 KIND_NAMES = {HELLO: "hello", ACCEPT: "accept", CONFIRM: "confirm", DATA: "data", COOKIE: "cookie"}
 HEADER_BYTES, MAC_BYTES, TAG_BYTES, POINT_BYTES, SIGNATURE_BYTES = 16, 16, 16, 65, 64
-HELLO_BYTES, ACCEPT_BYTES, CONFIRM_BYTES = 1200, 158, 81
+HELLO_BYTES, ACCEPT_BYTES, CONFIRM_BYTES, COOKIE_BYTES = 1200, 174, 97, 32
+CORE_BYTES = 1104
 MAC_LABEL = b"batonpass link hello 1"
 
 
@@ -144,7 +145,7 @@ def read_hello(datagram: Datagram, responder: PublicKeys) -> Hello:
     key = hashlib.blake2s(MAC_LABEL + responder.key_ids()).digest()
     mac = hashlib.blake2s(datagram.body[:-MAC_BYTES], key=key, digest_size=MAC_BYTES).digest()
     need(mac == datagram.body[-MAC_BYTES:], "the MAC of the HELLO does not fit")
-    fields = Fields(datagram.body[:-MAC_BYTES])
+    fields = Fields(datagram.body[:CORE_BYTES])
     need(fields.unsigned(1) == 1, "another version")
     session, incarnation, generation = fields.unsigned(4), fields.unsigned(8), fields.unsigned(4)
     ephemeral, initiator, responder_name = fields.take(POINT_BYTES), fields.name(), fields.name()
@@ -178,31 +179,54 @@ def read_handshake(
     accept: Datagram,
     confirm: Datagram | None,
     ephemeral_of_initiator: ec.EllipticCurvePrivateKey,
+    static: bytes,
     initiator: PublicKeys,
     responder: PublicKeys,
 ) -> Handshake:
-    """Verify both signatures and derive the keys."""
+    """Verify both signatures, and the MACs under the static secret, and derive the keys."""
     need(len(accept.header) + len(accept.body) == ACCEPT_BYTES, "an ACCEPT of another length")
     need(accept.session == hello.session and accept.counter == 0, "an ACCEPT for another session")
     fields = Fields(accept.body)
     need(fields.unsigned(1) == 1, "another version")
     session, incarnation, ephemeral = fields.unsigned(4), fields.unsigned(8), fields.take(POINT_BYTES)
-    signature = fields.take(SIGNATURE_BYTES)
-    transcript = hashlib.sha256(
-        hello.body + accept.body[:-SIGNATURE_BYTES] + initiator.key_ids() + responder.key_ids()
-    ).digest()
+    signature, proof = fields.take(SIGNATURE_BYTES), fields.take(MAC_BYTES)
+    said = hello.body[:CORE_BYTES] + accept.body[: -SIGNATURE_BYTES - MAC_BYTES]
+    transcript = hashlib.sha256(said + initiator.key_ids() + responder.key_ids()).digest()
+    need(proof == static_mac(static, bytes([ACCEPT]) + transcript + signature), "the MAC of the ACCEPT does not fit")
     verify(responder.signing, b"\0batonpass link accept 1\0" + transcript, signature)
     if confirm is not None:
         need(len(confirm.header) + len(confirm.body) == CONFIRM_BYTES, "a CONFIRM of another length")
         need(confirm.session == session and confirm.counter == 0, "a CONFIRM for another session")
         need(confirm.body[0] == 1, "another version")
         digest = hashlib.sha256(transcript + signature).digest()
-        verify(initiator.signing, b"\0batonpass link confirm 1\0" + digest, confirm.body[1:])
+        signed, proof = confirm.body[1:-MAC_BYTES], confirm.body[-MAC_BYTES:]
+        need(proof == static_mac(static, bytes([CONFIRM]) + digest + signed), "the MAC of the CONFIRM does not fit")
+        verify(initiator.signing, b"\0batonpass link confirm 1\0" + digest, signed)
     peer = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), ephemeral)
     shared = ephemeral_of_initiator.exchange(ec.ECDH(), peer)
     derived = HKDF(hashes.SHA256(), length=40, salt=transcript, info=b"batonpass link keys 1").derive(shared)
     secrets = Directions(derived[:16], derived[16:32], derived[32:36], derived[36:40])
     return Handshake(hello, session, incarnation, secrets)
+
+
+def static_secret(ours: ec.EllipticCurvePrivateKey, initiator: PublicKeys, responder: PublicKeys) -> bytes:
+    """The key of the MACs of handshakes between these two, given the private agreement key of one of them."""
+    is_initiator = thumbprint(ours.public_key()) == thumbprint(initiator.agreement)
+    shared = ours.exchange(ec.ECDH(), (responder if is_initiator else initiator).agreement)
+    label = b"batonpass link static 1" + initiator.key_ids() + responder.key_ids()
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=label).derive(shared)
+
+
+def static_mac(key: bytes, data: bytes) -> bytes:
+    """Keyed BLAKE2s."""
+    return hashlib.blake2s(data, key=key, digest_size=MAC_BYTES).digest()
+
+
+def check_proofs(hello: Hello, cookie: bytes, static: bytes) -> None:
+    """One of the four places has the MAC of the generation of keys that is known."""
+    proofs = hello.body[CORE_BYTES:-MAC_BYTES]
+    wanted = static_mac(static, bytes([HELLO]) + cookie + hello.body[:CORE_BYTES])
+    need(wanted in [proofs[at : at + MAC_BYTES] for at in range(0, 64, MAC_BYTES)], "a HELLO of somebody else")
 
 
 def open_data(datagram: Datagram, key: bytes, salt: bytes) -> bytes:
@@ -322,8 +346,14 @@ class Direction:
 class Wiretap:
     """Reads datagrams in the order in which they were sent."""
 
-    def __init__(self, servers: list[PublicKeys], ephemeral_keys: list[ec.EllipticCurvePrivateKey]) -> None:
+    def __init__(
+        self,
+        servers: list[PublicKeys],
+        ephemeral_keys: list[ec.EllipticCurvePrivateKey],
+        agreement_keys: dict[str, ec.EllipticCurvePrivateKey],
+    ) -> None:
         self._servers = {server.name: server for server in servers}
+        self._agreement_keys = agreement_keys
         self._ephemerals = {point_of(key.public_key()): key for key in ephemeral_keys}
         self._hellos: dict[int, Hello] = {}
         self._accepts: dict[int, tuple[Hello, Datagram]] = {}
@@ -344,16 +374,30 @@ class Wiretap:
             case 3:
                 return said | self._confirm(datagram)
             case 5:
-                need(not datagram.body, "a COOKIE has a header only")
-                return said | {"cookie": datagram.counter}
+                return said | self._cookie(datagram)
             case _:
                 return said | self._data(datagram)
 
     def _hello(self, datagram: Datagram) -> dict[str, Any]:
         named = [read for server in self._servers.values() if (read := hello_for(datagram, server)) is not None]
         need(len(named) == 1, "a HELLO for nobody here")
+        check_proofs(named[0], datagram.header[8:16], self._static(named[0]))
         self._hellos[named[0].session] = named[0]
         return named[0].as_json()
+
+    def _static(self, hello: Hello) -> bytes:
+        ours = self._agreement_keys[hello.initiator]
+        return static_secret(ours, self._servers[hello.initiator], self._servers[hello.responder])
+
+    def _cookie(self, datagram: Datagram) -> dict[str, Any]:
+        """Of a responder that knows the initiator, or of one that does not."""
+        need(len(datagram.header) + len(datagram.body) == COOKIE_BYTES, "a COOKIE of another length")
+        hello = self._hellos[datagram.session]
+        answered = hello.body[-MAC_BYTES:]
+        proved = static_mac(self._static(hello), datagram.header + answered)
+        echoed = static_mac(answered, datagram.header)
+        need(datagram.body in {proved, echoed}, "a COOKIE that answers nothing")
+        return {"cookie": datagram.counter, "is_proved": datagram.body == proved}
 
     def _accept(self, datagram: Datagram) -> dict[str, Any]:
         hello = self._hellos[datagram.session]
@@ -376,7 +420,8 @@ class Wiretap:
 
     def _shaken(self, hello: Hello, accept: Datagram, confirm: Datagram | None) -> Handshake:
         initiator, responder = self._servers[hello.initiator], self._servers[hello.responder]
-        return read_handshake(hello, accept, confirm, self._ephemerals[hello.ephemeral], initiator, responder)
+        static, ephemeral = self._static(hello), self._ephemerals[hello.ephemeral]
+        return read_handshake(hello, accept, confirm, ephemeral, static, initiator, responder)
 
     def _add(self, shaken: Handshake) -> None:
         hello, secrets = shaken.hello, shaken.secrets

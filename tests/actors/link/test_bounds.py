@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors import udp
-from actors.link import gate, large, link, path, ranges, sessions
+from actors.link import gate, large, link, path, ranges, sessions, strangers
 from actors.link.frames import (
     HEADER_BYTES,
     MAX_ACK_RANGES,
@@ -67,17 +67,33 @@ EXPECTED: dict[str, list[str]] = {
     ],
     "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
     "replay window": [f"{WINDOW:,} counters"],
-    "half-open handshakes per peer": [str(sessions.MAX_HALF_OPEN)],
+    "half-open handshakes per peer": [
+        f"{sessions.MAX_HALF_OPEN}, {sessions.MAX_HALF_OPEN // 2} of them",
+        f"for {SETTINGS.retire_after_s:.0f} s",
+    ],
+    "HELLOs answered per peer": [
+        f"burst of {sessions.HANDSHAKE_BURST:.0f}",
+        f"{sessions.HANDSHAKES_PER_S:.0f} per second",
+    ],
+    "HELLOs because of COOKIEs": ["one for each"],
+    "answers to repeated CONFIRMs": [f"1 per {sessions._CONFIRM_ANSWER_INTERVAL_S:g} s"],
     "sessions per peer": [str(sessions.MAX_SESSIONS)],
     "HELLOs answered per endpoint": [f"burst of {udp._HANDSHAKE_BURST:.0f}", f"{udp._HANDSHAKES_PER_S:.0f} per second"],
     "directory look-ups because of strangers' HELLOs": [
-        f"{udp._MAX_LOOKUPS} at a time",
-        f"unknown for {udp._LOOKUP_INTERVAL_S:.0f} s",
-        f"{udp._MAX_UNKNOWN_NAMES} names",
+        f"{strangers.MAX_LOOKUPS} at a time",
+        f"without a cookie {strangers.MAX_LOOKUPS // 2}",
+        f"burst of {strangers.LOOKUP_BURST:.0f} and {strangers.LOOKUPS_PER_S:.0f} per second",
+        f"{strangers.MAX_LOOKUPS_PER_SOURCE} for each IPv4 address",
+        f"burst of {strangers.SOURCE_LOOKUP_BURST:.0f} and {strangers.SOURCE_LOOKUPS_PER_S:.0f} per second",
+        f"{strangers.MAX_SOURCES} such places",
+    ],
+    "names of strangers": [
+        f"{strangers.MAX_KNOWN} with their keys for {strangers.KNOWN_FOR_S:.0f} s",
+        f"{udp._MAX_UNKNOWN_NAMES} that are unknown for {udp._LOOKUP_INTERVAL_S:.0f} s",
     ],
     "look-ups per peer": [f"1 per {udp._LOOKUP_INTERVAL_S:.0f} s", f"every {udp._KEYS_REFRESH_S:.0f} s"],
     "HELLOs because the application says that a peer is elsewhere": [f"1 per {SETTINGS.move_interval_s:.0f} s"],
-    "peers per endpoint": [str(udp._MAX_LINKS)],
+    "peers per endpoint": [f"{udp._MAX_LINKS}, from {udp._CROWDED_LINKS} on", f"{SETTINGS.retire_after_s:.0f} s"],
     "datagrams waiting for the kernel": [str(udp._MAX_BACKLOG_DATAGRAMS)],
     "datagrams per session": [
         f"2^{SETTINGS.rekey_after_datagrams.bit_length() - 1},",

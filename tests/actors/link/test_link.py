@@ -19,7 +19,8 @@ from actors.link import (
 from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
 from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
-from crypto.session import Initiator, _hello_mac
+from crypto.session import Initiator, _hello_mac, _hello_proof
+from crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
 
 SMALL = LinkSettings(window_messages=32, max_datagram_bytes=MIN_DATAGRAM_BYTES)
@@ -273,7 +274,8 @@ def test_datagrams_of_the_session_before_a_restart_cannot_come_back() -> None:
 
 
 def test_a_forged_hello_leaves_the_session_alone() -> None:
-    """Mallory knows all public keys and can write a HELLO in alpha's name. Beta answers, and nothing else happens."""
+    """Mallory has a HELLO of alpha's that beta has never seen. Beta answers, and nothing else happens; one that she
+    writes herself is not even answered (test_handshake_floods.py)."""
     network = joined(Network())
     mallory = Network(2)
     mallory.send(mallory.alpha, b"I am alpha, and restarted")
@@ -500,6 +502,8 @@ def test_a_hello_with_an_impossible_key_takes_nothing() -> None:
     network.send(network.alpha, b"x")
     body = bytearray(network.history[0].datagram[HEADER_BYTES:])
     body[17:82] = b"\x04" + b"\x01" * 64
+    secrets = StaticSecrets(IDENTITIES["alpha"], IDENTITIES["beta"].public)
+    body[-80:-64] = _hello_proof(secrets.as_initiator()[0], 0, bytes(body[:-80]))
     body[-16:] = _hello_mac(IDENTITIES["beta"].public, bytes(body[:-16]))
     hello = write_header(Kind.HELLO, 0, 0) + bytes(body)
     network.deliver(Transit(network.alpha.address, network.beta.address, hello))

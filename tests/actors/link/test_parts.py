@@ -11,12 +11,13 @@ from actors.link import LinkSettings
 from actors.link.congestion import CongestionWindow, RoundTrip
 from actors.link.deadlines import Deadlines
 from actors.link.frames import Ack, Message, Piece
-from actors.link.gate import COOKIE_EPOCH_S, HandshakeGate, Verdict
+from actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
 from actors.link.incoming import Incoming
 from actors.link.outgoing import Outgoing
 from actors.link.ranges import MAX_RANGES, CounterRanges
 from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES
 from crypto.errors import Malformed
+from crypto.session import Hello
 
 
 class TestCounterRanges:
@@ -61,38 +62,49 @@ class TestDeadlines:
         assert deadlines.next_s is None
 
 
-class TestHandshakeGate:
-    SOURCE = ("10.0.0.1", 1)
-
-    def gate(self, burst: float = 10, rate_per_s: float = 1.0) -> HandshakeGate:
-        return HandshakeGate(b"k" * 32, rate_per_s=rate_per_s, burst=burst, now=0.0)
-
+class TestAllowance:
     def test_the_first_half_of_a_burst_is_answered_the_rest_needs_a_cookie_and_then_there_is_nothing(self) -> None:
-        gate = self.gate()
-        assert [gate.judge(self.SOURCE, 0, 0.0) for _ in range(7)] == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
-        cookie = gate.cookie(self.SOURCE, 0.0)
-        assert [gate.judge(self.SOURCE, cookie, 0.0) for _ in range(5)] == [Verdict.ANSWER] * 4 + [Verdict.DROP]
+        allowance = Allowance(rate_per_s=1.0, burst=10, now=0.0)
+        assert self.given(allowance, 7, 0.0) == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
+        assert self.given(allowance, 5, 0.0, is_fresh=True) == [Verdict.ANSWER] * 4 + [Verdict.DROP]
+
+    def given(self, allowance: Allowance, count: int, now: float, *, is_fresh: bool = False) -> list[Verdict]:
+        """What so many are given, one after the other."""
+        verdicts = []
+        for _ in range(count):
+            verdicts.append(allowance.judge(now, is_fresh=is_fresh))
+            if verdicts[-1] is Verdict.ANSWER:
+                allowance.take()
+        return verdicts
 
     def test_it_fills_up_again_with_time_and_not_above_the_burst(self) -> None:
-        gate = self.gate()
-        for _ in range(6):
-            gate.judge(self.SOURCE, 0, 0.0)
-        assert gate.judge(self.SOURCE, 0, 0.5) is Verdict.COOKIE
-        assert [gate.judge(self.SOURCE, 0, 1e6) for _ in range(7)] == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
+        allowance = Allowance(rate_per_s=1.0, burst=10, now=0.0)
+        assert self.given(allowance, 6, 0.0) == [Verdict.ANSWER] * 6
+        assert self.given(allowance, 1, 0.5) == [Verdict.COOKIE]
+        assert self.given(allowance, 7, 1e6) == [Verdict.ANSWER] * 6 + [Verdict.COOKIE]
 
-    def test_a_cookie_is_good_for_its_address_and_for_a_while(self) -> None:
-        gate = self.gate(rate_per_s=0.0)
-        for _ in range(6):
-            gate.judge(self.SOURCE, 0, 0.0)
-        cookie = gate.cookie(self.SOURCE, 0.0)
-        assert gate.judge(("10.0.0.2", 1), cookie, 0.0) is Verdict.COOKIE
-        assert gate.judge(("10.0.0.1", 2), cookie, 0.0) is Verdict.COOKIE
-        assert gate.judge(self.SOURCE, cookie, 2 * COOKIE_EPOCH_S - 0.1) is Verdict.ANSWER
-        assert gate.judge(self.SOURCE, cookie, 2 * COOKIE_EPOCH_S) is Verdict.COOKIE
+
+class TestHandshakeGate:
+    SOURCE = ("10.0.0.1", 1)
+    HELLO = Hello("a", "b", 1, 2, 3, bytes(65), b"")
+
+    def gate(self, secret: bytes = b"k" * 32) -> HandshakeGate:
+        return HandshakeGate(secret, rate_per_s=1.0, burst=10, now=0.0)
+
+    def test_a_cookie_is_good_for_its_hello_its_address_and_for_a_while(self) -> None:
+        gate = self.gate()
+        shown = replace(self.HELLO, cookie=gate.cookie(self.HELLO, self.SOURCE, 0.0))
+        assert gate.is_fresh(shown, self.SOURCE, 2 * COOKIE_EPOCH_S - 0.1)
+        assert not gate.is_fresh(shown, self.SOURCE, 2 * COOKIE_EPOCH_S)
+        assert not gate.is_fresh(shown, ("10.0.0.2", 1), 0.0)
+        assert not gate.is_fresh(shown, ("10.0.0.1", 2), 0.0)
+        assert not gate.is_fresh(replace(shown, session_id=2), self.SOURCE, 0.0)
+        assert not gate.is_fresh(replace(shown, ephemeral_point=bytes(64) + b"x"), self.SOURCE, 0.0)
+        assert not gate.is_fresh(self.HELLO, self.SOURCE, 0.0)
 
     def test_another_secret_makes_other_cookies(self) -> None:
-        other = HandshakeGate(b"l" * 32, rate_per_s=1.0, burst=10, now=0.0)
-        assert other.cookie(self.SOURCE, 0.0) != self.gate().cookie(self.SOURCE, 0.0) != 0
+        other = self.gate(b"l" * 32).cookie(self.HELLO, self.SOURCE, 0.0)
+        assert other != self.gate().cookie(self.HELLO, self.SOURCE, 0.0) != 0
 
 
 class TestCongestion:

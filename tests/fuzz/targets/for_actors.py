@@ -228,10 +228,10 @@ def _stranger_seeds() -> list[bytes]:
     alpha.link.find_at(PLACES["beta.h1"], 0.0)
     alpha.link.send(b"hello", 0.0)
     hello = alpha.link.datagrams_to_send(0.0)[0][0]
-    accept = write_header(Kind.ACCEPT, 200, 0) + bytes(142)
-    confirm = write_header(Kind.CONFIRM, 200, 0) + b"\x01" + bytes(64)
+    accept = write_header(Kind.ACCEPT, 200, 0) + bytes(158)
+    confirm = write_header(Kind.CONFIRM, 200, 0) + b"\x01" + bytes(80)
     data = write_header(Kind.DATA, 200, 99) + bytes(40)
-    cookie = write_header(Kind.COOKIE, 200, 7)
+    cookie = write_header(Kind.COOKIE, 200, 7) + bytes(16)
     return [_joined_up(hello, accept, confirm, data, cookie), _joined_up(hello, hello)]
 
 

@@ -35,6 +35,7 @@ from crypto.key_forms import (
 from crypto.keys import Identity, RetiringIdentity
 from crypto.public_keys import PublicIdentity
 from crypto.seen import Seen
+from crypto.static_secrets import mac
 from tests.fuzz.plain import NotPlain, from_json, to_json
 from tests.fuzz.target import Target
 from tests.fuzz.world import EPHEMERAL, IDENTITIES, NOW_S, private_key
@@ -179,12 +180,36 @@ def _accept(data: bytes) -> object:
     if data[:1] == b"\x00":
         return initiator.finish_untrusted(data[1:])
     core = data[1 : 1 + session._ACCEPT_CORE.size]
-    transcript = session._transcript(initiator.hello, core, ALPHA.public, BETA.public)
-    return initiator.finish_untrusted(core + session._sign(BETA, session._ACCEPT_LABEL + transcript))
+    transcript = session._transcript(initiator._core, core, ALPHA.public, BETA.public)
+    signature = session._sign(BETA, session._ACCEPT_LABEL + transcript)
+    proof = mac(initiator._secrets.as_initiator()[0], session._ACCEPT_KIND, transcript, signature)
+    return initiator.finish_untrusted(core + signature + proof)
 
 
 def _confirm(data: bytes) -> object:
-    return _responder().finish_untrusted(data)
+    """As it comes; or with the MAC of the initiator, whatever the signature is."""
+    responder = _responder()
+    if data[:1] == b"\x00":
+        return responder.finish_untrusted(data[1:])
+    signature = data[2:66].ljust(64, b"\0")
+    proof = mac(responder._key, session._CONFIRM_KIND, responder._confirmed, signature)
+    return responder.finish_untrusted(data[1:2] + signature + proof)
+
+
+def _cookie(data: bytes) -> object:
+    """The first 16 bytes are the header. As it comes; or with what shows that the HELLO was seen."""
+    initiator = _initiator()
+    header, body = data[1:17].ljust(16, b"\0"), data[17:]
+    if data[:1] == b"\x01":
+        body = session.echo_cookie(header, initiator.hello[-16:])
+    return initiator.read_cookie_untrusted(header, body)
+
+
+def _cookies() -> list[bytes]:
+    initiator = _initiator()
+    header = bytes([5, 0, 0, 0, 7, 0, 0, 0]) + b"a cookie"
+    proved = mac(initiator._secrets.as_initiator()[0], header, initiator.hello[-16:])
+    return [b"\x00" + header + proved, b"\x01" + header, b"\x00" + header + bytes(16)]
 
 
 def _datagram(data: bytes) -> object:
@@ -465,9 +490,10 @@ TARGETS = [
         "confirm",
         _confirm,
         ["crypto.session:Responder.finish_untrusted"],
-        lambda: [_confirmed()],
+        lambda: [bytes([way]) + _confirmed() for way in (0, 1)],
         (Malformed, Tampered),
     ),
+    Target("cookie", _cookie, ["crypto.session:Initiator.read_cookie_untrusted"], _cookies, (Malformed, Tampered)),
     Target(
         "sealed-datagrams",
         _datagram_run,
