@@ -159,3 +159,7 @@ def refuse(_server: Server[Any]) -> Any:
 
 def ignore(_server: Server[Any]) -> Any:
     return IGNORE
+
+
+async def expect_seconds(ref: Ref, seconds: float) -> None:
+    assert await ref.call(seconds) == seconds

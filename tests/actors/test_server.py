@@ -8,14 +8,12 @@ import trio.testing
 
 from actors import (
     TIMEOUT,
-    AlreadyStarted,
     BadReturnValue,
     CallingSelf,
     CallTimeout,
     Continue,
     Exit,
     From,
-    Ignored,
     MailboxFull,
     NoProc,
     NoReply,
@@ -27,165 +25,7 @@ from actors import (
     Stop,
     System,
 )
-from tests.actors.servers import Continuing, Counter, Polite, Recorder, Scripted, Slow, Waiting, Watcher, ignore, refuse
-
-# init
-
-
-async def test_init_stop_makes_the_start_fail_with_its_reason(system: System) -> None:
-    with pytest.raises(StartError) as caught:
-        await system.start(Scripted, refuse)
-    assert caught.value.reason == "cfg"
-
-
-async def test_init_ignore_is_no_error_of_the_server(system: System) -> None:
-    with pytest.raises(Ignored):
-        await system.start(Scripted, ignore)
-    assert len(system.actors()) == 1, "only the root supervisor"
-
-
-async def test_init_raises_and_the_starter_gets_the_exception_as_cause(system: System) -> None:
-    boom = RuntimeError("boom")
-
-    def raises(_server: Server[Any]) -> Any:
-        raise boom
-
-    with pytest.raises(StartError) as caught:
-        await system.start(Scripted, raises)
-    assert caught.value.reason is boom
-    assert caught.value.__cause__ is boom
-
-
-async def test_a_start_that_fails_inside_init_is_the_reason_and_not_the_error(system: System) -> None:
-    with pytest.raises(StartError) as caught:
-        await system.start(Scripted, lambda server: server.system.start_nowait(Scripted, refuse))
-    inner = caught.value.reason
-    assert isinstance(inner, StartError)
-    assert inner.reason == "cfg"
-
-
-async def test_terminate_is_not_called_after_a_failed_init(system: System) -> None:
-    happened: list[Any] = []
-
-    class Failing(Polite):
-        def init(self, arg: list[Any]) -> list[Any]:
-            raise RuntimeError("boom")
-
-    with pytest.raises(StartError):
-        await system.start(Failing, happened)
-    assert happened == []
-
-
-async def test_a_failed_start_gives_its_name_back(system: System) -> None:
-    with pytest.raises(StartError):
-        await system.start(Scripted, refuse, name="n")
-    assert system.whereis("n") is None
-
-
-async def test_the_name_is_known_while_init_runs(system: System) -> None:
-    seen: list[Ref | None] = []
-    ref = await system.start(Scripted, lambda server: seen.append(server.system.whereis("me")), name="me")
-    assert seen == [ref]
-
-
-async def test_via_name_taken(system: System) -> None:
-    first = await system.start(Counter, 0, name="n")
-    with pytest.raises(AlreadyStarted) as caught:
-        await system.start(Counter, 0, name="n")
-    assert caught.value.ref is first
-    assert await first.call("get") == 0
-
-
-async def test_a_name_must_be_hashable(system: System) -> None:
-    with pytest.raises(TypeError):
-        await system.start(Counter, 0, name=["not", "hashable"])  # type: ignore[arg-type]  # the mistake under test
-    assert len(system.actors()) == 1
-
-
-async def test_the_start_waits_for_an_async_init(system: System, autojump_clock: trio.testing.MockClock) -> None:
-    class Patient(Counter):
-        async def init(self, arg: int) -> int:
-            await trio.sleep(3)
-            return arg
-
-    began_s = trio.current_time()
-    ref = await system.start(Patient, 7)
-    assert trio.current_time() - began_s == 3
-    assert await ref.call("get") == 7
-
-
-async def test_an_async_init_may_time_out(system: System, autojump_clock: trio.testing.MockClock) -> None:
-    class Stuck(Counter):
-        async def init(self, arg: int) -> int:
-            await trio.Event().wait()
-            return arg
-
-    with pytest.raises(StartError, match="timeout"):
-        await system.start(Stuck, 0, timeout_s=1)
-    assert len(system.actors()) == 1
-
-
-async def test_an_async_init_ends_with_its_cancelled_starter(system: System) -> None:
-    class Stuck(Counter):
-        async def init(self, arg: int) -> int:
-            await trio.Event().wait()
-            return arg
-
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await system.start(Stuck, 0, name="stuck")
-    assert system.whereis("stuck") is None
-
-
-async def test_an_async_init_that_raises_makes_the_start_fail(system: System) -> None:
-    class Failing(Counter):
-        async def init(self, arg: int) -> int:
-            async with trio.open_nursery():
-                raise RuntimeError("boom")
-
-    with pytest.raises(StartError) as caught:
-        await system.start(Failing, 0)
-    assert isinstance(caught.value.reason, RuntimeError), "not the nursery's exception group"
-
-
-async def test_a_killed_async_init_makes_the_start_fail(system: System) -> None:
-    class Doomed(Counter):
-        async def init(self, arg: int) -> int:
-            self.ref.kill()
-            await trio.Event().wait()
-            return arg
-
-    with pytest.raises(StartError, match="killed"):
-        await system.start(Doomed, 0)
-
-
-async def test_start_nowait_starts_from_a_plain_callback(system: System) -> None:
-    parent = await system.start(Scripted, lambda server: None)
-    child = await parent.call(lambda server, from_: Reply(server.system.start_nowait(Counter, 5)))
-    assert await child.call("get") == 5
-
-
-async def test_start_nowait_refuses_an_async_init(system: System) -> None:
-    class Patient(Counter):
-        async def init(self, arg: int) -> int:
-            return arg
-
-    with pytest.raises(StartError, match="async def"):
-        system.start_nowait(Patient, 0)
-
-
-async def test_anything_that_makes_a_server_can_be_started(system: System) -> None:
-    class Configured(Counter):
-        def __init__(self, step: int) -> None:
-            self.step = step
-
-        def handle_cast(self, message: Any, state: int) -> NoReply[int]:
-            return NoReply(state + self.step)
-
-    ref = await system.start(lambda: Configured(10), 0)
-    ref.cast("up")
-    assert await ref.call("get") == 10
-
+from tests.actors.servers import Continuing, Counter, Recorder, Scripted, Slow, Waiting, Watcher, expect_seconds
 
 # continue
 
@@ -467,16 +307,12 @@ async def test_cast_dead_pid(system: System) -> None:
 async def test_casts_to_a_busy_server_do_not_wait(system: System, autojump_clock: trio.testing.MockClock) -> None:
     ref = await system.start(Slow)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_expect_seconds, ref, 3.0)
+        nursery.start_soon(expect_seconds, ref, 3.0)
         await trio.testing.wait_all_tasks_blocked()
         began_s = trio.current_time()
         for _ in range(5):
             ref.cast("anything")
         assert trio.current_time() == began_s
-
-
-async def _expect_seconds(ref: Ref, seconds: float) -> None:
-    assert await ref.call(seconds) == seconds
 
 
 async def test_messages_of_one_sender_keep_their_order(system: System) -> None:
@@ -581,101 +417,6 @@ async def _fired(ref: Ref) -> list[float]:
     return fired
 
 
-# stop and terminate
-
-
-async def test_stop_lets_the_server_finish_its_mailbox_and_clean_up(system: System) -> None:
-    happened: list[Any] = []
-    ref = await system.start(Polite, happened)
-    ref.send("before")
-    await ref.stop("normal")
-    assert happened == [("info", "before"), ("terminate", "normal")]
-    assert not ref.alive
-
-
-async def test_stop_of_an_ended_server_says_so(system: System) -> None:
-    ref = await system.start(Counter, 0)
-    await ref.stop()
-    with pytest.raises(NoProc):
-        await ref.stop()
-
-
-async def test_stop_may_time_out_and_the_server_ends_later(
-    system: System, autojump_clock: trio.testing.MockClock
-) -> None:
-    ref = await system.start(Slow)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_expect_seconds, ref, 4.0)
-        await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(CallTimeout):
-            await ref.stop(timeout_s=1)
-    assert await ref.exited() == "normal"
-
-
-async def test_a_server_cannot_wait_for_its_own_stop(system: System) -> None:
-    async def stop_myself(server: Server[Any], from_: From) -> Any:
-        await server.ref.stop()
-
-    ref = await system.start(Scripted, lambda server: None)
-    with pytest.raises(Exit) as caught:
-        await ref.call(stop_myself)
-    assert isinstance(caught.value.reason, CallingSelf)
-
-
-async def test_terminate_is_called_after_a_crash_with_its_reason(system: System) -> None:
-    happened: list[Any] = []
-
-    class Crashing(Polite):
-        def handle_info(self, message: Any, state: list[Any]) -> None:
-            raise message
-
-    boom = ValueError("boom")
-    ref = await system.start(Crashing, happened)
-    ref.send(boom)
-    assert await ref.exited() is boom
-    assert happened == [("terminate", boom)]
-
-
-async def test_an_exception_in_terminate_becomes_the_reason(system: System) -> None:
-    class Clumsy(Counter):
-        def terminate(self, reason: object, state: int) -> object:
-            raise OSError("the disk is full")
-
-    ref = await system.start(Clumsy, 0)
-    ref.cast("normal")
-    assert isinstance(await ref.exited(), OSError)
-
-
-async def test_terminate_may_wait(system: System, autojump_clock: trio.testing.MockClock) -> None:
-    happened: list[float] = []
-
-    class Thorough(Counter):
-        async def terminate(self, reason: object, state: int) -> None:
-            await trio.sleep(2)
-            happened.append(trio.current_time())
-
-    ref = await system.start(Thorough, 0)
-    began_s = trio.current_time()
-    await ref.stop()
-    assert happened == [began_s + 2]
-
-
-async def test_a_server_that_is_cleaning_up_refuses_calls_with_its_reason(
-    system: System, autojump_clock: trio.testing.MockClock
-) -> None:
-    class Thorough(Counter):
-        async def terminate(self, reason: object, state: int) -> None:
-            await trio.sleep(2)
-
-    ref = await system.start(Thorough, 0)
-    ref.cast("going down")
-    await trio.testing.wait_all_tasks_blocked()
-    with pytest.raises(Exit, match="going down"):
-        await ref.call("get", timeout_s=None)
-    assert ref.alive
-    assert await ref.exited() == "going down"
-
-
 # async callbacks
 
 
@@ -700,7 +441,7 @@ async def test_a_server_takes_one_message_at_a_time_even_if_it_waits(
 async def test_others_go_on_while_one_waits(system: System, autojump_clock: trio.testing.MockClock) -> None:
     slow, quick = await system.start(Slow), await system.start(Counter, 1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_expect_seconds, slow, 1.0)
+        nursery.start_soon(expect_seconds, slow, 1.0)
         await trio.testing.wait_all_tasks_blocked()
         began_s = trio.current_time()
         assert await quick.call("get") == 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Container
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import trio
 
-from actors import Restart, ServiceSpec, System
+from actors import Ref, Restart, Server, ServiceSpec, System
 from actors.remote import Codec, Distribution, DistributionSettings
 from tests.actors.remote.memory_link import MemoryNetwork
 
@@ -79,3 +80,15 @@ def held(system: System) -> dict[str, int]:
 
 
 NOTHING = {"calls_out": 0, "monitors_out": 0, "calls_in": 0, "monitors_in": 0, "links": 0}
+
+
+def distribution_of(system: System) -> Distribution:
+    assert system.distribution is not None
+    return system.distribution
+
+
+async def show(system: System, server: type[Server[Any]], arg: Any = None, name: str = "it") -> Ref:
+    """Start an actor and publish it under its name."""
+    ref = await system.start(server, arg, name=name)
+    distribution_of(system).publish(name)
+    return ref

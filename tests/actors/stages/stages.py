@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from actors import From, NoReply, Reply
+from actors import From, NoReply, Ref, Reply
 from actors.stages import (
     Cancellation,
     Consumer,
@@ -115,3 +115,12 @@ class ManualSink(Sink):
     def handle_subscribe(self, role: Role, subscription: Subscription, state: None) -> Manual[None]:
         super().handle_subscribe(role, subscription, state)
         return Manual()
+
+
+def to(producer: Ref, **options: Any) -> SubscribeTo:
+    return SubscribeTo(producer=producer, **options)
+
+
+def ended(ref: Ref) -> Any:
+    assert not ref.alive
+    return ref.process.reason
