@@ -21,17 +21,9 @@ from authority.epoch import Fence
 from authority.outgoing import Case, Outgoing, OutgoingPhase
 from authority.rules import Rule
 from scenarios.simulation.handover_weaknesses import WEAKNESSES
-from tests.authority.handover_model import (
-    HOME,
-    MASTER,
-    SERVERS,
-    STRANGER,
-    TARGETS,
-    Broken,
-    HandoverWorld,
-    Variant,
-    random_walk,
-)
+from tests.authority.handover_model import HandoverWorld
+from tests.authority.handover_walks import random_walk
+from tests.authority.model_server import HOME, MASTER, SERVERS, STRANGER, TARGETS, Broken, Variant
 
 PLACES = st.integers(0, 11)
 REQUESTERS = st.sampled_from(("", MASTER, STRANGER))
