@@ -195,9 +195,10 @@ class Outgoing:
         case: which path the transfer takes.
         fence: the fence under which the entity was frozen; `leads_to` is the one that the target gets.
         now_ns: monotonic time of the freeze.
+        first_retry_ns: after how long without an answer it repeats for the first time.
     """
 
-    def __init__(self, case: Case, fence: Fence, now_ns: int) -> None:
+    def __init__(self, case: Case, fence: Fence, now_ns: int, first_retry_ns: int = FIRST_RETRY_NS) -> None:
         self.case = case
         self.fence = fence
         self.phase = OutgoingPhase.REQUESTED
@@ -205,6 +206,7 @@ class Outgoing:
         self.leads_to = fence.passed() if case is Case.DIRECT else fence.raised()
         self._certificate = ""
         self._retry_at_ns = now_ns
+        self._first_retry_ns = first_retry_ns
 
     @property
     def over(self) -> bool:
@@ -238,7 +240,7 @@ class Outgoing:
                 # In case 2 the home tells the target itself; the old authority steps in only when that takes long.
                 if self.case is Case.DIFFERENT_HOMES:
                     return self._repeat(now_ns)
-                self._retry_at_ns = now_ns + FIRST_RETRY_NS
+                self._retry_at_ns = now_ns + self._first_retry_ns
                 return []
             case PeerActive():
                 return [ForwardJournal(), Retire(self.leads_to), Report()]
@@ -262,7 +264,8 @@ class Outgoing:
     def _repeat(self, now_ns: int) -> list[Effect]:
         self.attempt += 1
         # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
-        self._retry_at_ns = now_ns + min(FIRST_RETRY_NS << min(self.attempt - 1, 8), MAX_RETRY_NS)
+        longest_ns = max(self._first_retry_ns, MAX_RETRY_NS)
+        self._retry_at_ns = now_ns + min(self._first_retry_ns << min(self.attempt - 1, 8), longest_ns)
         if self.case is Case.DIRECT:
             return [SendDirect(self.attempt)]
         if self.phase is OutgoingPhase.REQUESTED:

@@ -12,6 +12,7 @@ Pure: nothing here waits, opens a socket or reads a clock; `now_s` is an argumen
 - `base64url`, `jws`, `jwe`   the parts of JOSE that are used: compact form, ES256, ECDH-ES with A128GCM
 - `jose`     one message: sealed for one receiver and signed by one sender (JWE in JWS), or only signed
 - `seen`     what has been opened already
+- `verified` which signatures have been verified already
 - `mac`      proofs of knowing a shared secret
 - `session`  many messages: an authenticated handshake, then AES-GCM datagrams
 - `replay`   the sliding window that lets each datagram of a session in once

@@ -22,12 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from crypto import jwe, jws
 from crypto.base64url import encoded_chars
 from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import is_name, require_name
 from crypto.seen import Seen
+from crypto.verified import Verified
 
 MAX_HEADER_CHARS: Final = 1536
 """Bound of the base64url JWS header; ten fields of at most 128 characters need about 1,000."""
@@ -184,18 +187,27 @@ def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str
     return jws.sign(header, text, sender.signing)
 
 
-def verify_untrusted(token: str, *, sender: PublicIdentity, now_s: float = -math.inf) -> dict[str, Any]:
+def verify_untrusted(
+    token: str, *, sender: PublicIdentity, now_s: float = -math.inf, verified: Verified | None = None
+) -> dict[str, Any]:
     """The object that `sender` signed. Raises Malformed, UnknownSender, Expired, Revoked or Tampered.
 
     Without a `now_s` (Unix time in seconds), a key that is retiring counts as good: directories leave out those whose
     time is over. Whose name the statement carries is `peek_sender_untrusted(token)`; the caller looked `sender` up
-    under it.
+    under it. With `verified`, a signature that is known to fit is not verified again; all the rest is.
     """
     signed = jws.read_untrusted(token, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
     header = signed.header
     if header.keys() != _STATEMENT_FIELDS or header["typ"] != _STATEMENT_TYPE or not is_name(header["iss"]):
         raise Malformed("this is not a batonpass statement")
-    return jws.json_object_untrusted(_verify_untrusted(signed, sender, now_s))
+    if verified is None:
+        return jws.json_object_untrusted(_verify_untrusted(signed, sender, now_s))
+    key, kid = _key_untrusted(header, sender, now_s), str(header["kid"])
+    if verified.knows(token, kid):
+        return jws.json_object_untrusted(signed.read_verified())
+    payload = _fitting_untrusted(signed, key)
+    verified.note(token, kid)
+    return jws.json_object_untrusted(payload)
 
 
 def _max_chars(payload_bytes: int) -> int:
@@ -219,17 +231,24 @@ def _claims_untrusted(header: dict[str, Any]) -> Claims:
 
 def _verify_untrusted(signed: jws.Compact, sender: PublicIdentity, now_s: float) -> bytes:
     """The payload, once its signature fits `sender`'s key."""
-    header = signed.header
+    return _fitting_untrusted(signed, _key_untrusted(signed.header, sender, now_s))
+
+
+def _key_untrusted(header: Mapping[str, Any], sender: PublicIdentity, now_s: float) -> ec.EllipticCurvePublicKey:
+    """The key that the header names, if it is a good one of `sender`."""
     if header.get("alg") != "ES256":
         raise Malformed("batonpass signs with ES256 only")
     try:
-        key = sender.signing_key(str(header.get("kid")), now_s)
+        return sender.signing_key(str(header.get("kid")), now_s)
     except CryptoError as error:
         raise type(error)(f"{header.get('iss')!s:.128}: {error}") from error
+
+
+def _fitting_untrusted(signed: jws.Compact, key: ec.EllipticCurvePublicKey) -> bytes:
     try:
         return signed.verify_untrusted(key)
     except Tampered as error:
-        raise Tampered(f"the signature in the name of {header.get('iss')!s:.128} does not fit") from error
+        raise Tampered(f"the signature in the name of {signed.header.get('iss')!s:.128} does not fit") from error
 
 
 def _decrypt_untrusted(

@@ -51,6 +51,10 @@ class Compact:
             key.verify(encode_dss_signature(r, s), self.signed, _ES256)
         except InvalidSignature as error:
             raise Tampered("the signature does not fit") from error
+        return self.read_verified()
+
+    def read_verified(self) -> bytes:
+        """The payload of what has been verified. Raises Malformed."""
         return base64url.decode_untrusted(self.encoded_payload)
 
 

@@ -7,6 +7,7 @@
     entity      an entity as an actor: it ticks, and takes inputs
     inputs      exactly-once inputs
     holdings    the entities that live here, and where the others went      caretaker  gives each of them its actor
+    turnstile   how many leave for one server at a time
     departures  the old authority at work          arrivals  the new authority at work
     custody     the log of who simulated what, when and from which state
     courier     sealing and sending                home      client of the home instance

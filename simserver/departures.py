@@ -42,6 +42,8 @@ from simserver.courier import Courier
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
+from simserver.patience import Patience
+from simserver.turnstile import Turnstile
 
 __all__ = ["Departures", "Plan"]
 
@@ -104,6 +106,8 @@ class Departures:
         self._by_transfer: dict[str, _Departure] = {}
         self._unreported: dict[str, _Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
+        self._turnstile: Turnstile[Plan] = Turnstile()
+        self._patience = Patience()
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -126,10 +130,12 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if entity in self._leaving:
+        if entity in self._leaving or self._turnstile.waits(entity):
             return
+        plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
         try:
-            self.begin(Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination)))
+            # With its next tick the world says so again, or has thought of somewhere else.
+            self.begin(plan, may_wait=False)
         except Exception:
             self._went_wrong()
 
@@ -137,13 +143,28 @@ class Departures:
         holding = self._holdings.get(entity)
         return holding is not None and destination in holding.group
 
-    def begin(self, plan: Plan) -> None:
-        """Freeze an entity and start handing it over; a plan that makes no sense (any more) is counted and dropped."""
+    def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
+        """Freeze an entity and start handing it over, now or when it is its turn.
+
+        A plan that makes no sense (any more), or may not wait and would have to, is counted and dropped.
+        """
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
             self._counts[reason] += 1
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
             return
+        if not self._turnstile.enter(plan):
+            self._counts["departure_crowded"] += 1
+            if may_wait:
+                self._turnstile.wait(plan)
+            return
+        try:
+            self._freeze(plan, holding)
+        finally:
+            if plan.entity not in self._leaving:
+                self._turnstile.leave(plan.entity)
+
+    def _freeze(self, plan: Plan, holding: Holding) -> None:
         self._remember(plan.transfer_id)
         frozen = holding.life.freeze()
         if frozen is None:
@@ -162,7 +183,8 @@ class Departures:
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> _Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
-        departure = _Departure(plan, holding, frozen, Outgoing(case, frozen.fence, frozen.frozen_ns), trace)
+        outgoing = Outgoing(case, frozen.fence, frozen.frozen_ns, self._patience.first_retry_ns)
+        departure = _Departure(plan, holding, frozen, outgoing, trace)
         if case is Case.DIRECT:
             departure.chain = (*holding.chain, self._sign_pass(departure))
         return departure
@@ -173,7 +195,7 @@ class Departures:
         if plan.transfer_id in self._begun:
             # A repeated order may come after the entity has gone and returned: its transfer is over, or under way.
             return "order_repeated"
-        if plan.target == self._sealer.name or plan.entity in self._leaving:
+        if plan.target == self._sealer.name or plan.entity in self._leaving or self._turnstile.waits(plan.entity):
             return "order_busy"
         return ""
 
@@ -425,6 +447,7 @@ class Departures:
         entity = departure.plan.entity
         sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
+        self._patience.took(self._clock.monotonic_ns() - departure.frozen.frozen_ns)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
         departure.trace = departure.trace.mark(self._sealer.name, "retired", self._clock.monotonic_ns())
@@ -442,7 +465,16 @@ class Departures:
     def _forget(self, departure: _Departure) -> None:
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
+            self._turnstile.leave(departure.plan.entity)
         self._by_transfer.pop(departure.plan.transfer_id, None)
+        while (following := self._turnstile.following(departure.plan.target)) is not None:
+            self._begin_in_turn(following)
+
+    def _begin_in_turn(self, plan: Plan) -> None:
+        try:
+            self.begin(plan)
+        except Exception:
+            self._went_wrong()
 
     async def _report(self, departure: _Departure) -> None:
         if not await self._reported(departure):

@@ -4,7 +4,7 @@ It is the same replicated tree as the homeservers', as an instance of one member
 whether it lives here, under which fence, or where it went. Writes follow events at a distance, all that happened
 meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard:
 who has authority is the home instance's business, and nothing is simulated because the ledger says so. After a crash it
-tells which entities the server was simulating, up to a few milliseconds before the end.
+tells which entities the server was simulating, up to `LINGER_S` and a few milliseconds before the end.
 """
 
 import logging
@@ -31,6 +31,9 @@ _log = logging.getLogger("simserver")
 
 # Far below what one command takes: some 100 bytes each.
 MAX_ROWS_PER_WRITE: Final = 512
+# The disk is synced in the midst of everything else that this process does: not once for each hand-over, and not while
+# the one that it is about still goes on.
+LINGER_S: Final = 0.05
 _ENTITIES: Final = "entities"
 # There is nobody to elect but itself, and nobody to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
@@ -70,6 +73,7 @@ class Ledger:
         # The latest of each entity that is not written yet; bounded by how many entities there are.
         self._unwritten: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
         self._wake = trio.Event()
+        self._hurry = trio.Event()
         self._written = trio.Event()
         self.interrupted: tuple[Interrupted, ...] = ()
 
@@ -109,6 +113,8 @@ class Ledger:
             task_status.started()
             while True:
                 await self._wake.wait()
+                with trio.move_on_after(LINGER_S):
+                    await self._hurry.wait()
                 await self._write()
 
     def _warn_of_interrupted(self) -> None:
@@ -125,6 +131,7 @@ class Ledger:
     async def flush(self) -> None:
         """Wait until everything noted before this call is durable."""
         while self._unwritten:
+            self._hurry.set()
             await self._written.wait()
 
     def moved(self) -> Iterator[tuple[str, str, Fence]]:
@@ -166,7 +173,7 @@ class Ledger:
             if self._unwritten.get(entity) is row:
                 del self._unwritten[entity]
         if not self._unwritten:
-            self._wake = trio.Event()
+            self._wake, self._hurry = trio.Event(), trio.Event()
         written, self._written = self._written, trio.Event()
         written.set()
 

@@ -18,6 +18,7 @@ from authority.messages import Activated, HandoffReply, HandoffRequest, Message,
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
+from simserver import turnstile
 from simserver.departures import Departures, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import HomeUnreachable
@@ -190,3 +191,32 @@ async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performe
     monkeypatch.setattr(scene.mail, "send", lambda *_, **__: 1 / 0)
     scene.departures.activated(*activated())
     assert (scene.holdings.get(BALL), scene.counts["internal_error"]) == (None, 1)
+
+
+async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_turn(
+    scene: Scene,
+) -> None:
+    scene.departures._turnstile = turnstile.Turnstile(1)
+    first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
+    waiting = Plan("transfer-2", "alpha.two", THERE)
+    scene.departures.begin(PLAN)
+    scene.departures.begin(waiting)
+    scene.departures.begin(waiting)
+    scene.departures.wants_to_go("alpha.two", THERE)
+    assert (first.life.frozen, second.life.frozen) == (True, False)
+    assert scene.counts == {"departure_crowded": 1, "order_busy": 1}
+    scene.departures.replied(*refusal())
+    assert (first.life.frozen, second.life.frozen) == (False, True)
+    scene.departures.wants_to_go(BALL, THERE)
+    assert not first.life.frozen, "the world says so again with the next tick"
+    assert scene.counts["departure_crowded"] == 2
+
+
+async def test_a_plan_that_fails_gives_its_place_back(scene: Scene) -> None:
+    scene.departures._turnstile = turnstile.Turnstile(1)
+    scene.spawn().life.freeze()
+    scene.departures.begin(PLAN)
+    assert scene.counts == {"order_busy": 1}
+    other = scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
+    scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+    assert other.life.frozen

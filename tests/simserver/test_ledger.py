@@ -59,6 +59,21 @@ async def test_the_latest_word_on_an_entity_counts_however_much_is_noted_at_once
         assert ledger.replica.store.count_children(("entities",)) == 10
 
 
+async def test_what_happens_within_a_moment_is_one_write_and_nobody_who_waits_for_it_waits_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINGER_S", 3600.0)
+    async with running(tmp_path) as ledger:
+        before = ledger.replica.applied_index
+        for number in range(10):
+            ledger.lives(f"alpha.e{number}", "ball", Fence(1))
+            await trio.testing.wait_all_tasks_blocked()
+        assert ledger.replica.applied_index == before
+        with trio.fail_after(60):
+            await ledger.flush()
+        assert ledger.replica.applied_index == before + 1
+
+
 async def test_two_servers_cannot_write_one_ledger(tmp_path: Path) -> None:
     async with running(tmp_path):
         with pytest.RaisesGroup(DirectoryInUse, flatten_subgroups=True):

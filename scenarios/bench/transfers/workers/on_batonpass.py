@@ -27,9 +27,6 @@ __all__ = ["main"]
 
 _ENDS: Final = ("alpha.s1", "alpha.s2")
 _BYTES: Final = {"300": 300, "1M": 1024 * 1024}
-# Of the entities that are always on the move, each waits for a tick before it leaves: ticks come often, so that it is
-# hand-overs that take the time.
-_TICK_HZ: Final = 100.0
 _WARM_UP: Final = 8
 _POLL_S: Final = 0.01
 _PATIENCE_S: Final = 30.0
@@ -40,7 +37,7 @@ _GO: Final = cbor2.dumps([0, 0, 0])
 
 def _spec() -> ClusterSpec:
     world = "scenarios.bench.transfers.world:Shuttle"
-    return ClusterSpec({"alpha": 3}, simservers=2, world=world, tick_hz=_TICK_HZ, log_level="WARNING")
+    return ClusterSpec({"alpha": 3}, simservers=2, world=world, log_level="WARNING")
 
 
 async def measure(work: str, seconds: float) -> dict[str, float]:

@@ -1,0 +1,82 @@
+"""How many entities leave for one server at a time: the others go on being simulated until there is a place.
+
+A freeze should last as long as one hand-over takes, not as long as all that were begun at the same moment. What is
+frozen and waits for its turn is simulated by nobody, and is repeated when it takes too long, which makes all of them
+slower. Pure.
+"""
+
+from collections import Counter, OrderedDict
+from typing import Final, Generic, Protocol, TypeVar
+
+__all__ = ["AT_ONCE", "Turnstile"]
+
+AT_ONCE: Final = 64
+"""Enough to keep both servers busy while messages are on their way."""
+
+
+class Leaver(Protocol):
+    """What is to leave, and for where."""
+
+    @property
+    def entity(self) -> str:
+        """Its id."""
+
+    @property
+    def target(self) -> str:
+        """The server."""
+
+
+L = TypeVar("L", bound=Leaver)
+
+
+class Turnstile(Generic[L]):
+    """Places for those under way, per target, and those that wait for one, in order. At most one entry per entity."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once: Final = at_once
+        self._under_way: dict[str, str] = {}
+        self._taken: Counter[str] = Counter()
+        self._waiting: dict[str, OrderedDict[str, L]] = {}
+        self._waits_for: dict[str, str] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._waits_for)
+
+    def waits(self, entity: str) -> bool:
+        """Whether this one does."""
+        return entity in self._waits_for
+
+    def enter(self, leaver: L) -> bool:
+        """Take a place; False if there is none."""
+        if self._taken[leaver.target] >= self._at_once:
+            return False
+        self._taken[leaver.target] += 1
+        self._under_way[leaver.entity] = leaver.target
+        return True
+
+    def wait(self, leaver: L) -> None:
+        """Wait for a place; what waits already goes on waiting for what it waits for."""
+        if leaver.entity not in self._waits_for:
+            self._waits_for[leaver.entity] = leaver.target
+            self._waiting.setdefault(leaver.target, OrderedDict())[leaver.entity] = leaver
+
+    def leave(self, entity: str) -> None:
+        """Give its place back, if it has one."""
+        target = self._under_way.pop(entity, None)
+        if target is not None:
+            self._taken[target] -= 1
+            if not self._taken[target]:
+                del self._taken[target]
+
+    def following(self, target: str) -> L | None:
+        """Whose turn it is, if there is a place; it does not wait any more, and has not taken the place yet."""
+        queue = self._waiting.get(target)
+        if not queue or self._taken[target] >= self._at_once:
+            return None
+        entity, leaver = queue.popitem(last=False)
+        del self._waits_for[entity]
+        if not queue:
+            del self._waiting[target]
+        return leaver
