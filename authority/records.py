@@ -11,16 +11,30 @@ Where things stand in the tree:
     drains/<name>    DrainRecord of a simulation server that is drained
 """
 
+import json
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from authority.epoch import Fence
 from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
-__all__ = ["DirectoryRow", "DrainRecord", "EntityRecord", "Lock", "Outcome", "Phase", "Role", "TransferRecord"]
+__all__ = [
+    "MAX_UNKNOWN_CHARS",
+    "DirectoryRow",
+    "DrainRecord",
+    "EntityRecord",
+    "Lock",
+    "Outcome",
+    "Phase",
+    "Role",
+    "TransferRecord",
+]
+
+MAX_UNKNOWN_CHARS: Final = 2048
+"""Of JSON, in the members of a directory row that this version does not know: rows of others are kept by thousands."""
 
 
 class _Row(BaseModel):
@@ -159,7 +173,12 @@ class DirectoryRow(_Row):
     `keys` is a JWK set (RFC 7517): the current signing and agreement key, retiring ones, and what was revoked. Keys
     have versions, counted from 1; `statements` (`crypto.continuity`) lead from earlier ones to this, oldest first.
     `revision` counts the changes of the row, addresses included.
+
+    Members that this version does not know are kept and passed on as they are, within bounds: a row may come from, and
+    go to, a later version. What must not be ignored is therefore never said in a new member of a row.
     """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str
     role: Role
@@ -172,3 +191,14 @@ class DirectoryRow(_Row):
     statements: tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...] = Field(
         default=(), max_length=MAX_STATEMENTS
     )
+
+    @model_validator(mode="after")
+    def _check_unknown_members(self) -> Self:
+        if self.model_extra:
+            try:
+                size_chars = len(json.dumps(self.model_extra, allow_nan=False))
+            except (TypeError, RecursionError) as error:
+                raise ValueError("a member of a directory row is no JSON") from error
+            if size_chars > MAX_UNKNOWN_CHARS:
+                raise ValueError(f"the members of a directory row that are not known here take {size_chars} characters")
+        return self

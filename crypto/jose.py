@@ -144,8 +144,8 @@ def open_untrusted(
     Raises exactly one class of CryptoError for each way to be wrong: Malformed (not one of ours, or longer
     than a payload of `max_bytes` can be), UnknownSender (made with a key that is none of `sender`'s), Tampered
     (signature, seal or parties do not fit), WrongReceiver, Expired (also when a key it was made with or for has been
-    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed. The signature is verified
-    before anything but the bounded header is parsed.
+    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed, or Malformed for a message
+    that is valid for too long. The signature is verified before anything but the bounded header is parsed.
 
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
@@ -165,7 +165,7 @@ def open_untrusted(
     apu = str(signed.header["kid"])
     payload = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
     if seen is not None:
-        seen.admit(signed.signed, expires_at_s=claims.expires_at_s, now_s=now_s)
+        seen.admit(signed.signed, sender=claims.sender, expires_at_s=claims.expires_at_s, now_s=now_s)
     return Opened(payload, claims)
 
 

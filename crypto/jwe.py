@@ -34,6 +34,8 @@ _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _KEY_BYTES: Final = 16
 _REQUIRED: Final = frozenset({"alg", "enc", "epk", "apu", "apv"})
+_HARMLESS: Final = frozenset({"typ", "cty", "kid"})
+"""They say what it is, what is inside, and which key it is for (RFC 7516, section 4.1), and change nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,14 @@ def read_untrusted(token: bytes, *, max_bytes: int) -> Compact:
 
 
 def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurvePublicKey]:
-    """`apu`, `apv` and the key to agree with. Other members would change what the message means: there may be none."""
-    if header.keys() != _REQUIRED or header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM":
+    """`apu`, `apv` and the key to agree with.
+
+    Members that describe the message may stand beside them. Others may change what it means (`zip`, `crit`, whatever
+    comes later): there may be none.
+    """
+    if any(name in header and not isinstance(header[name], str) for name in _HARMLESS):
+        raise Malformed("`typ`, `cty` and `kid` are strings")
+    if header.keys() - _HARMLESS != _REQUIRED or header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM":
         raise Malformed("batonpass encrypts with ECDH-ES and A128GCM, for named parties, and with nothing else")
     epk, apu, apv = header["epk"], header["apu"], header["apv"]
     if not isinstance(epk, dict) or epk.get("kty") != "EC" or epk.get("crv") != "P-256" or "d" in epk:

@@ -2,48 +2,75 @@
 
 A message is known by a hash of everything that is signed (an ECDSA signature itself can be changed into another that
 fits). It is remembered until it expires, and no longer: after that it is refused for its age.
+
+For applications that do something with a message which must not be done twice. The servers' own messages need none of
+it: they are taken once from a link, and their repetition is answered again (docs/protocol.md, "Repetitions").
 """
 
 import hashlib
 import heapq
+from collections import Counter
 from typing import Final
 
-from crypto.errors import Replayed
+from crypto.errors import Malformed, Replayed
 
 __all__ = ["Seen"]
 
 DEFAULT_CAPACITY: Final = 65_536
 """At 120 bytes each, 8 MB; a thousand messages a second of 60 seconds' validity fit."""
 
+DEFAULT_LONGEST_LIFE_S: Final = 600.0
+"""Ten times the life that servers give their messages, for clocks that differ."""
+
 
 class Seen:
-    """Messages of the recent past. `capacity` bounds it: beyond, messages that are new are refused as well.
+    """Messages of the recent past.
 
-    Failing closed is the safe side: forgetting the oldest would let whoever can make many messages replay another.
+    `capacity` bounds how many: beyond, messages that are new are refused as well. Failing closed is the safe side:
+    forgetting the oldest would let whoever can make many messages replay another. No sender can hold more than what is
+    free, so that one alone fills half of it, two a third each, and there is room for another. Nobody holds room for
+    longer than `longest_life_s`.
     """
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, capacity: int = DEFAULT_CAPACITY, *, longest_life_s: float = DEFAULT_LONGEST_LIFE_S) -> None:
         self._capacity: Final = capacity
+        self._longest_life_s: Final = longest_life_s
         self._digests: set[bytes] = set()
-        self._by_expiry: list[tuple[float, bytes]] = []
+        self._by_expiry: list[tuple[float, bytes, str]] = []
+        self._held: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._digests)
 
-    def admit(self, signed: bytes, *, expires_at_s: float, now_s: float) -> None:
+    def admit(self, signed: bytes, *, sender: str, expires_at_s: float, now_s: float) -> None:
         """Let a message in that is proved to be its sender's; times are Unix seconds.
 
-        Raises Replayed if it was let in before, or if too many that are still valid have been.
+        Raises Replayed if it was let in before, or if too many that are still valid have been; Malformed if it says
+        that it is valid for longer than anybody is remembered.
         """
+        if expires_at_s - now_s > self._longest_life_s:
+            raise Malformed(
+                f"this message is valid for {expires_at_s - now_s:.3g} s more, and {self._longest_life_s:.0f} s is most"
+            )
         while self._by_expiry and self._by_expiry[0][0] <= now_s:
-            self._digests.discard(heapq.heappop(self._by_expiry)[1])
+            self._drop()
         digest = hashlib.sha256(signed).digest()[:16]
         if digest in self._digests:
             raise Replayed("this message has been opened here before")
-        if len(self._digests) >= self._capacity:
+        free = self._capacity - len(self._digests)
+        if self._held[sender] >= free:
             raise Replayed(
-                f"{self._capacity} messages that are still valid have been opened: it cannot be told any more which"
-                " are new; raise the capacity, or give messages a shorter life"
+                f"{self._held[sender]} messages of {sender} that are still valid have been opened, and there is room"
+                f" for {free} more of all: it cannot be told any more which are new; raise the capacity, or give"
+                " messages a shorter life"
             )
         self._digests.add(digest)
-        heapq.heappush(self._by_expiry, (expires_at_s, digest))
+        self._held[sender] += 1
+        heapq.heappush(self._by_expiry, (expires_at_s, digest, sender))
+
+    def _drop(self) -> None:
+        _, digest, sender = heapq.heappop(self._by_expiry)
+        self._digests.discard(digest)
+        self._held[sender] -= 1
+        if not self._held[sender]:
+            del self._held[sender]

@@ -16,6 +16,7 @@ from authority.messages import (
     MAX_TOKEN_CHARS,
 )
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
+from authority.records import MAX_UNKNOWN_CHARS
 from authority.sealing import LIFETIME_S
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 
@@ -38,6 +39,7 @@ EXPECTED = {
     "inputs in a list": f"{MAX_INPUTS:,}",
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",
     "chain of certificates": f"1 grant and {MAX_CHAIN} passes",
+    "unknown members of a directory row": f"{MAX_UNKNOWN_CHARS:,} characters",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
 }
 

@@ -58,6 +58,14 @@ def test_homeservers_stand_among_the_servers(log: Log) -> None:
     assert log.rows.get_or(("servers", HOMESERVER), {})["role"] == "homeserver"
 
 
+def test_the_log_keeps_what_a_later_version_says_in_a_row(log: Log) -> None:
+    """Members of different versions apply the same commands, and must come to the same tree."""
+    row = directory_row(S1).to_data() | {"colour": "red"}
+    assert log.run("directory.register", row=row)["colour"] == "red"
+    assert log.run("directory.register", row=row | {"link_port": 7})["colour"] == "red"
+    assert log.rows.get_or(("servers", S1), {})["colour"] == "red"
+
+
 # Keys that follow on others
 
 

@@ -1,6 +1,7 @@
 """The rows that homeservers replicate: what is written is what is read, and nothing else can be read."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
-from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.records import MAX_UNKNOWN_CHARS, DirectoryRow, EntityRecord, Phase, Role, TransferRecord
 from authority.rules import Rule
 
 TEXTS = st.text(max_size=8)
@@ -52,7 +53,25 @@ def test_a_row_is_changed_by_copying() -> None:
 
 def test_a_field_that_is_not_known_is_not_dropped_silently() -> None:
     with pytest.raises(ValidationError, match="extra"):
-        DirectoryRow.from_data({"name": "alpha.s1", "role": "simserver", "keys": {}, "colour": "red"})
+        EntityRecord.from_data({"id": "alpha.e", "kind": "b", "master": "alpha.a", "owner": "alpha.a", "colour": "red"})
+
+
+LATER = {"name": "alpha.s1", "role": "simserver", "keys": {}, "colour": "red", "more": {"a": [1, None]}}
+
+
+def test_what_a_later_version_says_in_a_directory_row_is_kept_and_passed_on() -> None:
+    row = DirectoryRow.from_data(LATER)
+    assert row.to_data().items() >= LATER.items()
+    assert row.changed(link_port=9).to_data().items() >= LATER.items()
+    assert row != DirectoryRow.from_data(LATER | {"colour": "blue"})
+
+
+@pytest.mark.parametrize(
+    "more", ["x" * MAX_UNKNOWN_CHARS, math.nan, {"deep": math.inf}, b"bytes", ["é" * (MAX_UNKNOWN_CHARS // 6)]]
+)
+def test_what_a_later_version_says_in_a_directory_row_is_json_of_bounded_size(more: object) -> None:
+    with pytest.raises(ValidationError):
+        DirectoryRow.from_data(LATER | {"more": more})
 
 
 def test_a_refusal_carries_its_reason_its_sentence_and_the_offender() -> None:

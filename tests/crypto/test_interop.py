@@ -188,6 +188,11 @@ def _without(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
         _without("epk"),
         _without("apu"),
         lambda header: header | {"zip": "DEF"},
+        lambda header: header | {"crit": ["exp"], "exp": 1},
+        lambda header: header | {"kid": "x", "jku": "https://example.org/keys"},
+        lambda header: header | {"kid": 1},
+        lambda header: header | {"typ": None},
+        lambda header: header | {"cty": ["x"]},
         lambda header: header | {"apu": "="},
         lambda header: header | {"apv": 1},
         lambda header: header | {"epk": header["epk"] | {"d": "AA"}},
@@ -203,6 +208,19 @@ def test_an_encryption_of_another_form_is_malformed(change: Callable[[dict[str, 
     token[0] = encode(json.dumps(change(header)).encode())
     with pytest.raises(Malformed):
         jwe.read_untrusted(b".".join(token), max_bytes=10)
+
+
+@LIBRARIES
+def test_members_that_only_describe_the_message_are_read_past(library: Library) -> None:
+    """Programs write them as they please; they are covered by the seal like the rest of the header."""
+    header = {"alg": "ECDH-ES", "enc": "A128GCM", "apu": "QQ", "apv": "Qg"}
+    header |= {"typ": "JOSE", "cty": "text/plain", "kid": "bob-1"}
+    token = encrypt(library, header, b"state", BOB.public_key()).encode("ascii")
+    assert jwe.box_decrypt_untrusted(token, BOB, max_bytes=10) == b"state"
+    first, *rest = token.split(b".")
+    changed = json.loads(decode_untrusted(first)) | {"kid": "bob-2"}
+    with pytest.raises(Tampered):
+        jwe.box_decrypt_untrusted(b".".join([encode(json.dumps(changed).encode()), *rest]), BOB, max_bytes=10)
 
 
 def test_a_member_given_twice_is_malformed() -> None:

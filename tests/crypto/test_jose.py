@@ -305,20 +305,51 @@ def test_changing_the_signature_into_another_that_fits_does_not_make_it_new() ->
                 open_untrusted(text, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=NOW_S, seen=seen)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 10), st.floats(0, 3)), max_size=60))
-def test_seen_remembers_exactly_what_is_still_valid(messages: list[tuple[int, int, float]]) -> None:
-    seen, now_s, model = Seen(capacity=4), 0.0, dict[int, float]()
-    for number, lifetime_s, wait_s in messages:
+@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("abc"), st.integers(1, 12), st.floats(0, 3)), max_size=60))
+def test_seen_remembers_exactly_what_is_still_valid(messages: list[tuple[int, str, int, float]]) -> None:
+    seen, now_s, model = Seen(capacity=6, longest_life_s=10.0), 0.0, dict[int, tuple[float, str]]()
+    for number, sender, lifetime_s, wait_s in messages:
         now_s += wait_s
-        model = {known: expires for known, expires in model.items() if expires > now_s}
+        model = {known: held for known, held in model.items() if held[0] > now_s}
+        shares = [holder for _, holder in model.values()]
         try:
-            seen.admit(bytes([number]), expires_at_s=now_s + lifetime_s, now_s=now_s)
+            seen.admit(bytes([number]), sender=sender, expires_at_s=now_s + lifetime_s, now_s=now_s)
+        except Malformed:
+            assert (now_s + lifetime_s) - now_s > 10
+            model = {known: held for known, held in model.items() if held[0] > now_s}
+            continue
         except Replayed:
-            assert number in model or len(model) == 4
+            assert number in model or shares.count(sender) >= 6 - len(model)
         else:
             assert number not in model
-            model[number] = now_s + lifetime_s
-        assert len(seen) == len(model) <= 4
+            model[number] = (now_s + lifetime_s, sender)
+        assert len(seen) == len(model) <= 6
+
+
+def test_one_sender_leaves_half_of_what_is_remembered_to_others() -> None:
+    seen = Seen(capacity=100)
+
+    def fill(sender: str) -> int:
+        for number in range(101):
+            try:
+                seen.admit(f"{sender} {number}".encode(), sender=sender, expires_at_s=60, now_s=0)
+            except Replayed:
+                return number
+        raise AssertionError("it has no bound")
+
+    assert [fill(sender) for sender in ("greedy", "likewise", "honest")] == [50, 25, 13]
+    seen.admit(b"later", sender="greedy", expires_at_s=120, now_s=60)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("expires_at_s", [NOW_S + 601, 1e300])
+def test_what_is_valid_for_longer_than_anybody_remembers_is_refused(expires_at_s: float) -> None:
+    claims = replace(CLAIMS, expires_at_s=expires_at_s)
+    sealed = seal(b"state", claims, sender=ALICE, receiver=BOB.public)
+    seen = Seen()
+    with pytest.raises(Malformed, match="valid for"):
+        open_untrusted(sealed, receiver=BOB, receiver_id="beta.s1", sender=ALICE.public, now_s=NOW_S, seen=seen)
+    assert not len(seen)
 
 
 # Keys that were replaced

@@ -329,6 +329,26 @@ async def test_players_and_servers_of_another_instance_are_found_there(tmp_path:
             assert await alpha.api.refused(404, "not_found", "GET", "/v1/players/beta.none/keys") == "beta.none"
 
 
+async def test_rows_of_a_later_version_are_read_and_passed_on(tmp_path: Path) -> None:
+    with new_ports() as ports:
+        near, far = homeserver_config(tmp_path, ports), homeserver_config(tmp_path, ports, "beta.h1")
+        near = near.model_copy(update={"peers": (PeerConfig(instance="beta", urls=(far.rest.url,)),)})
+        async with served(near) as alpha, served(far) as beta:
+            server = Server(beta, "beta.s1")
+            await server.register()
+            row = beta.node.store.row("beta.s1")
+            assert row is not None
+            later = row.to_data() | {"colour": "red"}
+            await beta.node.store.submit("directory.register", row=later, follows=None)
+            params = {"nonce": NONCE, "name": "beta.s1"}
+            rows = (await alpha.api.get("/v1/directory", params=params))["rows"]
+            assert rows[0]["colour"] == "red"
+            view = await alpha.api.get("/v1/servers/beta.s1")
+            assert "colour" not in view
+            one = await alpha.simserver("alpha.s1")
+            assert await one.home.keys_of("beta.s1") == server.sealer.identity.public
+
+
 async def test_rows_that_are_not_proved_with_the_federation_secret_are_not_believed(tmp_path: Path) -> None:
     with new_ports() as ports:
         near, far = homeserver_config(tmp_path, ports), homeserver_config(tmp_path, ports, "beta.h1")
