@@ -106,11 +106,17 @@ class FakeNode:
         self._spawns: dict[str, Any] = {}
         self.store = SimpleNamespace(entity=lambda _: None)
         self.drop = lambda _: None
+        self.transfers.replies = _no_replies  # type: ignore[method-assign]
         self._spawned = functools.partial(Node._spawned, cast(Any, self))
+        self._noted = functools.partial(Node._noted, cast(Any, self))
 
 
 async def _no_answer(opened: object) -> None:
     return None
+
+
+async def _no_replies(opened: object) -> list[Any]:
+    return []
 
 
 def _take(message: bytes) -> object:
