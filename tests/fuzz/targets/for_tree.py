@@ -1,15 +1,16 @@
-"""The tree: what members say to each other, what commands and snapshots hold, and what etcd answers."""
+"""The tree: what members say to each other, and what commands, states and snapshots hold."""
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, cast
 
 from scenarios.simulation.disk import SimulatedDisk
-from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
+from tests.fuzz.plain import from_json, to_cbor
 from tests.fuzz.target import Target
+from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
 from tests.tree.test_snapshot import machine_with, write
 from tree.certificates import Credentials
 from tree.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
@@ -26,11 +27,6 @@ from tree.conditions import (
 )
 from tree.data import decode_array_untrusted, decode_untrusted, encode
 from tree.errors import BadData, BadPath, MalformedCommand
-from tree.etcd import wire
-from tree.etcd.answers import Answers
-from tree.etcd.keys import Keys
-from tree.etcd.mirror import FORMAT, Damaged, Limits, Loading, Mirror
-from tree.etcd.mirrored_store import MirroredStore
 from tree.export import FORMAT as EXPORT_FORMAT
 from tree.export import FORMAT_VERSION, read_rows_untrusted
 from tree.frames import (
@@ -69,7 +65,6 @@ from tree.tls import TlsFailed, TlsSession
 from tree.transport import _Connection
 from tree.triggers import Fired, Trigger, Triggers
 
-KEYS = Keys("/batonpass", "homeserver", "alpha")
 MEMBERS = Configuration.initial([Member(name, "127.0.0.1", 7000 + number) for number, name in enumerate("abc")])
 CONDITION = AllOf([
     AnyOf([IfNodeExists(True), IfChildListLength(3)]), NotOf(IfNameMatches(regex="a.*b")), IfPayloadVersion(2),
@@ -108,18 +103,7 @@ def _chunks() -> list[Any]:
 
 def _plain(read: Callable[[Any], object]) -> Callable[[bytes], object]:
     """A reader of plain data, given the data that bytes are the CBOR of: what `tree.data` lets through."""
-    return lambda data: read(_data(data))
-
-
-def _data(data: bytes) -> Any:
-    try:
-        return decode_untrusted(data)
-    except BadData:
-        return from_cbor(b"")  # raises NotPlain
-
-
-def _cbor(*values: Any) -> Callable[[], list[bytes]]:
-    return lambda: [to_cbor(value) for value in values]
+    return lambda data: read(plain_data(data))
 
 
 # --- frames and TLS ---------------------------------------------------------------------------------------------------
@@ -181,7 +165,7 @@ def _tls_seeds() -> list[bytes]:
 
 def _steward(data: bytes) -> None:
     """A member asks whoever is not the leader, and the leader, for whatever it likes; it is answered in any case."""
-    request = _data(data)
+    request = plain_data(data)
     if not isinstance(request, list):
         return
     for leads in (False, True):
@@ -242,7 +226,7 @@ def _entry_seeds() -> list[bytes]:
 
 def _state(data: bytes) -> None:
     loader = StateLoader()
-    chunks = _data(data)
+    chunks = plain_data(data)
     if not isinstance(chunks, list):
         return
     for chunk in chunks:
@@ -252,7 +236,7 @@ def _state(data: bytes) -> None:
 
 def _whole_state(data: bytes) -> None:
     loader = StateLoader()
-    loader.take_whole_untrusted(_data(data))
+    loader.take_whole_untrusted(plain_data(data))
     _no_procedures().install(loader.finish())
 
 
@@ -296,7 +280,7 @@ def _adopt(data: bytes) -> None:
 
 def _sessions(data: bytes) -> None:
     sessions = Sessions()
-    sessions.add_untrusted(_data(data))
+    sessions.add_untrusted(plain_data(data))
     sessions.of("c").remember(5, b"answer")
 
 
@@ -321,98 +305,7 @@ EXPORT: list[Any] = [
 ]
 
 
-# --- etcd -------------------------------------------------------------------------------------------------------------
-
-
-def _row(payload: Any = 1) -> bytes:
-    return encode([encode_payload(payload), 1, 1, False])
-
-
-def _items(data: bytes) -> Iterator[wire.KeyValue]:
-    """[[which key, suffix, value], ...]: keys below the instance's prefix, and others."""
-    rows = _data(data)
-    if not isinstance(rows, list):
-        return
-    prefixes = (KEYS.prefix + b"node/", KEYS.prefix + b"answer/", KEYS.registrations, KEYS.guard, KEYS.prefix, b"")
-    for revision, row in enumerate(rows, 1):
-        match row:
-            case [int(which), bytes(suffix), bytes() | None as value]:
-                yield wire.KeyValue(prefixes[which % len(prefixes)] + suffix, value, revision)
-            case _:
-                return
-
-
-ETCD_ROWS: list[Any] = [
-    [3, b"", encode([FORMAT, 7])], [0, b"", _row()], [0, b"a/", _row()], [0, b"a/b/", _row({"x": 1})],
-    [1, b"client/0000000000000000001", encode([0, [[1, b"answer"]]])],
-]  # fmt: skip
-
-
-def _mirror() -> Mirror:
-    return Mirror(KEYS, {}, Limits(128, 1_572_864), {})
-
-
-def _etcd_loading(data: bytes) -> None:
-    loading = Loading(KEYS)
-    loading.add_untrusted(_items(data))
-    _mirror().become(loading)
-
-
-def _etcd_mirror(data: bytes) -> None:
-    mirror = _mirror()
-    loading = Loading(KEYS)
-    loading.add_untrusted([wire.KeyValue(KEYS.guard, encode([FORMAT, 7]), 1), wire.KeyValue(KEYS.node(()), _row(), 1)])
-    mirror.become(loading)
-    mirror.take_untrusted(_items(data), 9)
-
-
-def _etcd_row(data: bytes) -> None:
-    store = MirroredStore()
-    store.add_row_untrusted((), _row())
-    store.add_row_untrusted(("a",), data)
-    store.take_rows_untrusted({("a",): None, ("b",): data}, 9)
-
-
-def _etcd_answers(data: bytes) -> None:
-    answers = Answers(KEYS)
-    answers.take_untrusted("client", 1, data, 5)
-    answers.take_untrusted("client", 1, None, 6)
-
-
-def _etcd_wire(data: bytes) -> None:
-    """One body, read as each of the answers that there are."""
-    readers: list[Callable[[bytes], object]] = [
-        wire.read_range_untrusted, wire.read_txn_untrusted, wire.read_leader_untrusted, wire.read_members_untrusted,
-        wire.read_lease_untrusted, wire.read_token_untrusted, wire.read_watch_untrusted,
-    ]  # fmt: skip
-    for read in readers:
-        with suppress(wire.MalformedAnswer):
-            read(data)
-    wire.read_failure_untrusted(503, data)
-
-
-def _etcd_wire_seeds() -> list[bytes]:
-    header = {"cluster_id": "1", "member_id": "2", "revision": "7", "raft_term": "3"}
-    item = {"key": "YQ==", "value": "Yg==", "mod_revision": "5"}
-    event = {"type": "DELETE", "kv": item}
-    answers: list[dict[str, Any]] = [
-        {"header": header, "kvs": [item], "more": True},
-        {"header": header, "succeeded": True},
-        {"leader": "5", "raftTerm": "3"},
-        {"members": [{"ID": "5", "name": "m", "clientURLs": ["http://127.0.0.1:1"]}]},
-        {"result": {"ID": "5", "TTL": "10"}},
-        {"token": "abc"},
-        {"result": {"header": header, "events": [event], "created": True, "compact_revision": "2"}},
-        {"error": {"message": "no", "code": 5}},
-    ]
-    return [to_json(answer) for answer in answers]
-
-
-def _etcd_lines(data: bytes) -> None:
-    lines = wire.Lines(1000)
-    for begin in range(0, len(data), 300):
-        lines.receive_untrusted(data[begin : begin + 300])
-        assert lines._held_bytes <= 1000
+# --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
 def _json_form(data: bytes) -> None:
@@ -430,7 +323,7 @@ TARGETS = [
         "tree-data",
         decode_untrusted,
         ["tree.data:decode_untrusted"],
-        _cbor({"a": [1, b"x", None, 1.5]}),
+        cbor_seeds({"a": [1, b"x", None, 1.5]}),
         (BadData,),
         plain="cbor",
     ),
@@ -438,7 +331,7 @@ TARGETS = [
         "tree-array",
         decode_array_untrusted,
         ["tree.data:decode_array_untrusted"],
-        _cbor([1, {2: 3}]),
+        cbor_seeds([1, {2: 3}]),
         (BadData,),
         plain="cbor",
     ),
@@ -489,14 +382,14 @@ TARGETS = [
             "tree.steward:Steward._decide_untrusted",
             "tree.membership:change_from_data_untrusted",
         ],
-        _cbor(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),
+        cbor_seeds(Admit(Member("d", "127.0.0.1", 7009)).to_data(), ["dismiss", "c"], ["transfer", "b"]),
         plain="cbor",
     ),
     Target(
         "tree-change",
         _plain(change_from_data_untrusted),
         [],
-        _cbor(Admit(Member("d", "127.0.0.1", 7009), "c").to_data()),
+        cbor_seeds(Admit(Member("d", "127.0.0.1", 7009), "c").to_data()),
         (BadData,),
         plain="cbor",
     ),
@@ -535,15 +428,17 @@ TARGETS = [
         (BadData,),
         plain="cbor",
     ),
-    Target("tree-trigger", _plain(Trigger.from_data_untrusted), [], _cbor(TRIGGER), (BadData,), plain="cbor"),
-    Target("tree-fired", _plain(Fired.from_data_untrusted), [], _cbor(FIRED), (BadData,), plain="cbor"),
-    Target("tree-triggers", _plain(Triggers.from_data_untrusted), [], _cbor(TRIGGERS), (BadData,), plain="cbor"),
-    Target("tree-projections", _plain(in_use_from_data_untrusted), [], _cbor(PROJECTIONS), (BadData,), plain="cbor"),
+    Target("tree-trigger", _plain(Trigger.from_data_untrusted), [], cbor_seeds(TRIGGER), (BadData,), plain="cbor"),
+    Target("tree-fired", _plain(Fired.from_data_untrusted), [], cbor_seeds(FIRED), (BadData,), plain="cbor"),
+    Target("tree-triggers", _plain(Triggers.from_data_untrusted), [], cbor_seeds(TRIGGERS), (BadData,), plain="cbor"),
+    Target(
+        "tree-projections", _plain(in_use_from_data_untrusted), [], cbor_seeds(PROJECTIONS), (BadData,), plain="cbor"
+    ),
     Target(
         "tree-condition",
         _plain(condition_from_data_untrusted),
         ["tree.conditions:condition_from_data_untrusted"],
-        _cbor(CONDITION.to_data()),
+        cbor_seeds(CONDITION.to_data()),
         (BadData,),
         plain="cbor",
     ),
@@ -551,7 +446,7 @@ TARGETS = [
         "tree-pattern",
         _plain(pattern_from_data_untrusted),
         ["tree.pattern:pattern_from_data_untrusted"],
-        _cbor(pattern_to_data(("a", ANY_NAME, ANY_DEPTH)), ["a", CONDITION.to_data()]),
+        cbor_seeds(pattern_to_data(("a", ANY_NAME, ANY_DEPTH)), ["a", CONDITION.to_data()]),
         (BadPath, BadData),
         plain="cbor",
     ),
@@ -559,7 +454,7 @@ TARGETS = [
         "tree-keep-while",
         _plain(keep_while_from_data_untrusted),
         ["tree.keep_while:keep_while_from_data_untrusted"],
-        _cbor([[["a"], CONDITION.to_data()]]),
+        cbor_seeds([[["a"], CONDITION.to_data()]]),
         (BadData,),
         plain="cbor",
     ),
@@ -574,7 +469,7 @@ TARGETS = [
         "tree-export",
         _plain(read_rows_untrusted),
         ["tree.export:read_rows_untrusted", "tree.export:_node_untrusted"],
-        _cbor(EXPORT),
+        cbor_seeds(EXPORT),
         (BadData,),
         plain="cbor",
     ),
@@ -633,70 +528,5 @@ TARGETS = [
         lambda: [b'{"$bytes": "AAE="}', b'{"$map": [["a", {"$float": "nan"}]]}', b'{"a": [1, {"b": null}]}'],
         (BadData,),
         plain="json",
-    ),
-    Target(
-        "etcd-loading",
-        _etcd_loading,
-        [
-            "tree.etcd.mirror:Changes.add_untrusted",
-            "tree.etcd.mirror:Loading.add_untrusted",
-            "tree.etcd.mirror:Loading._add_row_untrusted",
-            "tree.etcd.mirror:_read_guard_untrusted",
-        ],
-        _cbor(ETCD_ROWS),
-        (Damaged,),
-        plain="cbor",
-    ),
-    Target(
-        "etcd-mirror",
-        _etcd_mirror,
-        ["tree.etcd.mirror:Mirror.take_untrusted"],
-        _cbor([ETCD_ROWS[0], *ETCD_ROWS[2:]]),
-        (Damaged,),
-        plain="cbor",
-    ),
-    Target(
-        "etcd-row",
-        _etcd_row,
-        [
-            "tree.etcd.mirrored_store:MirroredStore.take_rows_untrusted",
-            "tree.etcd.mirrored_store:MirroredStore.add_row_untrusted",
-            "tree.etcd.mirrored_store:_read_row_untrusted",
-        ],
-        lambda: [_row(), _row([1, {"x": b"y"}])],
-        (BadData,),
-        plain="cbor",
-    ),
-    Target(
-        "etcd-answers",
-        _etcd_answers,
-        ["tree.etcd.answers:Answers.take_untrusted", "tree.etcd.answers:_read_chunk_untrusted"],
-        _cbor([0, [[1, b"answer"], [2, b"other"]]]),
-        (BadData,),
-        plain="cbor",
-    ),
-    Target(
-        "etcd-wire",
-        _etcd_wire,
-        [
-            "tree.etcd.wire:read_range_untrusted",
-            "tree.etcd.wire:read_txn_untrusted",
-            "tree.etcd.wire:read_leader_untrusted",
-            "tree.etcd.wire:read_members_untrusted",
-            "tree.etcd.wire:read_lease_untrusted",
-            "tree.etcd.wire:read_token_untrusted",
-            "tree.etcd.wire:read_watch_untrusted",
-            "tree.etcd.wire:read_failure_untrusted",
-            "tree.etcd.wire:_json_untrusted",
-        ],
-        _etcd_wire_seeds,
-        plain="json",
-    ),
-    Target(
-        "etcd-lines",
-        _etcd_lines,
-        ["tree.etcd.wire:Lines.receive_untrusted"],
-        lambda: [b'{"a":1}\n\n{"b":2}\n{"c"'],
-        (wire.MalformedAnswer,),
     ),
 ]

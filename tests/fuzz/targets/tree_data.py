@@ -1,0 +1,21 @@
+"""Plain data of the tree as the bytes that a fuzzer makes and changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.fuzz.plain import from_cbor, to_cbor
+from tree.data import decode_untrusted
+from tree.errors import BadData
+
+
+def plain_data(data: bytes) -> Any:
+    """The data that these bytes are the CBOR of. Raises `NotPlain`, which no target is blamed for."""
+    try:
+        return decode_untrusted(data)
+    except BadData:
+        return from_cbor(b"")  # raises NotPlain
+
+
+def cbor_seeds(*values: Any) -> Callable[[], list[bytes]]:
+    """These values as CBOR, as a target takes its seeds."""
+    return lambda: [to_cbor(value) for value in values]
