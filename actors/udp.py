@@ -669,7 +669,7 @@ class LinkEndpoint:
             self._counters["dropped_no_session"] += len(run)
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
-        """Budget: 10 us for one that its initiator did not write."""
+        """Budget: 15 us for one that its initiator did not write."""
         keys = self._identity.public
         hello = read_hello_untrusted(body, cookie=cookie, responder=self.name, responder_keys=keys)
         peer = hello.initiator
@@ -702,7 +702,7 @@ class LinkEndpoint:
             case Verdict.COOKIE:
                 self._send_cookie(hello, source, None, now)
             case Verdict.DROP:
-                self._counters["dropped_lookup_rate"] += 1
+                self._counters["dropped_lookup_rate" if secrets is None else "dropped_unproved"] += 1
 
     # Flushing and time
 

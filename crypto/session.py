@@ -321,7 +321,7 @@ def read_hello_untrusted(body: bytes, *, cookie: int = 0, responder: str, respon
     _, session_id, incarnation, generation, point, initiator_length = _HELLO_HEAD.unpack_from(core)
     initiator, rest = _name_untrusted(core[_HELLO_HEAD.size :], initiator_length)
     named, padding = _name_untrusted(rest[1:], rest[0])
-    if named != responder or any(padding):
+    if named != responder or padding.count(0) != len(padding):
         raise Malformed("this HELLO is for another server, or its padding is not zero")
     return Hello(
         initiator,

@@ -145,7 +145,7 @@ async def test_names_that_the_directory_knows_are_worth_no_link_and_no_answer(
     await until(lambda: endpoint.stats.get("dropped_unproved", 0) == 12)
     for number in range(12):  # their keys are known now, and they are not asked for again
         stranger.send(hello(number))
-    await until(lambda: endpoint.stats.get("dropped_lookup_rate", 0) == 12)
+    await until(lambda: endpoint.stats.get("dropped_unproved", 0) == 24)
     assert len(directory.asked) == 12
     assert endpoint.stats["links"] == endpoint.stats.get("datagrams_out", 0) == 0
     assert not endpoint._ids.links
