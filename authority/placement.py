@@ -37,7 +37,7 @@ __all__ = [
 NO_ANCHORS: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Balance:
     """When and how fast entities are moved for the sake of balance.
 

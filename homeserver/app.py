@@ -27,6 +27,7 @@ from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
 from homeserver.backend import REFUSALS, BackendService, make_backend
+from homeserver.balancer import Balancer, load_policy
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
@@ -72,7 +73,18 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     transfers = Transfers(sealer, store, directory, federation, link, clock)
-    return Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys)
+    node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys)
+    placement = config.placement
+    node.balancer = Balancer(
+        store,
+        transfers.post,
+        clock,
+        leads=lambda: node.leads,
+        balance=placement.limits(),
+        policy=load_policy(placement.policy),
+        balancing=placement.balance,
+    )
+    return node
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -90,6 +102,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         (
             messages,
             ServiceSpec("rest", web.serve),
+            ServiceSpec("balancer", node.balancer.serve),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
         name="faces",

@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from authority.placement import Balance
 from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MemberConfig",
     "MetadataSettings",
     "PeerConfig",
+    "PlacementSettings",
     "RelayConfig",
 ]
 
@@ -77,6 +79,32 @@ class MetadataSettings(Settings):
         return self
 
 
+class PlacementSettings(Settings):
+    """Where entities should be; see `authority.placement`. Drains are done whatever stands here.
+
+    With `balance`, entities are moved from hot to cool servers. `policy` names the function that decides, as
+    `package.module:function`. The numbers are those of `authority.placement.Balance`.
+    """
+
+    balance: bool = False
+    policy: str = "authority.placement:relieve"
+    hot: float = Balance.hot
+    cool: float = Balance.cool
+    min_hold_s: float = Balance.min_hold_s
+    moves_per_s: float = Balance.moves_per_s
+    drain_moves_per_s: float = Balance.drain_moves_per_s
+    oscillation_s: float = Balance.oscillation_s
+
+    def limits(self) -> Balance:
+        """The numbers as a policy gets them."""
+        return Balance(**self.model_dump(exclude={"balance", "policy"}))
+
+    @model_validator(mode="after")
+    def _can_be_meant(self) -> Self:
+        self.limits()
+        return self
+
+
 class HomeserverConfig(Settings):
     """Everything a homeserver needs to know before it starts."""
 
@@ -90,6 +118,7 @@ class HomeserverConfig(Settings):
     join: bool = False
     peers: tuple[PeerConfig, ...] = ()
     metadata: MetadataSettings = MetadataSettings()
+    placement: PlacementSettings = PlacementSettings()
     raft_secret_file: Path | None = None
     join_token_file: Path
     client_token_file: Path

@@ -14,10 +14,11 @@ from actors.system import System
 from actors.udp import Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
-from authority.messages import NoAnswer, Parcel, Spawn, Spawned, decode_link_untrusted
-from authority.records import EntityRecord
+from authority.messages import Census, LoadReport, NoAnswer, Parcel, Spawn, Spawned, decode_link_untrusted
+from authority.records import EntityRecord, Role
 from authority.sealing import Opened, Sealer
 from homeserver.backend import BackendService
+from homeserver.balancer import Balancer
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
@@ -66,6 +67,7 @@ class Node:
     vouching: Vouching = field(init=False, repr=False)
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
+    balancer: Balancer = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,6 +77,11 @@ class Node:
     def replica(self) -> Backend:
         """The backend of this moment; see `BackendService`."""
         return self.backend.current
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member leads its instance, as far as it knows."""
+        return self.replica.status.leader == self.config.name
 
     def drop(self, reason: str) -> None:
         """Count a message that was dropped; there is no answer over the link."""
@@ -157,9 +164,18 @@ class Node:
         match opened.message:
             case Spawned() as message:
                 self._spawned(message, opened.sender)
+            case LoadReport() as message if self._is_ours(opened.sender):
+                self.balancer.reported(opened.sender, message.load)
+            case Census() as message if self._is_ours(opened.sender):
+                self.balancer.took_census(opened.sender, message)
             case _:
                 return False
         return True
+
+    def _is_ours(self, sender: str) -> bool:
+        """Whether the sender is a simulation server of this instance, as far as this member knows."""
+        row = self.store.row(sender)
+        return row is not None and row.role is Role.SIMSERVER
 
     def _spawned(self, message: Spawned, sender: str) -> None:
         record = self.store.entity(message.entity)

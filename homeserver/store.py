@@ -11,9 +11,10 @@ from functools import wraps
 from typing import Any, Final, TypeVar
 
 from authority.asks import fair_order
+from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES
-from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
 from authority.rows import Rows
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
@@ -183,6 +184,39 @@ class Store:
         names = self._replica.store.children(("servers",)) if self._replica.store.exists(("servers",)) else ()
         rows = [self.row(name) for name in sorted(names)]
         return [row for row in rows if row is not None and (role is None or row.role is role)]
+
+    def simserver_names(self) -> list[str]:
+        """The simulation servers of this instance, by name, as this member knows them."""
+        return [row.name for row in self.servers(Role.SIMSERVER)]
+
+    def drain(self, server: str) -> DrainRecord | None:
+        """Since when a server is drained, as this member knows it; None if it is not."""
+        data = self._get((DRAINS, server))
+        return None if data is None else DrainRecord.from_data(data)
+
+    def drains(self) -> list[DrainRecord]:
+        """The servers that are drained, by name, as this member knows them."""
+        store = self._replica.store
+        names = sorted(store.children((DRAINS,))) if store.exists((DRAINS,)) else []
+        return [DrainRecord.from_data(store.get((DRAINS, name))) for name in names]
+
+    def named_by(self, server: str) -> tuple[int, int]:
+        """How many entities of this instance a server has authority over, and how many others it may be passed.
+
+        As this member knows it. There is no index: rows that do not even contain the name are not decoded.
+        """
+        name = server.encode()
+
+        def count(path: tuple[str, ...], view: NodeView, found: tuple[int, int]) -> tuple[int, int]:
+            if view.encoded is None or name not in view.encoded:
+                return found
+            row = view.data
+            here = row["authority"] == server
+            return found[0] + here, found[1] + (not here and server in row["delegation"])
+
+        if not self._replica.store.exists(("entities",)):
+            return 0, 0
+        return self._replica.store.fold_below(("entities",), count, (0, 0))
 
     def _get(self, path: tuple[str, ...]) -> Any:
         return self._replica.store.get_or(path, None)

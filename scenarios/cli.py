@@ -70,11 +70,11 @@ class _LazyGroup(click.Group):
         self._members = members
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._members)
+        return sorted({*self.commands, *self._members})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._members:
-            return None
+            return super().get_command(ctx, cmd_name)
         module, _, name = self._members[cmd_name][0].partition(":")
         command = getattr(import_module(module), name or "command")
         if not isinstance(command, click.Command):
@@ -82,11 +82,18 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        here = {name: command.get_short_help_str(limit=100) for name, command in self.commands.items()}
+        lazy = {name: member[1] for name, member in self._members.items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._members[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl(sorted((here | lazy).items()))
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_LazyGroup,
+    members={"drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server.")},
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(version("batonpass"), "--version", message="batonpass %(version)s")
 def cli() -> None:
     """Pass authority over simulated entities between servers like a baton: sealed, signed, fenced, counted hop by hop.
@@ -195,6 +202,27 @@ def cluster() -> None:
       export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
       baton cluster status
       baton cluster transfer alpha.h2
+    """
+
+
+@cli.group(
+    cls=_LazyGroup,
+    members={
+        "load": ("scenarios.remote.servers:load", "how much each of them has to do"),
+        "remove": ("scenarios.remote.servers:remove", "take an empty, drained one out of the directory"),
+    },
+    short_help="The simulation servers of a running instance: load, removing.",
+)
+def server() -> None:
+    """Look at the simulation servers of a running instance, through any of its homeservers.
+
+    \b
+    Where it is, and the operator token, may be given once and for all:
+      export BATON_URL=http://127.0.0.1:17103
+      export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
+      baton server load
+      baton drain alpha.s2
+      baton server remove alpha.s2
     """
 
 

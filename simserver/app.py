@@ -37,6 +37,7 @@ from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
+from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.node import Node
 from simserver.owners import Owners
 from simserver.status import make_status_app
@@ -96,7 +97,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     departures = Departures(sealer, home, courier, holdings, clock, counts)
     arrivals = Arrivals(sealer, home, courier, holdings, departures, clock, counts)
     owners = Owners(home, clock, counts, arrivals.owned)
-    return Node(
+    node = Node(
         config,
         clock,
         sealer,
@@ -114,6 +115,16 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         keys,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
+    node.loads = Loads(
+        LoadMeter(round(1e9 / config.tick_hz)),
+        holdings,
+        departures,
+        courier,
+        home.members,
+        lambda: (counts["inputs"], moved_bytes(link.stats)),
+        clock,
+    )
+    return node
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -149,6 +160,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             messages,
             ServiceSpec("rest", web.serve),
             ServiceSpec("ticks", node.serve_ticks),
+            ServiceSpec("loads", node.loads.serve),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
         name="simserver",

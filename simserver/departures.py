@@ -9,7 +9,7 @@ served again, it goes on with every transfer that is under way.
 import logging
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ from authority.messages import (
 )
 from authority.names import instance_of
 from authority.outgoing import Case, Outgoing
+from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from simserver.courier import Courier
@@ -112,6 +113,15 @@ class Departures:
     def __len__(self) -> int:
         return len(self._leaving)
 
+    @property
+    def under_way(self) -> int:
+        """How many entities are on their way out, or wait for their turn."""
+        return len(self._leaving) + self._turnstile.waiting
+
+    def is_under_way(self, entity: str) -> bool:
+        """Whether an entity is on its way out, or waits for its turn."""
+        return entity in self._leaving or self._turnstile.waits(entity)
+
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -130,14 +140,14 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if entity in self._leaving or self._turnstile.waits(entity):
+        if self.is_under_way(entity):
             return
         plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
         try:
             # With its next tick the world says so again, or has thought of somewhere else.
             self.begin(plan, may_wait=False)
         except Exception:
-            self._went_wrong()
+            self.went_wrong()
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
@@ -195,7 +205,7 @@ class Departures:
         if plan.transfer_id in self._begun:
             # A repeated order may come after the entity has gone and returned: its transfer is over, or under way.
             return "order_repeated"
-        if plan.target == self._sealer.name or plan.entity in self._leaving or self._turnstile.waits(plan.entity):
+        if plan.target == self._sealer.name or self.is_under_way(plan.entity):
             return "order_busy"
         return ""
 
@@ -218,9 +228,10 @@ class Departures:
         try:
             await function(*args)
         except Exception:
-            self._went_wrong()
+            self.went_wrong()
 
-    def _went_wrong(self) -> None:
+    def went_wrong(self) -> None:
+        """Count an error of ours that kept a departure from going on as it should."""
         self._counts["internal_error"] += 1
         _log.exception("a departure ran into an error of ours")
 
@@ -315,7 +326,7 @@ class Departures:
             try:
                 self._perform_one(departure, effect)
             except Exception:
-                self._went_wrong()
+                self.went_wrong()
 
     def _perform_one(self, departure: _Departure, effect: machine.Effect) -> None:
         match effect:
@@ -470,11 +481,20 @@ class Departures:
         while (following := self._turnstile.following(departure.plan.target)) is not None:
             self._begin_in_turn(following)
 
+    def relocate(self, moves: Iterable[MoveItem]) -> None:
+        """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
+
+        What is not here, or under way already, is left out; the next census shows what is still here.
+        """
+        for move in moves:
+            # Over the link: it puts requests together, and no HTTP server is in the way.
+            self._begin_in_turn(Plan(move.transfer_id, move.entity, move.target, transport="link"))
+
     def _begin_in_turn(self, plan: Plan) -> None:
         try:
             self.begin(plan)
         except Exception:
-            self._went_wrong()
+            self.went_wrong()
 
     async def _report(self, departure: _Departure) -> None:
         if not await self._reported(departure):

@@ -104,7 +104,8 @@ class Life:
     """One entity, from its arrival on this server until it leaves; see the head of the module.
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
-    more, and no actor is to be started for it. `broken` says why it stands still, if it does.
+    more, and no actor is to be started for it. `broken` says why it stands still, if it does. `step_ns` is how
+    long the world takes for a tick, lately.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Life:
         "over",
         "ownership",
         "ref",
+        "step_ns",
         "stint",
         "tick",
         "ticks_here",
@@ -141,6 +143,7 @@ class Life:
         self.ownership = snapshot.ownership
         self._next_ownership = UNTOLD
         self.ticks_here = 0
+        self.step_ns = 0
         self.frozen = False
         self.over = False
         self.broken = ""
@@ -187,6 +190,8 @@ class Life:
         self.ticks_here += 1
         self.stint.last_tick_ns = now_ns
         self.stint.first_tick_ns = self.stint.first_tick_ns or now_ns
+        # An average over some eight ticks.
+        self.step_ns += (self._env.monotonic_ns() - now_ns - self.step_ns) // 8
         return applied
 
     # --- inputs ----------------------------------------------------------------------------------------------------

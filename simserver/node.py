@@ -17,12 +17,14 @@ from authority.errors import MessageError
 from authority.messages import (
     Activate,
     Activated,
+    CensusRequest,
     Delegation,
     DirectHandoff,
     ForwardInputs,
     Grant,
     HandoffReply,
     Input,
+    Moves,
     NotHere,
     Order,
     OwnerWord,
@@ -46,6 +48,7 @@ from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
+from simserver.load import Loads
 from simserver.owners import Owners
 
 __all__ = ["Node"]
@@ -78,6 +81,7 @@ class Node:
     operator_token: bytes | None = field(default=None, repr=False)
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
+    loads: Loads = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 
@@ -101,6 +105,10 @@ class Node:
             tick = TickNow()
             for holding in self.holdings:
                 holding.cast(tick)
+            # The first turn lets the actors begin, the second lets all of them have ticked.
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            self.loads.meter.ticked(self.clock.monotonic_ns() - due_ns)
 
     # --- the link's inbox ------------------------------------------------------------------------------------------
 
@@ -134,6 +142,7 @@ class Node:
         _log.warning("dropped a message of %s: %s", received.peer, error)
 
     def _input(self, message: Input, player: str) -> None:
+        self.counts["inputs"] += 1
         holding = self.holdings.get(message.entity)
         if holding is not None:
             holding.cast(NewInput(player, message.owner_rev, message.seq, message.data))
@@ -161,7 +170,10 @@ class Node:
 
     async def _dispatch_guarded(self, opened: Opened, received: Received) -> None:
         try:
-            await self._dispatch(opened)
+            if isinstance(opened.message, Moves | CensusRequest):
+                await self._placement(opened.message, opened.sender)
+            else:
+                await self._dispatch(opened)
         except (MessageError, CryptoError) as error:
             self._drop(received, error)
         except (HomeUnreachable, HomeRefused) as error:
@@ -212,6 +224,15 @@ class Node:
                 await self.arrivals.spawn(message, opened)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
+
+    async def _placement(self, message: Moves | CensusRequest, sender: str) -> None:
+        """Where this server's home instance wants its entities to be, and what it asks for that."""
+        await self._check_homeserver(sender, instance_of(self.sealer.name))
+        match message:
+            case Moves():
+                self.departures.relocate(message.moves)
+            case CensusRequest():
+                self.loads.census(message, sender, self.environment.world, self.environment.period_s)
 
     async def _check_homeserver(self, sender: str, instance: str) -> None:
         row = await self.home.row(sender)

@@ -38,6 +38,7 @@ from homeserver.rest.models import (
     ServerView,
     TransferView,
 )
+from homeserver.rest.placement import placement_routes
 from homeserver.rest.rights import rights_routes, tell_owner
 from homeserver.rest.servers import server_routes
 from homeserver.rest.transactions import transaction_routes
@@ -77,6 +78,8 @@ def make_app(node: Node) -> FastAPI:
     limits |= dict.fromkeys(("/v1/tree", "/v1/tx", "/v1/import"), 2 * MAX_COMMAND_BYTES)
     prepare_app(app, limits)
     install_errors(app)
+    # Before the servers by name: "load" is none.
+    app.include_router(placement_routes(node))
     app.include_router(_server_list_routes(node))
     app.include_router(cluster_routes(node))
     app.include_router(_entity_routes(node))

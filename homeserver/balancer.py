@@ -1,0 +1,212 @@
+"""Who should be where: the homeserver that leads asks its simulation servers, has a policy decide, and gives orders.
+
+It holds nothing that must survive it. That a server is drained is in the log, and where entities are is with the
+servers; so whoever leads next goes on with the next round. Orders are not proposals to the log: a server hands entities
+over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in
+the next census.
+
+A round asks every server that has to give something up (drained, or hot) for a census, and shows the policy all
+that answered. Servers that have not reported lately get nothing: nobody is evacuated to a server that is gone.
+"""
+
+import importlib
+import logging
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import trio
+
+from actors.clock import Clock
+from authority.governor import Governor
+from authority.hops import Trace
+from authority.messages import Message
+from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View
+from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
+from authority.settings import ConfigError
+from homeserver.store import Store
+from homeserver.transfers import NOT_TOLD
+
+__all__ = ["FRESH_S", "Balancer", "Reported", "load_policy"]
+
+_log = logging.getLogger("homeserver.balancer")
+
+# A server that has not reported for so long is taken for gone.
+FRESH_S: Final = 5.0
+ROUND_S: Final = 1.0
+DRAINING_ROUND_S: Final = 0.1
+CENSUS_TIMEOUT_S: Final = 1.0
+MAX_REPORTS: Final = 10_000
+_PPM: Final = 1_000_000
+
+
+def load_policy(spec: str) -> Policy:
+    """Import `package.module:function`.
+
+    Raises:
+        ConfigError: there is no such function.
+    """
+    module_name, _, name = spec.partition(":")
+    try:
+        policy: Policy = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"policy {spec!r} cannot be loaded: {error}; expected 'package.module:function'") from error
+    if not callable(policy):
+        raise ConfigError(f"policy {spec!r} is no function")
+    return policy
+
+
+class Post(Protocol):
+    """Tells a simulation server something; `homeserver.transfers.Transfers.post`."""
+
+    async def __call__(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        """Raises `NOT_TOLD`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a server reported, and how long ago in seconds."""
+
+    load: Load
+    age_s: float
+
+
+class Balancer:
+    """Drains servers, and moves entities from hot to cool ones if it is `balancing`; at work on the leader only."""
+
+    def __init__(
+        self,
+        store: Store,
+        post: Post,
+        clock: Clock,
+        *,
+        leads: Callable[[], bool],
+        balance: Balance,
+        policy: Policy,
+        balancing: bool,
+    ) -> None:
+        self._store = store
+        self._post = post
+        self._clock = clock
+        self._leads = leads
+        self._balance = balance
+        self._policy = policy
+        self.balancing: Final = balancing
+        self._reports: dict[str, tuple[Load, int]] = {}
+        self._number = 0
+        self._awaited: dict[str, Census | None] = {}
+        self._complete = trio.Event()
+        self.governor = Governor(balance)
+
+    # --- what servers say ------------------------------------------------------------------------------------------
+
+    def reported(self, server: str, load: Load) -> None:
+        """A server of this instance says how much it has to do."""
+        if server not in self._reports and len(self._reports) >= MAX_REPORTS:
+            self._reports.pop(next(iter(self._reports)))
+        self._reports[server] = load, self._clock.monotonic_ns()
+
+    def report(self, server: str) -> Reported | None:
+        """What a server reported last, or None."""
+        found = self._reports.get(server)
+        return None if found is None else Reported(found[0], (self._clock.monotonic_ns() - found[1]) / 1e9)
+
+    def took_census(self, server: str, census: Census) -> None:
+        """A server answers; an answer to an earlier question is of the past."""
+        if census.number != self._number or self._awaited.get(server, census) is not None:
+            return
+        self._awaited[server] = census
+        self.reported(server, census.load)
+        if None not in self._awaited.values():
+            self._complete.set()
+
+    # --- rounds ----------------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """A round a second, and ten while a server is drained that is not empty; until cancelled."""
+        task_status.started()
+        while True:
+            busy = False
+            if self._leads():
+                try:
+                    busy = await self._round()
+                except Exception:
+                    # The policy's fault perhaps: it must not take the homeserver with it, nor stop the rounds.
+                    _log.exception("a round of the balancer ran into an error")
+            else:
+                # What is known of moves was true under that leadership.
+                self.governor = Governor(self._balance)
+            await trio.sleep(DRAINING_ROUND_S if busy else ROUND_S)
+
+    async def _round(self) -> bool:
+        """Whether there is more to drain."""
+        loads = self._loads()
+        givers = [load.name for load in loads if self._has_to_give(load)]
+        residents = await self._ask(givers) if givers else []
+        if not residents:
+            return False
+        view = View(tuple(loads), tuple(residents), self.governor.anchors)
+        proposed = self._policy(view, self._balance)
+        now_s = self._clock.monotonic_ns() / 1e9
+        await self._order(self.governor.admit(proposed, view, now_s))
+        draining = {load.name for load in loads if load.draining}
+        return any(resident.server in draining for resident in residents)
+
+    def _loads(self) -> list[ServerLoad]:
+        """The registered servers that reported lately."""
+        draining = {drain.server for drain in self._store.drains()}
+        found = []
+        for name in self._store.simserver_names():
+            report = self.report(name)
+            if report is not None and report.age_s <= FRESH_S:
+                load = report.load
+                found.append(
+                    ServerLoad(
+                        name,
+                        load.tick_ppm / _PPM,
+                        load.entities,
+                        float(load.inputs_per_s),
+                        float(load.bytes_per_s),
+                        name in draining,
+                    )
+                )
+        return found
+
+    def _has_to_give(self, load: ServerLoad) -> bool:
+        if load.entities == 0:
+            return False
+        return load.draining or (self.balancing and load.tick_fraction > self._balance.hot)
+
+    async def _ask(self, servers: Sequence[str]) -> list[Resident]:
+        """The residents of these servers, of those that answer in time."""
+        self._number += 1
+        self._awaited = dict.fromkeys(servers)
+        self._complete = trio.Event()
+        request = CensusRequest(number=self._number, limit=MAX_CENSUS)
+        for server in servers:
+            await self._tell(request, server)
+        with trio.move_on_after(CENSUS_TIMEOUT_S):
+            await self._complete.wait()
+        return [
+            Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group)
+            for server, census in self._awaited.items()
+            if census is not None
+            for row in census.rows
+        ]
+
+    async def _order(self, moves: Sequence[Move]) -> None:
+        by_source: dict[str, list[MoveItem]] = defaultdict(list)
+        for move in moves:
+            item = MoveItem(transfer_id=secrets.token_hex(12), entity=move.entity, target=move.target)
+            by_source[move.source].append(item)
+        for source, items in by_source.items():
+            for start in range(0, len(items), MAX_MOVES):
+                await self._tell(Moves(moves=items[start : start + MAX_MOVES]), source)
+
+    async def _tell(self, message: Message, server: str) -> None:
+        try:
+            await self._post(message, Trace("placement"), server, on_path=False)
+        except NOT_TOLD as error:
+            _log.info("%s could not be told: %s", server, error)

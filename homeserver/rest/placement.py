@@ -1,0 +1,124 @@
+"""Routes for operators: the load of simulation servers, draining them, and taking them out of the directory.
+
+A drain goes on by itself, on whichever homeserver leads. Nobody has to wait for it, and whoever waited and is gone has
+left nothing half done.
+"""
+
+import secrets
+
+from fastapi import APIRouter, Depends
+
+from actors.operator import operator_access
+from actors.web import ApiError, StrictRoute
+from authority.certificates import Name
+from authority.errors import Reason
+from authority.names import instance_of
+from authority.records import Role
+from homeserver.balancer import FRESH_S
+from homeserver.node import Node
+from homeserver.rest.models import ServerView
+from homeserver.rest.placement_models import DrainView, LoadTable, LoadView
+
+__all__ = ["placement_routes"]
+
+
+def placement_routes(node: Node) -> APIRouter:
+    """Looking is open; changing takes the operator token."""
+    routes = APIRouter(route_class=StrictRoute, prefix="/v1/servers", tags=["placement"])
+    operator = Depends(operator_access(node.secrets.operator_token))
+
+    @routes.get("/load")
+    async def load() -> LoadTable:
+        """How much every simulation server of this instance has to do, as it reported to this member."""
+        return _load_table(node)
+
+    @routes.post("/{name}/drain", status_code=202, dependencies=[operator])
+    async def drain(name: Name) -> DrainView:
+        """Move everything away from a server, and nothing to it, from now on. May be repeated."""
+        _check_here(node, name)
+        await node.store.submit("server.drain", server=name, drain_id=secrets.token_hex(12), now_s=node.clock.unix_s())
+        return await _drain_view(node, name)
+
+    @routes.get("/{name}/drain")
+    async def drained(name: Name) -> DrainView:
+        """How far the drain of a server is, and whether there is one."""
+        _check_here(node, name)
+        return await _drain_view(node, name)
+
+    @routes.delete("/{name}/drain", dependencies=[operator])
+    async def open_again(name: Name) -> DrainView:
+        """End a drain: the server takes entities again. What has left does not come back by itself."""
+        _check_here(node, name)
+        await node.store.submit("server.open", server=name)
+        return await _drain_view(node, name)
+
+    @routes.delete("/{name}", dependencies=[operator])
+    async def remove(name: Name) -> ServerView:
+        """Take a server that is drained and empty out of the directory; then nobody knows it any more."""
+        _check_here(node, name)
+        return await _remove(node, name)
+
+    return routes
+
+
+def _load_table(node: Node) -> LoadTable:
+    draining = {drain.server for drain in node.store.drains()}
+    views = []
+    for name in node.store.simserver_names():
+        report = node.balancer.report(name)
+        if report is not None:
+            load = report.load
+            views.append(
+                LoadView(
+                    server=name,
+                    tick_fraction=load.tick_ppm / 1_000_000,
+                    entities=load.entities,
+                    leaving=load.leaving,
+                    inputs_per_s=load.inputs_per_s,
+                    bytes_per_s=load.bytes_per_s,
+                    age_s=round(report.age_s, 3),
+                    draining=name in draining,
+                )
+            )
+    counts = dict(node.balancer.governor.counts)
+    return LoadTable(servers=views, leads=node.leads, balancing=node.balancer.balancing, counts=counts)
+
+
+def _check_here(node: Node, name: str) -> None:
+    if instance_of(name) != node.config.instance:
+        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
+
+
+async def _drain_view(node: Node, name: str) -> DrainView:
+    await node.store.fresh()
+    row = node.store.row(name)
+    if row is None or row.role is not Role.SIMSERVER:
+        raise ApiError(404, Reason.NOT_FOUND, f"no simulation server {name} is registered", name)
+    record = node.store.drain(name)
+    entities, delegated = node.store.named_by(name)
+    report = node.balancer.report(name)
+    load = None if report is None or report.age_s > FRESH_S else report.load
+    return DrainView(
+        server=name,
+        draining=record is not None,
+        id=None if record is None else record.id,
+        since_s=None if record is None else record.since_s,
+        entities=entities,
+        delegated=delegated,
+        held=None if load is None else load.entities,
+        leaving=None if load is None else load.leaving,
+        empty=record is not None and not entities and not delegated and load is not None and not load.entities,
+    )
+
+
+async def _remove(node: Node, name: str) -> ServerView:
+    view = await _drain_view(node, name)
+    row = node.store.row(name)
+    # One that is gone cannot say that it is empty; the log can.
+    left = view.entities + view.delegated + (view.held or 0)
+    if row is None or view.id is None or left:
+        how = f"drained, with {left} entities left" if view.draining else "not drained"
+        text = f"{name} is {how}: drain it, and remove it when it is empty"
+        raise ApiError(409, Reason.NOT_DRAINED, text, name)
+    await node.store.submit("server.remove", server=name, drain_id=view.id)
+    return ServerView.of(row)

@@ -1,0 +1,43 @@
+"""Bodies and answers of /v1/servers/load and /v1/servers/{name}/drain."""
+
+from pydantic import BaseModel, Field
+
+__all__ = ["DrainView", "LoadTable", "LoadView"]
+
+
+class LoadView(BaseModel):
+    """How much one simulation server has to do."""
+
+    server: str
+    tick_fraction: float = Field(description="part of the tick period that ticks take; above 1 ticks are skipped")
+    entities: int
+    leaving: int = Field(description="of these, how many are being handed over or wait for it")
+    inputs_per_s: int
+    bytes_per_s: int
+    age_s: float = Field(description="how long ago it reported")
+    draining: bool
+
+
+class LoadTable(BaseModel):
+    """The simulation servers of an instance that have reported to this member."""
+
+    servers: list[LoadView]
+    leads: bool = Field(description="whether this member leads, and so moves entities; the counts are its own")
+    balancing: bool = Field(description="whether entities are moved from hot to cool servers; drains always work")
+    counts: dict[str, int] = Field(
+        description="moves, drain_moves, held, over_budget, nonsense and oscillations since this member leads"
+    )
+
+
+class DrainView(BaseModel):
+    """How far the drain of a simulation server is."""
+
+    server: str
+    draining: bool
+    id: str | None = Field(description="which drain; None if it is not drained")
+    since_s: float | None = Field(description="Unix time in seconds")
+    entities: int = Field(description="of this instance, under its authority by the log")
+    delegated: int = Field(description="held by others who may pass them to it directly")
+    held: int | None = Field(description="what it holds by its own last report, of all instances; None if it is silent")
+    leaving: int | None = Field(description="of these, how many are being handed over or wait for it")
+    empty: bool = Field(description="drained, and nothing is left: it can be stopped, upgraded or removed")

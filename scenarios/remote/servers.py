@@ -1,0 +1,166 @@
+"""`baton drain` and `baton server`: the simulation servers of a running instance, their load, and emptying them."""
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from scenarios.options import FiniteRange
+from scenarios.remote.connection import Server, print_table, remote_options, show, table
+
+__all__ = ["drain", "load", "remove"]
+
+_operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
+_as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
+POLL_S: Final = 0.25
+_FOR_EVER_S: Final = 86_400.0
+
+
+@click.command(short_help="Move everything away from a simulation server, and nothing to it.")
+@click.argument("server_name", metavar="SERVER")
+@click.option("--cancel", is_flag=True, help="End the drain: the server takes entities again.")
+@click.option("--no-wait", is_flag=True, help="Begin it, or look at it, and be done.")
+@click.option("--json", "json_wanted", is_flag=True, help="A JSON object per line, whenever something has changed.")
+@click.option(
+    "--within",
+    "within_s",
+    type=FiniteRange(min=0.0, max=_FOR_EVER_S),
+    default=_FOR_EVER_S,
+    metavar="SECONDS",
+    help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day]",
+)
+@_operator()
+def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wanted: bool, within_s: float) -> int:
+    """Move everything away from SERVER while players play on, and let nothing come to it; wait until it is empty.
+
+    The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
+    waits on, and --cancel ends the drain. An empty server can be stopped, upgraded, started again (then --cancel), or
+    removed with `baton server remove`.
+
+    \b
+    Examples:
+      baton drain alpha.s1
+      baton drain alpha.s1 --cancel
+    """
+    path = f"/v1/servers/{server_name}/drain"
+    if cancel:
+        view = server.call("DELETE", path)
+        _tell(view, json_wanted, f"{server_name} takes entities again")
+        return 0
+    view = server.call("POST", path)
+    if no_wait:
+        _tell(view, json_wanted, _sentence(view))
+        return 0
+    try:
+        return _wait(server, path, view, json_wanted, within_s)
+    except KeyboardInterrupt:
+        again = f"wait on with `baton drain {server_name}`, end it with `baton drain {server_name} --cancel`"
+        click.echo(f"the drain of {server_name} goes on; {again}", err=True)
+        raise
+
+
+def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, within_s: float) -> int:
+    since_s = time.monotonic()
+    shown = _Progress(json_wanted, since_s)
+    for seen in _views(server, path, view):
+        shown.show(seen)
+        if not seen["draining"]:
+            click.echo(f"baton: somebody ended the drain of {seen['server']}", err=True)
+            return 1
+        if seen["empty"]:
+            shown.done(seen)
+            return 0
+        if time.monotonic() - since_s >= within_s:
+            click.echo(f"baton: {_sentence(seen)}; the drain goes on", err=True)
+            return 1
+    raise AssertionError("views do not end")
+
+
+def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield first
+    while True:
+        time.sleep(POLL_S)  # noqa: TID251 - a command of its own, in which nothing else runs
+        yield server.call("GET", path)
+
+
+def _sentence(view: dict[str, Any]) -> str:
+    if view["empty"]:
+        return f"{view['server']} is empty"
+    held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
+    more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
+    return f"{view['server']} {held}; {view['entities']:,} by the log{more}"
+
+
+def _tell(view: dict[str, Any], json_wanted: bool, sentence: str) -> None:
+    if json_wanted:
+        show(view)
+    else:
+        click.echo(sentence)
+
+
+class _Progress:
+    """One line that is rewritten on a terminal, a line for each change elsewhere, or JSON."""
+
+    def __init__(self, json_wanted: bool, since_s: float) -> None:
+        self._json_wanted = json_wanted
+        self._since_s = since_s
+        self._last: dict[str, Any] = {}
+        self._console = Console(stderr=True, highlight=False)
+
+    def show(self, view: dict[str, Any]) -> None:
+        if view == self._last:
+            return
+        self._last = view
+        if self._json_wanted:
+            click.echo(json.dumps(view))
+        elif self._console.is_terminal:
+            self._console.print(Text(f"\r\x1b[K{_sentence(view)}"), end="", soft_wrap=True)
+        else:
+            self._console.print(Text(_sentence(view)), soft_wrap=True)
+
+    def done(self, view: dict[str, Any]) -> None:
+        if not self._json_wanted:
+            if self._console.is_terminal:
+                self._console.print()
+            click.echo(f"{view['server']} is empty after {time.monotonic() - self._since_s:.1f} s")
+
+
+@click.command(short_help="How much every simulation server has to do.")
+@_as_json
+@_operator()
+def load(server: Server, json_wanted: bool) -> int:
+    """Show the load of the instance's simulation servers, as they reported it to this homeserver. Needs no token."""
+    view = server.call("GET", "/v1/servers/load")
+    if json_wanted:
+        show(view)
+        return 0
+    title = "balancing" if view["balancing"] else "not balancing (placement.balance is off)"
+    listing = table(title, "server", "ticks take", "entities", "leaving", "inputs/s", "bytes/s", "reported", "")
+    for row in view["servers"]:
+        listing.add_row(
+            row["server"],
+            f"{100 * row['tick_fraction']:.0f} % of the time",
+            *(f"{row[name]:,}" for name in ("entities", "leaving", "inputs_per_s", "bytes_per_s")),
+            f"{row['age_s']:.1f} s ago",
+            "drained" if row["draining"] else "",
+        )
+    print_table(listing)
+    if view["leads"] and view["counts"]:
+        click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(view["counts"].items())))
+    return 0
+
+
+@click.command(short_help="Take an empty, drained server out of the directory.")
+@click.argument("server_name", metavar="SERVER")
+@_as_json
+@_operator()
+def remove(server: Server, server_name: str, json_wanted: bool) -> int:
+    """Take SERVER out of the directory, if it is drained and empty; drain it first with `baton drain`."""
+    view = server.call("DELETE", f"/v1/servers/{server_name}")
+    _tell(view, json_wanted, f"{server_name} is removed")
+    return 0

@@ -1,0 +1,179 @@
+"""How much this server has to do, and what each of its entities costs: measured here, judged by its home instance.
+
+The load is the part of the tick period from the moment a tick is due until everything that was runnable then has run,
+the ticks of all entities among it. So it also counts what else keeps the server busy, and it is above 1 when ticks are
+skipped. An entity's cost is its share of that, by the time that the world's code took on it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
+
+import trio
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.messages import Message
+from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, Census, CensusRequest, CensusRow, Load, LoadReport
+from authority.records import DirectoryRow
+from simserver.departures import Departures
+from simserver.holdings import Holding, Holdings
+from simserver.world import World
+
+__all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "census_rows", "moved_bytes"]
+
+_log = logging.getLogger("simserver.load")
+
+REPORT_EVERY_S: Final = 1.0
+_PPM: Final = 1_000_000
+
+
+@runtime_checkable
+class Affine(Protocol):
+    """A world whose entities interact: those of the same affinity group are moved together."""
+
+    def affinity(self, state: Any) -> str:
+        """The group of an entity in this state, at most 64 characters; empty if it is in none."""
+
+
+def moved_bytes(link: Mapping[str, int]) -> int:
+    """How many bytes came and went over the link, by its counters."""
+    return link.get("bytes_in", 0) + link.get("bytes_out", 0)
+
+
+class LoadMeter:
+    """Averages over the ticks since the last measurement; of inputs and bytes it takes totals and gives rates.
+
+    `period_ns` is the tick period.
+    """
+
+    def __init__(self, period_ns: int) -> None:
+        self._period_ns = period_ns
+        self._used_ns: list[int] = []
+        self._before = (0, 0, 0)
+        self._last = Load(tick_ppm=0, entities=0, leaving=0, inputs_per_s=0, bytes_per_s=0)
+
+    @property
+    def last(self) -> Load:
+        """What was measured last."""
+        return self._last
+
+    def ticked(self, used_ns: int) -> None:
+        """One tick, from when it was due until its work was done."""
+        self._used_ns.append(used_ns)
+
+    def measure(self, now_ns: int, *, entities: int, leaving: int, inputs: int, moved_bytes: int) -> Load:
+        """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late."""
+        before_ns, inputs_before, bytes_before = self._before
+        self._before = now_ns, inputs, moved_bytes
+        passed_s = max(now_ns - before_ns, 1) / 1e9
+        used_ppm = self._last.tick_ppm
+        if self._used_ns:
+            used_ppm = _PPM * sum(self._used_ns) // (len(self._used_ns) * self._period_ns)
+        self._used_ns.clear()
+        self._last = Load(
+            tick_ppm=used_ppm,
+            entities=entities,
+            leaving=leaving,
+            inputs_per_s=max(0, round((inputs - inputs_before) / passed_s)) if before_ns else 0,
+            bytes_per_s=max(0, round((moved_bytes - bytes_before) / passed_s)) if before_ns else 0,
+        )
+        return self._last
+
+
+def census_rows(
+    holdings: Iterable[Holding], world: World, load: Load, period_s: float, limit: int, stays: Callable[[str], bool]
+) -> list[CensusRow]:
+    """At most `limit` of the entities that are not on their way (`stays`), groups beside each other."""
+    staying = [holding for holding in holdings if stays(holding.id)]
+    if isinstance(world, Affine):
+        grouped = [(_group(world, holding), holding) for holding in staying]
+        grouped.sort(key=lambda pair: (pair[0], pair[1].id))
+    else:
+        grouped = [("", holding) for holding in staying]
+    spent_ns = sum(holding.life.step_ns for holding in staying) or 1
+    return [
+        CensusRow(
+            entity=holding.id,
+            here_ms=int(holding.life.ticks_here * period_s * 1000),
+            cost_ppm=load.tick_ppm * holding.life.step_ns // spent_ns,
+            group=group,
+        )
+        for group, holding in grouped[:limit]
+    ]
+
+
+def _group(world: Affine, holding: Holding) -> str:
+    try:
+        return str(world.affinity(holding.life.world))[:MAX_GROUP_CHARS]
+    except Exception:
+        # The world's fault, and no reason to keep the entity where it is.
+        _log.exception("the world cannot say to which group %s belongs", holding.id)
+        return ""
+
+
+class Post(Protocol):
+    """Sends messages; see `simserver.courier`."""
+
+    def send(
+        self, message: Message, trace: Trace, to: str, *, on_path: bool, address: tuple[str, int] | None = None
+    ) -> None:
+        """Seal and send."""
+
+
+class Loads:
+    """Reports the load to every homeserver of the instance while it is served, and answers their questions.
+
+    `totals` gives the inputs and the bytes that have come and gone since the start; `homeservers` is whom to tell.
+    """
+
+    def __init__(
+        self,
+        meter: LoadMeter,
+        holdings: Holdings,
+        departures: Departures,
+        post: Post,
+        homeservers: Callable[[], Iterable[DirectoryRow]],
+        totals: Callable[[], tuple[int, int]],
+        clock: Clock,
+    ) -> None:
+        self.meter: Final = meter
+        self._holdings = holdings
+        self._departures = departures
+        self._post = post
+        self._homeservers = homeservers
+        self._totals = totals
+        self._clock = clock
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Report once a second, until cancelled."""
+        task_status.started()
+        while True:
+            await trio.sleep(REPORT_EVERY_S)
+            report = LoadReport(load=self.measure())
+            for row in self._homeservers():
+                address = (row.link_host, row.link_port)
+                self._post.send(report, Trace("load"), row.name, on_path=False, address=address)
+
+    def measure(self) -> Load:
+        """The load since the last measurement."""
+        inputs, moved_bytes = self._totals()
+        return self.meter.measure(
+            self._clock.monotonic_ns(),
+            entities=len(self._holdings),
+            leaving=self._departures.under_way,
+            inputs=inputs,
+            moved_bytes=moved_bytes,
+        )
+
+    def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:
+        """Tell a homeserver which entities are here and not on their way."""
+        load = self.meter.last.model_copy(
+            update={"entities": len(self._holdings), "leaving": self._departures.under_way}
+        )
+        limit = min(request.limit, MAX_CENSUS)
+        rows = census_rows(
+            self._holdings, world, load, period_s, limit, lambda name: not self._departures.is_under_way(name)
+        )
+        answer = Census(number=request.number, load=load, rows=rows)
+        self._post.send(answer, Trace("census"), sender, on_path=False)

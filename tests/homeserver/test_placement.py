@@ -1,0 +1,157 @@
+"""Load, drains and balance through a running homeserver: what operators see and may do, and what becomes of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from authority.placement import Balance, Move, View
+from authority.settings import ConfigError
+from homeserver.balancer import load_policy
+from homeserver.config import PlacementSettings
+from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
+
+
+class Operator:
+    """Somebody who has the operator token of an instance."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._headers = {"authorization": f"Bearer {(home.directory / 'operator').read_text()}"}
+
+    async def do(self, method: str, path: str) -> Any:
+        return await self._home.api.do(method, path, token=False, headers=self._headers)
+
+    async def refused(self, status: int, code: str, method: str, path: str) -> Any:
+        return await self._home.api.refused(status, code, method, path, token=False, headers=self._headers)
+
+
+async def spawn(home: Home, count: int, server: str) -> None:
+    ada = await home.player("alpha.ada")
+    for number in range(count):
+        await home.entity(f"alpha.ball-{number}", ada, server)
+
+
+async def loads(home: Home) -> dict[str, Any]:
+    return {row["server"]: row for row in (await home.api.get("/v1/servers/load"))["servers"]}
+
+
+async def reported(home: Home, **entities: int) -> None:
+    """Wait until the servers have reported so many entities."""
+    wanted = {f"alpha.{name}": count for name, count in entities.items()}
+    with trio.fail_after(20):
+        while True:
+            if {name: row["entities"] for name, row in (await loads(home)).items()} == wanted:
+                return
+            await trio.sleep(0.1)
+
+
+async def test_every_simulation_server_reports_its_load(world: Home) -> None:
+    await spawn(world, 3, "alpha.s1")
+    await reported(world, s1=3, s2=0)
+    table = await world.api.get("/v1/servers/load")
+    assert (table["leads"], table["balancing"]) == (True, False)
+    busy, idle = table["servers"]
+    assert busy["tick_fraction"] > 0
+    assert idle["tick_fraction"] >= 0
+    assert not busy["draining"]
+
+
+async def drained(home: Home, server: str) -> dict[str, Any]:
+    """Wait until a drained server is empty."""
+    with trio.fail_after(20):
+        while True:
+            view: dict[str, Any] = await home.api.get(f"/v1/servers/{server}/drain")
+            if view["empty"]:
+                return view
+            await trio.sleep(0.05)
+
+
+async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None:
+    operator = Operator(world)
+    await spawn(world, 5, "alpha.s1")
+    assert (await world.api.get("/v1/servers/alpha.s1/drain"))["draining"] is False
+    view = await operator.do("POST", "/v1/servers/alpha.s1/drain")
+    assert (view["draining"], view["entities"], view["empty"]) == (True, 5, False)
+    assert await operator.do("POST", "/v1/servers/alpha.s1/drain") is not None
+    await operator.refused(409, "not_drained", "DELETE", "/v1/servers/alpha.s2")
+    view = await drained(world, "alpha.s1")
+    assert (view["entities"], view["delegated"], view["held"], view["leaving"]) == (0, 0, 0, 0)
+    assert len(world.simservers["alpha.s2"].holdings) == 5
+    ada = {"id": "alpha.late", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
+    await world.api.refused(409, "draining", "POST", "/v1/entities", ada)
+    await world.api.refused(409, "draining", "POST", "/v1/entities/alpha.ball-0/transfers", {"to": "alpha.s1"})
+    assert (await operator.do("DELETE", "/v1/servers/alpha.s1/drain"))["draining"] is False
+    await world.api.do("POST", "/v1/entities", ada)
+
+    await operator.do("POST", "/v1/servers/alpha.s1/drain")
+    await drained(world, "alpha.s1")
+    assert (await operator.do("DELETE", "/v1/servers/alpha.s1"))["name"] == "alpha.s1"
+    assert [row["name"] for row in await world.api.get("/v1/servers")] == ["alpha.h1", "alpha.s2"]
+    assert set(await loads(world)) == {"alpha.s2"}
+    await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
+
+
+async def test_only_operators_drain_and_remove_and_only_simulation_servers(world: Home) -> None:
+    operator = Operator(world)
+    for method, path in (("POST", "/alpha.s1/drain"), ("DELETE", "/alpha.s1/drain"), ("DELETE", "/alpha.s1")):
+        await world.api.refused(401, "no_token", method, f"/v1/servers{path}", token=False)
+        await world.api.refused(403, "wrong_token", method, f"/v1/servers{path}")
+    await operator.refused(422, "unknown_target", "POST", "/v1/servers/alpha.h1/drain")
+    await operator.refused(404, "not_found", "DELETE", "/v1/servers/alpha.h1")
+    await operator.refused(421, "wrong_home", "POST", "/v1/servers/beta.s1/drain")
+    await world.api.refused(421, "wrong_home", "GET", "/v1/servers/beta.s1/drain")
+
+
+async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: Home) -> None:
+    node = await alpha.simserver("alpha.s1")
+    await spawn(alpha, 2, "alpha.s1")
+    await Operator(alpha).do("POST", "/v1/servers/alpha.s1/drain")
+    ticks = [holding.life.tick for holding in node.holdings]
+    await until(lambda: all(holding.life.tick > tick + 10 for holding, tick in zip(node.holdings, ticks, strict=True)))
+    assert not (await alpha.api.get("/v1/servers/alpha.s1/drain"))["empty"]
+    await alpha.simserver("alpha.s2")
+    await drained(alpha, "alpha.s1")
+
+
+def all_to_the_last(view: View, balance: Balance) -> list[Move]:
+    """A policy: whatever is hot, and what is not, to the last server."""
+    last = max(server.name for server in view.servers)
+    return [Move(resident.entity, resident.server, last) for resident in view.residents]
+
+
+async def test_failures_33_a_policy_of_ones_own_moves_entities_within_hold_and_budget(tmp_path: Path) -> None:
+    placement = PlacementSettings(
+        balance=True,
+        policy=f"{__name__}:all_to_the_last",
+        # Everything that ticks is hot.
+        hot=2e-6,
+        cool=1e-6,
+        min_hold_s=0.5,
+        moves_per_s=2.0,
+    )
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports).model_copy(update={"placement": placement})
+        async with served(config) as home:
+            for name in ("alpha.s1", "alpha.s2"):
+                await home.simserver(name)
+            await spawn(home, 4, "alpha.s1")
+            began_s = trio.current_time()
+            await until(lambda: len(home.simservers["alpha.s2"].holdings) == 4)
+            assert trio.current_time() - began_s > 0.4, "two moves a second, two at once"
+            table = await home.api.get("/v1/servers/load")
+            assert table["balancing"]
+            assert table["counts"]["moves"] == 4
+            assert table["counts"].get("oscillations", 0) == 0
+
+
+@pytest.mark.parametrize("spec", ["nowhere:f", "authority.placement:nothing", "authority.placement", "json:__name__"])
+def test_a_policy_that_cannot_be_one_is_refused_at_the_start(spec: str) -> None:
+    with pytest.raises(ConfigError, match="policy"):
+        load_policy(spec)
+
+
+def test_numbers_that_cannot_be_meant_are_refused_in_the_configuration() -> None:
+    with pytest.raises(ValueError, match="cool"):
+        PlacementSettings(hot=0.5, cool=0.6)

@@ -1,0 +1,95 @@
+"""What a server says of its load: averages and rates of what happened since it last said so; and who is counted."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.placement_messages import MAX_GROUP_CHARS, CensusRow, Load
+from simserver.balls import Balls
+from simserver.load import LoadMeter, census_rows, moved_bytes
+
+PERIOD_NS = 50_000_000
+LOAD = Load(tick_ppm=800_000, entities=9, leaving=0, inputs_per_s=0, bytes_per_s=0)
+
+
+def measure(meter: LoadMeter, now_s: float, inputs: int = 0, moved: int = 0) -> Load:
+    return meter.measure(round(now_s * 1e9), entities=2, leaving=1, inputs=inputs, moved_bytes=moved)
+
+
+@given(st.lists(st.integers(0, 10 * PERIOD_NS), min_size=1, max_size=30))
+def test_the_load_is_the_mean_part_of_the_period(used_ns: list[int]) -> None:
+    meter = LoadMeter(PERIOD_NS)
+    for one in used_ns:
+        meter.ticked(one)
+    load = measure(meter, 1.0)
+    assert abs(load.tick_ppm - 1e6 * sum(used_ns) / len(used_ns) / PERIOD_NS) <= 1
+    assert (load.entities, load.leaving) == (2, 1)
+    assert meter.last == load
+
+
+def test_a_server_too_busy_to_tick_is_not_idle() -> None:
+    meter = LoadMeter(PERIOD_NS)
+    meter.ticked(2 * PERIOD_NS)
+    assert measure(meter, 1.0).tick_ppm == 2_000_000
+    assert measure(meter, 2.0).tick_ppm == 2_000_000
+
+
+def test_inputs_and_bytes_are_rates_since_the_last_time() -> None:
+    meter = LoadMeter(PERIOD_NS)
+    assert measure(meter, 5.0, inputs=1000, moved=10_000).inputs_per_s == 0, "since when is not known"
+    load = measure(meter, 7.0, inputs=1300, moved=11_000)
+    assert (load.inputs_per_s, load.bytes_per_s) == (150, 500)
+    assert measure(meter, 8.0, inputs=0, moved=0).inputs_per_s == 0, "counters that began anew"
+
+
+def test_bytes_are_those_of_both_ways() -> None:
+    assert moved_bytes({"bytes_in": 3, "bytes_out": 4, "links": 9}) == 7
+    assert moved_bytes({}) == 0
+
+
+@dataclass
+class Life:
+    step_ns: int = 0
+    ticks_here: int = 0
+    world: Any = None
+
+
+@dataclass
+class Holding:
+    id: str
+    life: Life = field(default_factory=Life)
+
+
+class Squads(Balls):
+    def affinity(self, state: Any) -> str:
+        if state == "bad":
+            raise KeyError("no squad")
+        return str(state)
+
+
+def rows(holdings: list[Holding], world: Any = None, limit: int = 512, gone: str = "") -> list[CensusRow]:
+    return census_rows(holdings, world or Balls(), LOAD, 0.05, limit, lambda name: name != gone)  # type: ignore[arg-type]  # what is needed of holdings
+
+
+def test_costs_are_shares_of_the_load_and_who_leaves_is_left_out() -> None:
+    holdings = [Holding(f"alpha.e{n}", Life(step_ns=n * 100, ticks_here=20)) for n in range(5)]
+    census = rows(holdings, gone="alpha.e4")
+    assert [row.entity for row in census] == ["alpha.e0", "alpha.e1", "alpha.e2", "alpha.e3"]
+    assert [row.cost_ppm for row in census] == [0, 133_333, 266_666, 400_000]
+    assert {row.here_ms for row in census} == {1000}
+    assert len(rows(holdings, limit=2)) == 2
+
+
+def test_members_of_a_group_stand_beside_each_other_and_a_world_that_fails_has_none() -> None:
+    squads = ["b", "a", "", "b", "bad", "x" * 100]
+    census = rows([Holding(f"alpha.e{n}", Life(world=squad)) for n, squad in enumerate(squads)], Squads())
+    assert [(row.group[:1], row.entity[-1]) for row in census] == [
+        ("", "2"), ("", "4"), ("a", "1"), ("b", "0"), ("b", "3"), ("x", "5"),
+    ]  # fmt: skip
+    assert len(census[-1].group) == MAX_GROUP_CHARS
+
+
+def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
+    assert [row.cost_ppm for row in rows([Holding("alpha.e0")])] == [0]
