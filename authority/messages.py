@@ -15,6 +15,7 @@ import cbor2
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from actors.link import LARGE_MESSAGE_BYTES
+from authority.admission import MAX_PLACES
 from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.epoch import Fence
 from authority.errors import MessageError
@@ -37,6 +38,7 @@ __all__ = [
     "Batch",
     "Census",
     "CensusRequest",
+    "Decline",
     "Delegation",
     "DirectHandoff",
     "ForwardInputs",
@@ -60,6 +62,8 @@ __all__ = [
     "Parcel",
     "Report",
     "ReportReply",
+    "Reserve",
+    "Reserved",
     "Spawn",
     "Spawned",
     "StateTransfer",
@@ -81,6 +85,9 @@ MAX_TOKEN_CHARS: Final = 8192
 
 Token = Annotated[str, Field(max_length=MAX_TOKEN_CHARS)]
 Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
+SchemaVersion = Annotated[int, Field(ge=0, lt=2**31)]
+StateBytes = Annotated[int, Field(ge=1, le=2**32)]
+Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
 ReasonText = Annotated[str, Field(max_length=256)]
 
 
@@ -202,6 +209,17 @@ class NoAnswer(_Message):
     reason: ReasonText = ""
 
 
+class Decline(_Message):
+    """Old authority → home: I was told to begin this transfer and will not; nothing was frozen. See `Reason`."""
+
+    type: Literal["decline"] = "decline"
+    transfer_id: TransferId
+    entity: Name
+    source: Name
+    target: Name
+    reason: ReasonText
+
+
 class OwnerRequest(_Message):
     """Authority → home: a player says that it owns this entity, and I have not heard of that; who does?"""
 
@@ -275,6 +293,27 @@ class Spawned(_Message):
 # --- simulation server → simulation server ------------------------------------------------------------------------
 
 
+class Reserve(_Message):
+    """Old → new authority, before a freeze: will you take up to `places` of these? See `authority.admission`."""
+
+    type: Literal["reserve"] = "reserve"
+    kind: Annotated[str, Field(max_length=64)]
+    schema_version: SchemaVersion
+    state_bytes: StateBytes
+    places: Places
+
+
+class Reserved(_Message):
+    """New → old authority: so many places are kept for you for a while, or none for `reason`."""
+
+    type: Literal["reserved"] = "reserved"
+    kind: Annotated[str, Field(max_length=64)]
+    schema_version: SchemaVersion
+    state_bytes: StateBytes
+    places: Places
+    reason: ReasonText = ""
+
+
 class Manifest(_Message):
     """Instead of a large state: what is signed and sealed of it, while its bytes travel on the link in the same parcel.
 
@@ -343,6 +382,9 @@ Message = Annotated[
     | AdmitReply
     | Report
     | ReportReply
+    | Decline
+    | Reserve
+    | Reserved
     | Grant
     | Order
     | OwnerRequest

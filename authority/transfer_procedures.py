@@ -40,8 +40,7 @@ def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     The reason comes from another instance; a code that is not known here is recorded as `denied`.
     """
-    known = args["reason"] in {reason.value for reason in Reason}
-    return _decide(rows, args, Reason(args["reason"]) if known else Reason.DENIED)
+    return _decide(rows, args, _known_reason(args["reason"]))
 
 
 def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
@@ -69,6 +68,28 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     transfer = _committed(existing or _begin(args), record, args)
     save_transfer(rows, transfer)
     return _answer(rows, transfer)
+
+
+def transfer_decline(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The old authority will not begin a permitted transfer: nothing was frozen, so no fence is raised.
+
+    A transfer that has its result stays as it is.
+    """
+    transfer = known_transfer(rows, args["transfer_id"])
+    record = find_entity(rows, transfer.entity)
+    if record.authority != args["source"]:
+        raise Refused(Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id}, not {args['source']}")
+    if (transfer.entity, transfer.target) != (args["entity"], args["target"]) or transfer.stay:
+        raise Refused(Reason.TRANSFER_ID_TAKEN, f"transfer {transfer.id} is one of {transfer.entity}")
+    if transfer.phase is Phase.PERMITTED:
+        transfer = transfer.changed(phase=Phase.REFUSED, reason=_known_reason(args["reason"]).value)
+        save_transfer(rows, transfer)
+    return transfer.to_data()
+
+
+def _known_reason(text: str) -> Reason:
+    """A reason that somebody else gave; a code that is not known here counts as `denied`."""
+    return Reason(text) if text in {reason.value for reason in Reason} else Reason.DENIED
 
 
 def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -216,6 +237,7 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord
 
 TRANSFER_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "transfer.commit": transfer_commit,
+    "transfer.decline": transfer_decline,
     "transfer.passed": transfer_passed,
     "transfer.refuse": transfer_refuse,
     "transfer.report": transfer_report,

@@ -23,6 +23,7 @@ from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import (
     AdmitReply,
     AdmitRequest,
+    Decline,
     Delegation,
     Grant,
     HandoffReply,
@@ -220,6 +221,8 @@ class Transfers:
                 return await self._admit(request, opened)
             case Report() as report:
                 return await self._report(report, opened)
+            case Decline() as message:
+                return await self._declined(message, opened)
             case OwnerRequest() as request:
                 return await self._owner_request(request, opened)
             case other:
@@ -356,8 +359,7 @@ class Transfers:
         await self._check_speaks_for(opened.sender, report.source)
         home = instance_of(report.entity)
         if home != self._instance:
-            reply, _ = await self._federation.exchange(home, report, opened.trace, on_path=False)
-            return Letter(reply, opened.trace, on_path=False)
+            return await self._passed_on(report, home, opened)
         if report.chain:
             await self._learn_passes(report.entity, report.chain)
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
@@ -367,6 +369,21 @@ class Transfers:
         await self._tell_of_owner_since(TransferRecord.from_data(data))
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)
+
+    async def _passed_on(self, message: Report | Decline, home: str, opened: Opened) -> Letter:
+        """The answer of the record's home to what was said here."""
+        reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
+        return Letter(reply, opened.trace, on_path=False)
+
+    async def _declined(self, message: Decline, opened: Opened) -> Letter:
+        """The old authority will not begin what it was told to."""
+        await self._check_speaks_for(opened.sender, message.source)
+        home = instance_of(message.entity)
+        if home != self._instance:
+            return await self._passed_on(message, home, opened)
+        args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})
+        await self._store.submit("transfer.decline", **args)
+        return Letter(ReportReply(transfer_id=message.transfer_id), opened.trace, on_path=False)
 
     async def _tell_of_owner_since(self, transfer: TransferRecord) -> None:
         """Tell the new authority of an owner who came after its certificate; word of that may have missed it."""

@@ -20,6 +20,7 @@ from actors.supervisor import SupervisorSpec
 from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import WebService
+from authority.admission import Vacancies
 from authority.epoch import Fence
 from authority.pins import Pins
 from authority.sealing import Sealer
@@ -27,6 +28,7 @@ from authority.settings import read_secret
 from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
+from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
 from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
@@ -79,9 +81,10 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     def count(what: str) -> None:
         counts[what] += 1
 
+    world = load_world(config.world, config.world_options)
     environment = EntityEnvironment(
         server=config.name,
-        world=load_world(config.world, config.world_options),
+        world=world,
         period_s=1.0 / config.tick_hz,
         custody=custody,
         monotonic_ns=clock.monotonic_ns,
@@ -94,8 +97,10 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     )
     ledger = Ledger(config.name, config.directory / "tree")
     holdings = Holdings(environment, ledger)
-    departures = Departures(sealer, home, courier, holdings, clock, counts)
-    arrivals = Arrivals(sealer, home, courier, holdings, departures, clock, counts)
+    admissions = Admissions(courier, clock, counts)
+    reception = Reception(world, courier, holdings, clock, Vacancies(config.max_entities), config.max_state_bytes)
+    departures = Departures(sealer, home, courier, holdings, admissions, clock, counts)
+    arrivals = Arrivals(sealer, home, courier, holdings, departures, reception, clock, counts)
     owners = Owners(home, clock, counts, arrivals.owned)
     node = Node(
         config,
@@ -108,6 +113,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         holdings,
         departures,
         arrivals,
+        admissions,
+        reception,
         owners,
         custody,
         ledger,
@@ -155,6 +162,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("ledger", node.last_word.of(partial(_serve_ledger, node)), start_timeout_s=None),
             population,
             ServiceSpec("courier", node.courier.serve),
+            ServiceSpec("admissions", node.admissions.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("owners", node.owners.serve),
             messages,

@@ -37,6 +37,7 @@ from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.verified import Verified
+from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
 from simserver.entity import NewInput
@@ -78,6 +79,7 @@ class Arrivals:
         courier: Courier,
         holdings: Holdings,
         departures: Departures,
+        reception: Reception,
         clock: Clock,
         counts: Counter[str],
     ) -> None:
@@ -86,6 +88,7 @@ class Arrivals:
         self._courier = courier
         self._holdings = holdings
         self._departures = departures
+        self._reception = reception
         self._clock = clock
         self._counts = counts
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
@@ -100,6 +103,8 @@ class Arrivals:
         reason = ""
         if self._holdings.get(message.entity) is None and self._holdings.gone(message.entity) is None:
             try:
+                if self._reception.is_full():
+                    raise ValueError("this server has no room for another entity")
                 ownership = Ownership(message.owner, message.owner_rev)
                 self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
             except ValueError as error:
@@ -212,6 +217,7 @@ class Arrivals:
         snapshot = _decoded_untrusted(offer.state, entity)
         self._clear_the_way(entity, permission.fence)
         holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs, context.ownership)
+        self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
         holding.delegated(context.chain, context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from authority.messages import MAX_STATE_BYTES
 from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
 
 __all__ = ["ConfigError", "SimserverConfig"]
@@ -27,6 +28,9 @@ class SimserverConfig(Settings):
     # Without it, nobody can look into its actors over HTTP.
     operator_token_file: Path | None = None
     tick_hz: float = Field(default=20.0, gt=0, le=1000)
+    # Of other servers it takes entities up to this number, and none whose encoded state is longer.
+    max_entities: int = Field(default=100_000, ge=0)
+    max_state_bytes: int = Field(default=MAX_STATE_BYTES, ge=1024, le=MAX_STATE_BYTES)
     world: str = "simserver.balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
     log_level: str = "INFO"

@@ -11,12 +11,14 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
 
 from actors.clock import Clock
 from authority import outgoing as machine
+from authority.admission import Need
 from authority.certificates import MAX_CHAIN, PassCertificate, token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason
@@ -24,6 +26,7 @@ from authority.hops import BadTrace, Trace
 from authority.messages import (
     Activate,
     Activated,
+    Decline,
     DirectHandoff,
     ForwardInputs,
     HandoffReply,
@@ -39,6 +42,7 @@ from authority.outgoing import Case, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from crypto import jose
+from simserver.admission import Admission
 from simserver.courier import Courier
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
@@ -58,13 +62,14 @@ MAX_BEGUN = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done: which entity goes where, by which path and transport."""
+    """What is to be done: which entity goes where, by which path and transport; `ordered` if the log knows of it."""
 
     transfer_id: str
     entity: str
     target: str
     direct: bool = False
     transport: str = "rest"
+    ordered: bool = False
 
 
 @dataclass
@@ -93,6 +98,7 @@ class Departures:
         home: Home,
         courier: Courier,
         holdings: Holdings,
+        admission: Admission,
         clock: Clock,
         counts: Counter[str],
     ) -> None:
@@ -100,9 +106,13 @@ class Departures:
         self._home = home
         self._courier = courier
         self._holdings = holdings
+        self._admission = admission
         self._clock = clock
         self._nursery: trio.Nursery | None = None
         self._counts = counts
+        # Entities that go on being simulated here while their targets are asked for room.
+        self._asking_for_room: set[str] = set()
+        self._undeclined: dict[str, Decline] = {}
         self._leaving: dict[str, _Departure] = {}
         self._by_transfer: dict[str, _Departure] = {}
         self._unreported: dict[str, _Departure] = {}
@@ -120,7 +130,7 @@ class Departures:
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        return entity in self._leaving or self._turnstile.waits(entity)
+        return entity in self._leaving or entity in self._asking_for_room or self._turnstile.waits(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
@@ -130,6 +140,8 @@ class Departures:
                 self._spawn(self._keep_time, departure)
             for departure in self._unreported.values():
                 self._spawn(self._report, departure)
+            for decline in self._undeclined.values():
+                self._spawn(self._tell_declined, decline)
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -154,14 +166,61 @@ class Departures:
         return holding is not None and destination in holding.group
 
     def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
-        """Freeze an entity and start handing it over, now or when it is its turn.
+        """Hand an entity over as soon as its target has a place for it, and it is its turn.
 
-        A plan that makes no sense (any more), or may not wait and would have to, is counted and dropped.
+        A plan that makes no sense (any more), or may not wait and would have to, is counted and dropped; one that the
+        target refuses is declined.
         """
+        holding = self._sensible(plan)
+        if holding is None:
+            return
+        self._asking_for_room.add(plan.entity)
+        need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
+        self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait))
+
+    def _sensible(self, plan: Plan) -> Holding | None:
+        """The entity, if the plan makes sense now."""
         holding = self._holdings.get(plan.entity)
         if (reason := self._why_not(plan, holding)) or holding is None:
             self._counts[reason] += 1
             _log.info("not handing %s to %s: %s", plan.entity, plan.target, reason)
+            return None
+        return holding
+
+    def _admitted(self, plan: Plan, may_wait: bool, reason: str) -> None:
+        """The target has room, or the reason why it does not take the entity: that stays, and home hears of it."""
+        self._asking_for_room.discard(plan.entity)
+        try:
+            if not reason:
+                self._enter(plan, may_wait)
+            else:
+                self._counts[f"declined_{reason}"] += 1
+                self._decline(plan, reason)
+        except Exception:
+            self.went_wrong()
+
+    def _decline(self, plan: Plan, reason: str) -> None:
+        _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
+        if not plan.ordered:
+            return
+        decline = Decline(
+            transfer_id=plan.transfer_id,
+            entity=plan.entity,
+            source=self._sealer.name,
+            target=plan.target,
+            reason=reason,
+        )
+        self._undeclined[plan.transfer_id] = decline
+        self._spawn(self._tell_declined, decline)
+
+    async def _tell_declined(self, decline: Decline) -> None:
+        await self._told_home(decline)
+        self._undeclined.pop(decline.transfer_id, None)
+
+    def _enter(self, plan: Plan, may_wait: bool) -> None:
+        """Freeze the entity now, or when it is its turn."""
+        holding = self._sensible(plan)
+        if holding is None:
             return
         if not self._turnstile.enter(plan):
             self._counts["departure_crowded"] += 1
@@ -488,11 +547,18 @@ class Departures:
         """
         for move in moves:
             # Over the link: it puts requests together, and no HTTP server is in the way.
-            self._begin_in_turn(Plan(move.transfer_id, move.entity, move.target, transport="link"))
+            self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link"))
 
-    def _begin_in_turn(self, plan: Plan) -> None:
+    def _begin_guarded(self, plan: Plan) -> None:
         try:
             self.begin(plan)
+        except Exception:
+            self.went_wrong()
+
+    def _begin_in_turn(self, plan: Plan) -> None:
+        # There was room for it when it began to wait, and for those before it.
+        try:
+            self._enter(plan, True)
         except Exception:
             self.went_wrong()
 
@@ -512,12 +578,16 @@ class Departures:
             counters=dict(departure.counters),
             chain=list(departure.chain),
         )
+        return await self._told_home(report)
+
+    async def _told_home(self, message: Report | Decline) -> bool:
+        """Tell home, until it has heard; whether it has."""
         for _ in range(REPORT_TRIES):
             try:
-                answer = await self._home.ask(report, Trace(departure.plan.transfer_id), on_path=False)
+                answer = await self._home.ask(message, Trace(message.transfer_id), on_path=False)
             except HomeRefused as error:
-                self._counts["report_refused"] += 1
-                _log.warning("the report of %s was refused: %s", departure.plan.transfer_id, error)
+                self._counts[f"{message.type}_refused"] += 1
+                _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, error)
                 return True
             except HomeUnreachable:
                 await self._clock.sleep_s(2.0)

@@ -18,6 +18,7 @@ from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
 from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
+from simserver.stepping import Carried, Step
 
 __all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
 
@@ -80,16 +81,25 @@ class Entity(Server[Life]):
             return
         now_ns = self._env.monotonic_ns()
         try:
-            world = self._env.world.step(life.world, tuple(life.inbox.pending), self._env.period_s)
+            world, carried = self._step(life)
             destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
         except Exception as error:
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
-        self._acknowledge(life, life.commit(world, now_ns))
+        self._acknowledge(life, life.commit(world, now_ns, carried))
         if destination is not None and destination != self._env.server:
             self._env.wants_to_go(life.id, destination)
+
+    def _step(self, life: Life) -> tuple[Any, Carried | None]:
+        """The world one tick later, and what the entity carries then if its world has any use for it."""
+        pending, period_s = tuple(life.inbox.pending), self._env.period_s
+        advance = getattr(self._env.world, "advance", None)
+        if advance is None:
+            return self._env.world.step(life.world, pending, period_s), None
+        step = Step(life.carried, life.tick + 1)
+        return advance(life.world, pending, period_s, step), step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:
         for source, upto in life.inbox.sources_of(applied).items():

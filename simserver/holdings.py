@@ -17,6 +17,8 @@ from authority.messages import InputItem
 from authority.ownership import UNTOLD, Ownership
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
+from simserver.stepping import Carried
+from simserver.world import schema_version
 
 __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "Tombstone"]
 
@@ -154,7 +156,9 @@ class Holdings:
             ValueError: the world would not have it; the text says why.
         """
         world = self._environment.world.spawn(kind, params)
-        return self.start(entity, fence, Snapshot(kind, 0, world, Inbox().to_data(), ownership))
+        schema = schema_version(self._environment.world)
+        snapshot = Snapshot(kind, 0, world, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
+        return self.start(entity, fence, snapshot)
 
     def start(
         self,

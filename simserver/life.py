@@ -23,7 +23,8 @@ from authority.messages import MAX_INPUTS, InputAck, InputItem, NotOwner
 from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from simserver.custody import CustodyLog, Stint
 from simserver.inputs import Admission, Inbox, PendingInput
-from simserver.world import World
+from simserver.stepping import NOTHING_CARRIED, Carried
+from simserver.world import World, migrated, schema_version
 
 if TYPE_CHECKING:
     from actors.ref import Ref
@@ -50,12 +51,14 @@ class Snapshot:
     world: Any
     inbox: dict[str, Any]
     ownership: Ownership = UNTOLD
+    schema: int = 1
+    carried: Carried = NOTHING_CARRIED
 
     def encode(self) -> bytes:
         """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
         fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
-        fields["ownership"] = list(self.ownership)
-        return cbor2.dumps(fields, canonical=True)
+        fields |= {"ownership": list(self.ownership), "schema": self.schema}
+        return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -64,7 +67,11 @@ class Snapshot:
         owner, owner_rev = fields["ownership"]
         if not isinstance(owner, str) or not isinstance(owner_rev, int):
             raise ValueError(f"{owner!r}, {owner_rev!r} is no owner with a revision")
-        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], Ownership(owner, owner_rev))
+        schema = fields.get("schema", 1)
+        if not isinstance(schema, int) or not 0 <= schema < 2**31:
+            raise ValueError(f"{schema!r} is no schema version")
+        ownership, carried = Ownership(owner, owner_rev), Carried.from_data(fields)
+        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried)
 
 
 def state_hash(encoded: bytes) -> str:
@@ -82,6 +89,7 @@ class Frozen:
     state: bytes
     state_hash: str
     frozen_ns: int
+    schema: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ class Life:
         "_journaled_bytes",
         "_next_ownership",
         "broken",
+        "carried",
         "fence",
         "frozen",
         "id",
@@ -124,6 +133,8 @@ class Life:
         "over",
         "ownership",
         "ref",
+        "schema",
+        "state_bytes",
         "step_ns",
         "stint",
         "tick",
@@ -139,6 +150,8 @@ class Life:
         self.kind = snapshot.kind
         self.tick = snapshot.tick
         self.world = snapshot.world
+        self.schema = snapshot.schema
+        self.carried = snapshot.carried
         self.inbox = Inbox.from_data(snapshot.inbox)
         self.ownership = snapshot.ownership
         self._next_ownership = UNTOLD
@@ -149,8 +162,23 @@ class Life:
         self.broken = ""
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
+        self.state_bytes = 0
         self._forget_journal()
         self.stint = self._begin_stint()
+        self._bring_up_to_date()
+
+    def _bring_up_to_date(self) -> None:
+        """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
+
+        If that cannot be, it is kept as it is, and stands still: another server may be able to go on with it.
+        """
+        world = self._env.world
+        if self.schema == schema_version(world):
+            return
+        try:
+            self.world, self.schema = migrated(world, self.kind, self.world, self.schema), schema_version(world)
+        except Exception as error:
+            self.stand_still(f"{type(error).__name__}: {error}")
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -179,13 +207,15 @@ class Life:
         self.broken = why
         self._env.count("entity_broken")
 
-    def commit(self, world: Any, now_ns: int) -> list[PendingInput]:
+    def commit(self, world: Any, now_ns: int, carried: Carried | None = None) -> list[PendingInput]:
         """One tick is done, and everything that waited went into it: the inputs that were applied.
 
         Called by the actor when the world's code is through; nothing in here can fail.
         """
         applied = self.inbox.take()
         self.world = world
+        if carried is not None:
+            self.carried = carried
         self.tick += 1
         self.ticks_here += 1
         self.stint.last_tick_ns = now_ns
@@ -279,10 +309,11 @@ class Life:
             return None
         encoded = self._snapshot().encode()
         digest = state_hash(encoded)
+        self.state_bytes = len(encoded)
         now_ns = self._env.monotonic_ns()
         self.frozen = True
         self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = self.tick, digest, now_ns
-        return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns)
+        return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
 
     def thaw(self) -> None:
         """Take back a freeze of which nobody else has heard."""
@@ -325,6 +356,8 @@ class Life:
         return sorted(self.inbox.cursors)
 
     def _begin_stint(self) -> Stint:
+        encoded = self._snapshot().encode()
+        self.state_bytes = len(encoded)
         return self._env.custody.start(
             Stint(
                 entity=self.id,
@@ -332,13 +365,14 @@ class Life:
                 epoch=self.fence.epoch,
                 sub=self.fence.sub,
                 started_tick=self.tick,
-                started_hash=state_hash(self._snapshot().encode()),
+                started_hash=state_hash(encoded),
                 started_ns=self._env.monotonic_ns(),
             )
         )
 
     def _snapshot(self) -> Snapshot:
-        return Snapshot(self.kind, self.tick, self.world, self.inbox.to_data(), self.ownership)
+        inbox = self.inbox.to_data()
+        return Snapshot(self.kind, self.tick, self.world, inbox, self.ownership, self.schema, self.carried)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

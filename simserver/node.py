@@ -29,6 +29,8 @@ from authority.messages import (
     Order,
     OwnerWord,
     Parcel,
+    Reserve,
+    Reserved,
     Spawn,
     StateTransfer,
     decode_link_untrusted,
@@ -38,6 +40,7 @@ from authority.records import Role
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
+from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
 from simserver.config import SimserverConfig
 from simserver.courier import Courier
@@ -73,6 +76,8 @@ class Node:
     holdings: Holdings
     departures: Departures
     arrivals: Arrivals
+    admissions: Admissions
+    reception: Reception
     owners: Owners
     custody: CustodyLog
     ledger: Ledger
@@ -211,11 +216,19 @@ class Node:
             case HandoffReply() as message:
                 await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
                 self.departures.replied(opened, message)
+            case Reserve() as message:
+                self.reception.asked(opened, message)
+            case Reserved() as message:
+                self.admissions.answered(opened, message)
+            case _:
+                await self._dispatch_of_home(opened)
+
+    async def _dispatch_of_home(self, opened: Opened) -> None:
+        """What only homeservers of an entity's instance say."""
+        match opened.message:
             case Order() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
-                self.departures.begin(
-                    Plan(message.transfer_id, message.entity, message.target, message.direct, message.transport)
-                )
+                self.departures.begin(_plan(message))
             case OwnerWord() as message:
                 await self.arrivals.owner(message, opened)
             case Delegation() as message:
@@ -238,3 +251,7 @@ class Node:
         row = await self.home.row(sender)
         if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance:
             raise MessageError(f"{sender} is no homeserver of {instance}")
+
+
+def _plan(order: Order) -> Plan:
+    return Plan(order.transfer_id, order.entity, order.target, order.direct, order.transport, ordered=True)

@@ -3,6 +3,18 @@
 Write a class with these methods, name it in the configuration (`world = "package.module:ClassName"`), and its entities
 can be handed from server to server. State is plain CBOR data (numbers, texts, bytes, lists, maps), so that it travels,
 hashes and compares without ceremony; the same state and inputs must give the same next state on every machine.
+
+What a world may have beside `World`'s methods:
+
+`schema_version: int`
+    The version of the form of its states, 1 if absent. It travels with every state. A server whose world has a later
+    one than a state calls `migrate`; a state of a later version than the world's is not taken (`incompatible`).
+`migrate(kind, state, from_version) -> state`
+    The same state in the present form. Raises `ValueError` if there is none.
+`kinds: Collection[str]`
+    The kinds of entities that it knows; others are not taken. Any, if absent.
+`advance(state, inputs, dt_s, step) -> state`
+    Is called in place of `step`, with a `simserver.stepping.Step`: the tick, chance and timers of the entity.
 """
 
 import importlib
@@ -12,7 +24,7 @@ from typing import Any, Protocol
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 
-__all__ = ["World", "load_world"]
+__all__ = ["World", "load_world", "migrated", "schema_version", "takes"]
 
 
 class World(Protocol):
@@ -33,6 +45,35 @@ class World(Protocol):
 
         `here` is the server that asks, `ticks_here` how long it has simulated this entity without a break.
         """
+
+
+def schema_version(world: World) -> int:
+    """The version of the form of this world's states."""
+    return int(getattr(world, "schema_version", 1))
+
+
+def takes(world: World, kind: str, version: int) -> bool:
+    """Whether the world can go on with a state of this kind, in the form of this version."""
+    kinds = getattr(world, "kinds", None)
+    if kinds is not None and kind not in kinds:
+        return False
+    present = schema_version(world)
+    return version == present or (version < present and hasattr(world, "migrate"))
+
+
+def migrated(world: World, kind: str, state: Any, version: int) -> Any:
+    """A state of this version in the present form.
+
+    Raises:
+        ValueError: the world does not take it, or cannot bring it into the present form.
+        Exception: whatever else the world's own code raises.
+    """
+    if not takes(world, kind, version):
+        raise ValueError(
+            f"the world here takes no {kind} of schema version {version}; its own is {schema_version(world)}"
+        )
+    present = schema_version(world)
+    return state if version == present else getattr(world, "migrate")(kind, state, version)  # noqa: B009 — optional
 
 
 def load_world(spec: str, options: dict[str, Any]) -> World:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.clock import Clock
 from authority import outgoing, procedures
+from authority.admission import Need
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.incoming import Incoming
@@ -211,6 +212,19 @@ class _Attendant:
         life.taken_up_by(cast(Any, _Actor(self._entity, life)))
 
 
+class _Rooms:
+    """There is room everywhere: asking for it comes before anything that a search is about."""
+
+    def ask(self, target: str, need: Need, decided: Callable[[str], None]) -> None:
+        decided("")
+
+    def arrived(self, source: str) -> None:
+        pass
+
+
+_ROOMS: Final = _Rooms()
+
+
 class Host:
     """One simulation server. `load` a saved one, let something happen, read `sent` and `begun`, `save` it."""
 
@@ -239,11 +253,11 @@ class Host:
         nothing = cast(Any, None)
         self._node: Final = Node(
             nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
-            nothing, nothing, nothing, counts, nothing,
+            nothing, nothing, nothing, nothing, nothing, counts, nothing,
         )  # fmt: skip
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
-            id(part): part for part in (self, keys, clock, counts, environment, entity, sealer, attendant)
+            id(part): part for part in (self, keys, clock, counts, environment, entity, sealer, attendant, _ROOMS)
         }
         self._attendant: Final = attendant
         self.counts: Final = counts
@@ -276,10 +290,17 @@ class Host:
         node.holdings = Holdings(node.environment, ledger)
         node.holdings.caretaker = cast(Any, self._attendant)
         node.departures = self._parts.departures(
-            node.sealer, node.home, node.courier, node.holdings, node.clock, node.counts
+            node.sealer, node.home, node.courier, node.holdings, _ROOMS, node.clock, node.counts
         )
         node.arrivals = self._parts.arrivals(
-            node.sealer, node.home, node.courier, node.holdings, node.departures, node.clock, node.counts
+            node.sealer,
+            node.home,
+            node.courier,
+            node.holdings,
+            node.departures,
+            cast(Any, _ROOMS),
+            node.clock,
+            node.counts,
         )
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note

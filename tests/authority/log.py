@@ -34,7 +34,7 @@ class Log:
             assert self.rows.data == before, "a refusal leaves the tree untouched"
             raise
 
-    def refuses(self, reason: Reason, procedure: str, **args: Any) -> Refused:
+    def refuses(self, reason: Reason, procedure: str, /, **args: Any) -> Refused:
         """Run a procedure that is refused for this reason."""
         with pytest.raises(Refused) as caught:
             self.run(procedure, **args)

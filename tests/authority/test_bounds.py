@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
@@ -35,6 +36,7 @@ EXPECTED = {
     "rows of a census": f"{MAX_CENSUS}",
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
+    "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
     "inputs in a list": f"{MAX_INPUTS:,}",
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",

@@ -533,3 +533,41 @@ def test_a_result_is_a_result_for_ever(calls: list[tuple[str, dict[str, Any]]]) 
             if transfer.phase in (Phase.COMMITTED, Phase.DONE, Phase.REFUSED):
                 outcome = "refused" if transfer.phase is Phase.REFUSED else "committed"
                 assert ends.setdefault(transfer_id, f"{outcome} {transfer.fence}") == f"{outcome} {transfer.fence}"
+
+
+# --- declined ---------------------------------------------------------------------------------------------------------
+
+
+def declined(log: Log, transfer_id: str, reason: str = "capacity", **changes: Any) -> Any:
+    return log.run("transfer.decline", **_decline(transfer_id, reason=reason, **changes))
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [("capacity", "capacity"), ("incompatible", "incompatible"), ("?", "denied")]
+)
+def test_failures_rows_27_and_28_a_declined_transfer_is_refused_and_raises_no_fence(
+    log: Log, said: str, kept: str
+) -> None:
+    log.run("transfer.propose", transfer_id="t1", entity=BALL, target=S2)
+    before = log.rows.entity(BALL)
+    assert (declined(log, "t1", said)["phase"], declined(log, "t1", "locked")["reason"]) == ("refused", kept)
+    assert log.rows.entity(BALL) == before
+    assert log.run("transfer.commit", **request("t1"))["outcome"] == "refused"
+
+
+def test_what_is_decided_is_not_declined_any_more(log: Log) -> None:
+    log.run("transfer.propose", transfer_id="t1", entity=BALL, target=S2)
+    log.run("transfer.commit", **request("t1"))
+    log.refuses(Reason.NOT_HOLDER, "transfer.decline", **_decline("t1"))
+    assert declined(log, "t1", source=S2)["phase"] == "committed"
+
+
+def _decline(transfer_id: str, **changes: Any) -> dict[str, Any]:
+    return {"transfer_id": transfer_id, "entity": BALL, "source": S1, "target": S2, "reason": "capacity"} | changes
+
+
+def test_only_the_authority_declines_and_only_what_it_was_told(log: Log) -> None:
+    log.run("transfer.propose", transfer_id="t1", entity=BALL, target=S2)
+    log.refuses(Reason.NOT_FOUND, "transfer.decline", **_decline("t2"))
+    log.refuses(Reason.NOT_HOLDER, "transfer.decline", **_decline("t1", source=S2))
+    log.refuses(Reason.TRANSFER_ID_TAKEN, "transfer.decline", **_decline("t1", target=S3))
