@@ -6,6 +6,7 @@ from typing import Any, Final
 from authority.directory_procedures import check_simserver
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
+from authority.lease_procedures import check_lease
 from authority.records import EntityRecord
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
@@ -32,6 +33,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
     if args.get("check_server", True):
         check_simserver(rows, server)
         check_not_draining(rows, server)
+        check_lease(rows, server)
     record = EntityRecord(
         id=entity_id,
         kind=args["kind"],

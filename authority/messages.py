@@ -20,6 +20,7 @@ from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, Tick
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.lease_messages import Renew, RenewReply
 from authority.letters import Batch
 from authority.message_base import MessageModel as _Message
 from authority.ownership import Ownership
@@ -99,7 +100,8 @@ def _check_trace(data: dict[str, Any]) -> dict[str, Any]:
 # Reports are kept in the log, so what stands in them is checked and bounded before it gets there.
 TraceData = Annotated[dict[str, Any], AfterValidator(_check_trace)]
 Counts = Annotated[
-    dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]], Field(max_length=32)
+    dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]],
+    Field(max_length=32),
 ]
 
 
@@ -389,6 +391,8 @@ Message = Annotated[
     | Order
     | OwnerRequest
     | OwnerWord
+    | Renew
+    | RenewReply
     | Delegation
     | Spawn
     | Spawned

@@ -9,6 +9,8 @@ Where things stand in the tree:
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
     drains/<name>    DrainRecord of a simulation server that is drained
+    leases/<name>    LeaseRow of a simulation server
+    lease_office     LeaseOffice
 """
 
 import json
@@ -18,14 +20,17 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from authority.epoch import Fence
+from authority.lease import LeasePhase
 from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
 __all__ = [
-    "MAX_UNKNOWN_CHARS",
     "DirectoryRow",
     "DrainRecord",
     "EntityRecord",
+    "LeaseOffice",
+    "LeaseRow",
+    "MAX_UNKNOWN_CHARS",
     "Lock",
     "Outcome",
     "Phase",
@@ -202,3 +207,24 @@ class DirectoryRow(_Row):
             if size_chars > MAX_UNKNOWN_CHARS:
                 raise ValueError(f"the members of a directory row that are not known here take {size_chars} characters")
         return self
+
+class LeaseOffice(_Row):
+    """Which homeserver grants leases: the holder of the office of the highest number; see `authority.lease`."""
+
+    holder: str = ""
+    number: int = 0
+    kept: int = 0
+
+
+class LeaseRow(_Row):
+    """The lease of one simulation server: which incarnation has it, and whether it is over.
+
+    `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
+    nothing is left that an earlier incarnation simulated, nor this one if its lease is over.
+    """
+
+    server: str
+    incarnation: int
+    nonce: str
+    phase: LeasePhase = LeasePhase.RETURNING
+    swept: bool = False

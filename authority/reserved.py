@@ -18,7 +18,18 @@ from tree.pattern import Pattern, resolve
 __all__ = ["RESERVED_ROOTS", "PathReserved", "check_keep_while", "check_write", "is_reserved"]
 
 RESERVED_ROOTS: Final = frozenset(
-    {"asks", "drains", "entities", "paces", "players", "servers", "transfer_order", "transfers"}
+    {
+        "asks",
+        "drains",
+        "entities",
+        "lease_office",
+        "leases",
+        "paces",
+        "players",
+        "servers",
+        "transfer_order",
+        "transfers",
+    }
 )
 
 

@@ -18,6 +18,7 @@ from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.lease_procedures import may_be_given
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
@@ -150,6 +151,8 @@ def _why_not(
         return Reason.UNKNOWN_TARGET
     if is_draining(rows, args["target"]):
         return Reason.DRAINING
+    if not may_be_given(rows, args["target"]):
+        return Reason.TARGET_DOWN
     return None if existing is None else _why_not_owner(record, existing)
 
 

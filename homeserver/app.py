@@ -20,7 +20,7 @@ from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
 from authority.pins import Pins, published
-from authority.records import DirectoryRow, Role
+from authority.records import DirectoryRow, LeaseRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.continuity import Published
@@ -31,6 +31,7 @@ from homeserver.balancer import Balancer, load_policy
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
+from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
 from homeserver.registration import register
 from homeserver.rest import make_app
@@ -73,7 +74,16 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     transfers = Transfers(sealer, store, directory, federation, link, clock)
-    node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys)
+    raft = config.metadata.backend == "raft"
+    leases = Leases(
+        config.name,
+        store,
+        clock,
+        config.lease_term_s,
+        lambda: backend.current.status.is_leader if raft else None,
+        _sweep,
+    )
+    node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -85,6 +95,10 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         balancing=placement.balance,
     )
     return node
+
+
+async def _sweep(row: LeaseRow) -> None:
+    pass
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -101,6 +115,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         "faces",
         (
             messages,
+            ServiceSpec("leases", node.leases.serve),
             ServiceSpec("rest", web.serve),
             ServiceSpec("balancer", node.balancer.serve),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),

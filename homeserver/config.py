@@ -1,7 +1,7 @@
 """Configuration of a homeserver and of a relay, as read from TOML."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,7 @@ from authority.placement import Balance
 from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
 
 __all__ = [
+    "DEFAULT_LEASE_TERM_S",
     "ConfigError",
     "EtcdSettings",
     "HomeserverConfig",
@@ -18,6 +19,10 @@ __all__ = [
     "PlacementSettings",
     "RelayConfig",
 ]
+
+# Above what a new leader of the log takes to be elected and to be found by those who renew, with the noise of a busy
+# machine; and short enough that players see a pause and not an end.
+DEFAULT_LEASE_TERM_S: Final = 6.0
 
 
 class MemberConfig(Settings):
@@ -125,6 +130,9 @@ class HomeserverConfig(Settings):
     federation_secret_file: Path
     # Without it, nobody can change the members over REST.
     operator_token_file: Path | None = None
+    # How long a simulation server that is silent keeps what it simulates; docs/failover.md has the arithmetic. All
+    # homeservers of an instance must say the same.
+    lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
     log_level: str = "INFO"
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from actors.system import System
 from actors.udp import Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
+from authority.lease_messages import Renew
 from authority.messages import Census, LoadReport, NoAnswer, Parcel, Spawn, Spawned, decode_link_untrusted
 from authority.records import EntityRecord, Role
 from authority.sealing import Opened, Sealer
@@ -22,6 +23,7 @@ from homeserver.balancer import Balancer
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
+from homeserver.leases import Leases
 from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
@@ -62,6 +64,7 @@ class Node:
     transfers: Transfers
     link: LinkService
     keys: KeyService
+    leases: Leases
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
     vouching: Vouching = field(init=False, repr=False)
@@ -71,6 +74,7 @@ class Node:
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.transfers.answer_by(Renew, self.leases.renewed)
         self.vouching = Vouching(self.sealer, self.store)
 
     @property

@@ -14,7 +14,7 @@ from authority.asks import fair_order
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES
-from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, DrainRecord, EntityRecord, LeaseOffice, LeaseRow, Phase, Role, TransferRecord
 from authority.rows import Rows
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
@@ -79,6 +79,14 @@ class Store:
             NoQuorum: no majority could be asked.
         """
         await self._replica.read_barrier()
+
+    async def confirmed(self) -> None:
+        """After this, local reads see everything that was committed before the call; shared with all who wait for that.
+
+        Raises:
+            NoQuorum: no majority could be asked.
+        """
+        await self._barrier.passed()
 
     async def find_row(self, name: str) -> DirectoryRow | None:
         """The directory row of a server or player of this instance; None when there was none after this call began.
@@ -217,6 +225,21 @@ class Store:
         if not self._replica.store.exists(("entities",)):
             return 0, 0
         return self._replica.store.fold_below(("entities",), count, (0, 0))
+    def lease_office(self) -> LeaseOffice:
+        """Who grants leases, as this member knows it."""
+        data = self._get(("lease_office",))
+        return LeaseOffice() if data is None else LeaseOffice.from_data(data)
+
+    def lease(self, server: str) -> LeaseRow | None:
+        """The lease of a simulation server, as this member knows it."""
+        data = self._get(("leases", server))
+        return None if data is None else LeaseRow.from_data(data)
+
+    def leases(self) -> list[LeaseRow]:
+        """All leases, by the names of the servers, as this member knows them."""
+        names = self._replica.store.children(("leases",)) if self._replica.store.exists(("leases",)) else ()
+        rows = [self.lease(name) for name in sorted(names)]
+        return [row for row in rows if row is not None]
 
     def _get(self, path: tuple[str, ...]) -> Any:
         return self._replica.store.get_or(path, None)

@@ -6,7 +6,7 @@ same answer from the log.
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -80,6 +80,7 @@ class Transfers:
         self._clock = clock
         self._posting: dict[str, Combiner[Letter, None]] = {}
         self._verified_before = Verified()
+        self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
@@ -226,7 +227,14 @@ class Transfers:
             case OwnerRequest() as request:
                 return await self._owner_request(request, opened)
             case other:
-                raise MessageError(f"a homeserver takes no {other.type}")
+                answer = self._answering.get(type(other))
+                if answer is None:
+                    raise MessageError(f"a homeserver takes no {other.type}")
+                return Letter(await answer(opened), opened.trace)
+
+    def answer_by(self, kind: type[Any], answer: Callable[[Opened], Awaitable[Message]]) -> None:
+        """Have messages of this kind, which are none about transfers, answered by somebody else."""
+        self._answering[kind] = answer
 
     # --- the hand-over ---------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from authority.settings import Address, Settings
-from homeserver.config import HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
+from homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
 from scenarios.errors import EnvironmentFailed
 from scenarios.ports import Ports, PortTaken
 from scenarios.toml_writer import to_toml
@@ -256,6 +256,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 federation_secret_file=_secret_file(directory, "federation"),
                 operator_token_file=_operator_token_file(directory, instance),
                 log_level=spec.log_level,
+                lease_term_s=DEFAULT_LEASE_TERM_S if spec.lease_term_s is None else spec.lease_term_s,
             )
             for name in spec.homeserver_names(instance)
         ]
@@ -357,6 +358,7 @@ def _write_manifest(manifest: _Manifest, directory: Path) -> None:
         "world": spec.world,
         "world_options": dict(spec.world_options),
         "tick_hz": spec.tick_hz,
+        "lease_term_s": spec.lease_term_s,
         "log_level": spec.log_level,
         "ports": manifest.ports,
     }
@@ -379,6 +381,7 @@ def _read_manifest(directory: Path) -> _Manifest | None:
             world=data["world"],
             world_options=data["world_options"],
             tick_hz=data["tick_hz"],
+            lease_term_s=data.get("lease_term_s"),
             log_level=data["log_level"],
             directory=directory,
         )

@@ -37,6 +37,7 @@ from simserver.custody import CustodyLog
 from simserver.departures import Departures
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
+from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
@@ -88,6 +89,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         period_s=1.0 / config.tick_hz,
         custody=custody,
         monotonic_ns=clock.monotonic_ns,
+        may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
         acknowledge=courier.tell_player,
         correct=courier.tell_player,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.
@@ -96,6 +98,15 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         count=count,
     )
     ledger = Ledger(config.name, config.directory / "tree")
+    lease = LeaseKeeper(
+        config.name,
+        config.directory / "lease.json",
+        home,
+        clock,
+        counts,
+        load=lambda: None,
+        stepped_down=lambda: None,
+    )
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
     reception = Reception(world, courier, holdings, clock, Vacancies(config.max_entities), config.max_state_bytes)
@@ -120,6 +131,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         ledger,
         counts,
         keys,
+        lease,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
     node.loads = Loads(
@@ -163,6 +175,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             population,
             ServiceSpec("courier", node.courier.serve),
             ServiceSpec("admissions", node.admissions.serve),
+            ServiceSpec("lease", node.lease.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("owners", node.owners.serve),
             messages,
@@ -204,6 +217,7 @@ async def _register(
             raise
         if not node.registered:
             node.registered = True
+            node.lease.begin()
             _log.info("%s is ready on %s", node.config.name, web.urls[0])
         return shown
 

@@ -87,6 +87,10 @@ class Entity(Server[Life]):
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
+        if not self._env.may_act(self._env.monotonic_ns()):
+            # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it.
+            self._env.count("ticks_without_lease")
+            return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
         self._acknowledge(life, life.commit(world, now_ns, carried))
         if destination is not None and destination != self._env.server:

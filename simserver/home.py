@@ -240,6 +240,10 @@ class Home:
         """The homeservers, the one to ask first at the head."""
         yield from self._members
 
+    def prefer(self, name: str, *, to: str) -> None:
+        """Ask this homeserver first from now on, if it is known, and another one last."""
+        self._members.sort(key=lambda row: (row.name != name, row.name == to))
+
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         """Send a sealed message to a member and return its sealed answer, opened; None when it takes another way.
 

@@ -106,6 +106,8 @@ class EntityEnvironment:
     wants_word_of_owner: Callable[[str], None]
     wants_to_go: Callable[[str, str], None]
     count: Callable[[str], None]
+    # Whether this server has its lease at this moment.
+    may_act: Callable[[int], bool] = lambda now_ns: True
 
 
 class Life:

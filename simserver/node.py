@@ -49,6 +49,7 @@ from simserver.departures import Departures, Plan
 from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import Loads
@@ -83,6 +84,7 @@ class Node:
     ledger: Ledger
     counts: Counter[str]
     keys: KeyService
+    lease: LeaseKeeper
     operator_token: bytes | None = field(default=None, repr=False)
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
@@ -107,6 +109,10 @@ class Node:
             late_periods = (self.clock.monotonic_ns() - due_ns) // period_ns
             if late_periods > 0:
                 self.counts["ticks_skipped"] += late_periods
+            if not self.lease.may_act(self.clock.monotonic_ns()):
+                # Somebody else may be given what lives here, from a moment on that this server cannot know.
+                self.counts["ticks_without_lease"] += 1
+                continue
             tick = TickNow()
             for holding in self.holdings:
                 holding.cast(tick)
@@ -148,6 +154,10 @@ class Node:
 
     def _input(self, message: Input, player: str) -> None:
         self.counts["inputs"] += 1
+        if not self.lease.may_act(self.clock.monotonic_ns()):
+            # It is not acknowledged, so the player repeats it, to whoever has authority then.
+            self.counts["input_without_lease"] += 1
+            return
         holding = self.holdings.get(message.entity)
         if holding is not None:
             holding.cast(NewInput(player, message.owner_rev, message.seq, message.data))

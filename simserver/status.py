@@ -38,6 +38,7 @@ class Stats(BaseModel):
     ticks: int
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
+    lease: dict[str, Any] = Field(description="incarnation, phase, and how long it lasts if it is not renewed")
 
 
 def make_status_app(node: Node) -> FastAPI:
@@ -49,9 +50,11 @@ def make_status_app(node: Node) -> FastAPI:
 
     @app.get("/healthz")
     async def healthz() -> Health:
-        """Ready when it is registered with its home instance."""
+        """Ready when it is registered with its home instance, and can be given entities by it."""
         if not node.registered:
             raise ApiError(503, "not_ready", f"not registered with its home instance {node.config.instance} yet")
+        if not node.lease.is_alive:
+            raise ApiError(503, "not_ready", f"its home instance {node.config.instance} gives it no entities yet")
         return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)
 
     @app.get("/v1/local/stats")
@@ -64,6 +67,7 @@ def make_status_app(node: Node) -> FastAPI:
             ticks=node.ticks,
             counts=dict(node.counts),
             link=dict(node.link.stats),
+            lease=node.lease.to_data(),
         )
 
     @app.get("/v1/local/entities")

@@ -135,7 +135,7 @@ def _server_list_routes(node: Node) -> APIRouter:
     @routes.get("/v1/servers")
     async def servers() -> list[ServerView]:
         """Every server that is registered with this instance, as far as this member knows."""
-        return [ServerView.of(row) for row in node.store.servers()]
+        return [ServerView.of(row, node.store.lease(row.name)) for row in node.store.servers()]
 
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:
@@ -143,7 +143,7 @@ def _server_list_routes(node: Node) -> APIRouter:
         row = await node.directory.row(name)
         if row is None or row.role is Role.PLAYER:
             raise ApiError(404, Reason.NOT_FOUND, f"no server {name} is registered", name)
-        return ServerView.of(row)
+        return ServerView.of(row, node.store.lease(name))
 
     return routes
 

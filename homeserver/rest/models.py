@@ -7,7 +7,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, TransferId
 from authority.hops import Trace
-from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.lease import LeasePhase
+from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.rules import Rule, Want
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
@@ -74,8 +75,17 @@ class Health(BaseModel):
     role: str
 
 
+class LeaseView(BaseModel):
+    """The lease of a simulation server, as the log has it."""
+
+    incarnation: int = Field(description="which one of this server's lives has it")
+    phase: LeasePhase = Field(
+        description="alive; returning: it has come back and is given nothing yet; over: others are given what it had"
+    )
+
+
 class ServerView(BaseModel):
-    """A server: what it is, where it listens, and its public keys."""
+    """A server: what it is, where it listens, its public keys, and its lease if it is one that simulates."""
 
     name: str
     role: Role
@@ -86,10 +96,13 @@ class ServerView(BaseModel):
     version: int = Field(description="of its keys, from 1")
     statements: list[str] = Field(description="signed statements that lead to this version of the keys, oldest first")
 
+    lease: LeaseView | None = None
+
     @classmethod
-    def of(cls, row: DirectoryRow) -> "ServerView":
-        """From its directory row."""
-        return cls(**row.model_dump(include=set(cls.model_fields)))
+    def of(cls, row: DirectoryRow, lease: LeaseRow | None = None) -> "ServerView":
+        """From its directory row and its lease."""
+        shown = None if lease is None else LeaseView(**lease.model_dump(include=set(LeaseView.model_fields)))
+        return cls(**row.model_dump(include=set(cls.model_fields)), lease=shown)
 
 
 class LockView(BaseModel):

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from authority import messages
 from authority.hops import Trace
+from authority.lease_messages import Renew, RenewReply
 from authority.letters import BatchItem
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
@@ -45,34 +46,43 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
     "inputs": st.lists(ITEMS, max_size=3),
+    "incarnation": st.integers(1, 2**63 - 1),
     "kind": st.text(max_size=20),
     "limit": st.integers(1, 512),
     "load": LOADS,
+    "known": WHOLE,
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
     "messages": st.lists(LETTERS, min_size=1, max_size=3),
     "moved_to": st.sampled_from(["", "alpha.s2"]),
     "moves": st.lists(st.builds(MoveItem, transfer_id=IDS, entity=NAMES, target=NAMES), min_size=1, max_size=3),
     "number": WHOLE,
+    "nonce": st.sampled_from(["0" * 32, "0123456789abcdef" * 2]),
     "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
+    "officer": NAMES | st.just(""),
     "outcome": st.sampled_from(["committed", "refused"]),
     "owner": NAMES | st.just(""),
     "owner_rev": WHOLE,
     "places": st.integers(0, 1024),
     "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
+    "previous_nonce": st.sampled_from(["", "f" * 32]),
     "reason": st.text(max_size=20),
     "rows": st.lists(CENSUS_ROWS, max_size=3),
     "schema_version": st.integers(0, 2**31 - 1),
+    "renewal": st.integers(1, 2**63 - 1),
     "seq": st.integers(1, 2**63 - 1),
+    "server": NAMES,
     "source": NAMES,
     "state": st.binary(max_size=50),
     "state_bytes": st.integers(1, 2**32),
     "state_hash": HASHES,
     "sub": WHOLE,
     "target": NAMES,
+    "term_ms": st.integers(0, 3_600_000),
     "tick": WHOLE,
     "trace": TRACES.map(Trace.to_data),
     "transfer_id": IDS,
+    "verdict": st.sampled_from(["granted", "returning", "held", "over", "elsewhere"]),
     "transport": st.sampled_from(["rest", "link"]),
     "why": st.sampled_from(["elsewhere", "undecided", "refused"]),
 }
@@ -86,9 +96,18 @@ TRANSFER_KINDS: Final = _kinds(messages.Message)
 PLAYER_KINDS: Final = _kinds(messages.LinkMessage)
 
 
+# Where one name stands for different things.
+_FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
+    (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
+    (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
+}
+
+
 def of_kind(kind: type[BaseModel]) -> st.SearchStrategy[Any]:
     """Messages of one kind, with every field drawn."""
-    return st.builds(kind, **{name: _FIELDS[name] for name in kind.model_fields if name != "type"})
+    names = [name for name in kind.model_fields if name != "type"]
+    drawn = {name: _FIELDS_OF[kind, name] if (kind, name) in _FIELDS_OF else _FIELDS[name] for name in names}
+    return st.builds(kind, **drawn)
 
 
 TRANSFER_MESSAGES: Final = st.one_of([of_kind(kind) for kind in TRANSFER_KINDS])

@@ -7,6 +7,7 @@ import pytest
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.hops import MAX_HOPS, MAX_MARKS
+from authority.lease_messages import MAX_PEERS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
 from authority.messages import (
     INLINE_STATE_BYTES,
@@ -42,6 +43,7 @@ EXPECTED = {
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",
     "chain of certificates": f"1 grant and {MAX_CHAIN} passes",
     "unknown members of a directory row": f"{MAX_UNKNOWN_CHARS:,} characters",
+    "servers named to each other": f"{MAX_PEERS:,}",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
 }
 

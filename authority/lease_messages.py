@@ -1,0 +1,58 @@
+"""What a simulation server and its home instance say to each other about its lease; see `authority.lease`.
+
+None of it is a numbered hop.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from authority.certificates import Name, OwnerName
+from authority.message_base import MessageModel
+from authority.placement_messages import Load
+
+__all__ = ["MAX_PEERS", "Renew", "RenewReply"]
+
+# Servers of one instance that are named to each other, as those among which to choose whom to send copies.
+MAX_PEERS: Final = 4096
+
+Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+PreviousNonce = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
+PeersDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
+
+
+class Renew(MessageModel):
+    """Simulation server → home: I am there; renew the lease of this incarnation, or begin it.
+
+    `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known.
+    `load` is how much it has to do, if that is known. `peers` is the digest of the list
+    of the other servers that it knows: another list is told in the answer.
+    """
+
+    type: Literal["renew"] = "renew"
+    server: Name
+    incarnation: Incarnation
+    nonce: Nonce
+    previous_nonce: PreviousNonce = ""
+    renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    peers: PeersDigest = ""
+    load: Load | None = None
+
+
+class RenewReply(MessageModel):
+    """Home → simulation server: the lease is renewed for `term_ms`, counted from when the renewal was sent; or not.
+
+    `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
+    `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
+    """
+
+    type: Literal["renew_reply"] = "renew_reply"
+    server: Name
+    incarnation: Incarnation
+    renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    verdict: Literal["granted", "returning", "held", "over", "elsewhere"]
+    known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    officer: OwnerName = ""
+    term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
+    peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None

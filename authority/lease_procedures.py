@@ -1,0 +1,131 @@
+"""Leases in the log: who grants them, which incarnation of each server is the present one, and which are over.
+
+    lease_office     LeaseOffice
+    leases/<server>  LeaseRow
+
+The rules of `authority.lease` say when these are to be called. A server that has no row is one that never had a lease
+(the log is older than leases, or they are not used): nothing is refused because of it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.directory_procedures import check_simserver
+from authority.errors import Reason, Refused
+from authority.lease import LeasePhase
+from authority.records import LeaseOffice, LeaseRow
+from authority.rows import Rows
+
+__all__ = ["LEASE_PROCEDURES", "check_lease", "find_lease", "incarnation_of", "lease_office", "may_be_given"]
+
+
+def lease_office(rows: Rows) -> LeaseOffice:
+    """Who grants leases now."""
+    data = rows.get_or(("lease_office",), None)
+    return LeaseOffice() if data is None else LeaseOffice.from_data(data)
+
+
+def find_lease(rows: Rows, server: str) -> LeaseRow | None:
+    """The lease of a simulation server, or None if it never had one."""
+    data = rows.get_or(("leases", server), None)
+    return None if data is None else LeaseRow.from_data(data)
+
+
+def incarnation_of(rows: Rows, server: str) -> int:
+    """The present incarnation of a simulation server; 0 if it never had a lease."""
+    row = find_lease(rows, server)
+    return 0 if row is None else row.incarnation
+
+
+def may_be_given(rows: Rows, server: str) -> bool:
+    """Whether a server can be given an entity: not if its lease is over, nor when it has just come back.
+
+    So whatever such a server simulated can be taken from it once and for all, with nothing added meanwhile.
+    """
+    row = find_lease(rows, server)
+    return row is None or row.phase is LeasePhase.ALIVE
+
+
+def check_lease(rows: Rows, server: str) -> None:
+    """Refuse (`target_down`) what `may_be_given` says no to."""
+    if not may_be_given(rows, server):
+        text = f"{server} can be given nothing now: its lease is over, or it has just come back"
+        raise Refused(Reason.TARGET_DOWN, text, server=server)
+
+
+def _save(rows: Rows, row: LeaseRow) -> Any:
+    rows.put(("leases", row.server), row.to_data())
+    return row.to_data()
+
+
+def office_take(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A homeserver takes the office of granting leases, as the successor of the office number `after`.
+
+    Whoever names an older one has not heard of the present one, and gets what there is instead.
+    """
+    office = lease_office(rows)
+    if office.number == args["after"]:
+        office = LeaseOffice(holder=args["by"], number=office.number + 1)
+        rows.put(("lease_office",), office.to_data())
+    return office.to_data()
+
+
+def office_keep(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The holder of the office shows that it is there, where no leader of the log does that for it."""
+    office = lease_office(rows)
+    if office.number == args["office"]:
+        office = office.changed(kept=office.kept + 1)
+        rows.put(("lease_office",), office.to_data())
+    return office.to_data()
+
+
+def lease_claim(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A simulation server begins an incarnation: the one after the last, whose lease must be over.
+
+    It is over without having been ended if the server knows the secret of the last incarnation: that stands in its own
+    directory, which one process holds at a time, and which the operating system frees when that is gone.
+    """
+    server, incarnation, nonce = args["server"], args["incarnation"], args["nonce"]
+    check_simserver(rows, server)
+    row = find_lease(rows, server)
+    if row is None:
+        return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce))
+    if (row.incarnation, row.nonce) == (incarnation, nonce):
+        return row.to_data()
+    if incarnation != row.incarnation + 1:
+        text = f"the lease of {server} is that of incarnation {row.incarnation}, not {incarnation}"
+        raise Refused(Reason.LEASE_OVER, text, incarnation=row.incarnation)
+    if row.phase is not LeasePhase.OVER and args["previous_nonce"] != row.nonce:
+        text = f"another process has the lease of {server} (incarnation {row.incarnation}) until it is over"
+        raise Refused(Reason.LEASE_HELD, text, incarnation=row.incarnation)
+    return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce))
+
+
+def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The holder of the office `office` ends a lease that was not renewed. Nothing makes it good again."""
+    office = lease_office(rows)
+    if office.number != args["office"]:
+        text = f"leases are granted by {office.holder} since: office {office.number}, not {args['office']}"
+        raise Refused(Reason.STALE_REVISION, text, revision=office.number)
+    row = find_lease(rows, args["server"])
+    if row is None or row.incarnation != args["incarnation"]:
+        raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
+    return _save(rows, row.changed(phase=LeasePhase.OVER, swept=row.swept and row.phase is LeasePhase.OVER))
+
+
+def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Nothing is left of what earlier incarnations simulated: whoever is returning is alive again."""
+    row = find_lease(rows, args["server"])
+    if row is None or row.incarnation != args["incarnation"]:
+        raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
+    phase = LeasePhase.ALIVE if row.phase is LeasePhase.RETURNING else row.phase
+    return _save(rows, row.changed(phase=phase, swept=True))
+
+
+LEASE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "lease.claim": lease_claim,
+    "lease.expire": lease_expire,
+    "lease.keep_office": office_keep,
+    "lease.swept": lease_swept,
+    "lease.take_office": office_take,
+}

@@ -1,0 +1,245 @@
+"""The leases of this instance's simulation servers: granting renewals, and ending what is not renewed.
+
+`authority.lease` has the rules, `authority.lease_procedures` what is written. This is one member's part: it takes the
+office of granting while it leads the log, answers renewals while it holds it, and looks around for those that stopped
+coming. Where nobody leads the log (it is kept in etcd), the office goes to whoever notices that its holder is silent.
+"""
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from actors.clock import Clock
+from authority.errors import MessageError, Reason, Refused
+from authority.lease import Granter, LeasePhase, LeaseTerms
+from authority.lease_messages import MAX_PEERS, Renew, RenewReply
+from authority.messages import Message
+from authority.placement_messages import Load
+from authority.records import LeaseOffice, LeaseRow
+from authority.sealing import Opened
+from homeserver.store import Store
+from tree.submissions import NoQuorum, OutcomeUnknown
+
+__all__ = ["Leases"]
+
+_log = logging.getLogger("homeserver.leases")
+
+
+class Leases:
+    """One member's part in granting leases.
+
+    Args:
+        name: this homeserver.
+        leads: whether this member leads the log now; None if that has no leader among the members.
+        sweep: takes from a server whatever earlier incarnations of it simulated; raises what ends with trying again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        clock: Clock,
+        term_s: float,
+        leads: Callable[[], bool | None],
+        sweep: Callable[[LeaseRow], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._clock = clock
+        self._leads = leads
+        self._sweep = sweep
+        self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
+        self.loads: Final[dict[str, Load]] = {}
+        """What each server said last of how much it has to do; only those whose leases this member grants."""
+        self._busy: set[tuple[str, int]] = set()
+        self._office_seen = (0, 0)
+        self._office_changed_ns = clock.monotonic_ns()
+        self._kept_ns = 0
+
+    @property
+    def terms(self) -> LeaseTerms:
+        """How long a lease lasts."""
+        return self.granter.terms
+
+    # --- renewing --------------------------------------------------------------------------------------------------
+
+    async def renewed(self, opened: Opened) -> Message:
+        """As `renew`, for a message as it arrived."""
+        if not isinstance(opened.message, Renew):
+            raise MessageError(f"{opened.message.type} renews nothing")
+        return await self.renew(opened.message, opened.sender)
+
+    async def renew(self, message: Renew, sender: str) -> RenewReply:
+        """Answer a simulation server that renews its lease, or begins an incarnation.
+
+        Raises:
+            MessageError: it speaks for another server.
+            NoQuorum, OutcomeUnknown: whether it is granted is not known, so it is not.
+        """
+        received_ns = self._clock.monotonic_ns()
+        if sender != message.server:
+            raise MessageError(f"{sender} renews the lease of {message.server}")
+        office = self.granter.office
+        if not office:
+            holder = self._store.lease_office().holder
+            return _answer(message, "elsewhere", officer="" if holder == self._name else holder)
+        try:
+            await self._claimed(message)
+        except Refused as refused:
+            return _refused(message, refused)
+        if not self.granter.heard(message.server, message.incarnation, message.renewal, received_ns):
+            return _answer(message, "elsewhere")
+        # Whoever takes the office after this gives everybody a full term from then on.
+        await self._store.confirmed()
+        row = self._store.lease(message.server)
+        if row is None or row.incarnation != message.incarnation or row.phase is LeasePhase.OVER:
+            return _answer(message, "over", known=0 if row is None else row.incarnation)
+        if not (self._is_mine(office) and self.granter.may_grant(message.server, message.incarnation, office)):
+            return _answer(message, "elsewhere")
+        if message.load is not None:
+            self.loads[message.server] = message.load
+        peers = self._peers()
+        return _answer(
+            message,
+            "granted" if row.phase is LeasePhase.ALIVE else "returning",
+            known=row.incarnation,
+            term_ms=self.terms.granter_ns // 1_000_000,
+            peers=None if digest_of(peers) == message.peers else peers,
+        )
+
+    async def _claimed(self, message: Renew) -> None:
+        """Have the log know this incarnation. Raises `Refused` if it is none, or not yet."""
+        row = self._store.lease(message.server)
+        if row is not None and (row.incarnation, row.nonce) == (message.incarnation, message.nonce):
+            return
+        await self._store.submit(
+            "lease.claim",
+            server=message.server,
+            incarnation=message.incarnation,
+            nonce=message.nonce,
+            previous_nonce=message.previous_nonce,
+        )
+
+    def _is_mine(self, office: int) -> bool:
+        return self._store.lease_office().number == office
+
+    def _peers(self) -> list[str]:
+        return [row.server for row in self._store.leases() if row.phase is LeasePhase.ALIVE][:MAX_PEERS]
+
+    # --- looking around --------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Take the office when it is due, and end leases while it is held, until cancelled."""
+        self.granter.left_office()
+        self._busy.clear()
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                await self._look(nursery)
+                await trio.sleep(self.terms.look_every_ns / 1e9)
+
+    async def _look(self, nursery: trio.Nursery) -> None:
+        office = self._store.lease_office()
+        if self.granter.office and office.number != self.granter.office:
+            _log.info("%s grants leases now, not %s", office.holder, self._name)
+            self.granter.left_office()
+            self.loads.clear()
+        await self._hold_office(office)
+        rows = self._store.leases()
+        alive = [(row.server, row.incarnation) for row in rows if row.phase is not LeasePhase.OVER]
+        late = self.granter.overdue(alive, self._clock.monotonic_ns())
+        for lease in late:
+            self._begin(nursery, self._expire, lease)
+        for row in rows if self.granter.office else ():
+            if not row.swept and (row.server, row.incarnation) not in late:
+                self._begin(nursery, self._swept, (row.server, row.incarnation))
+
+    def _begin(
+        self, nursery: trio.Nursery, work: Callable[[str, int], Awaitable[None]], lease: tuple[str, int]
+    ) -> None:
+        """One thing at a time for each lease, and none may keep this from looking."""
+        if lease not in self._busy:
+            self._busy.add(lease)
+            nursery.start_soon(self._guarded, work, lease)
+
+    async def _guarded(self, work: Callable[[str, int], Awaitable[None]], lease: tuple[str, int]) -> None:
+        try:
+            await work(*lease)
+        except (Refused, NoQuorum, OutcomeUnknown) as error:
+            _log.info("the lease of %s (incarnation %d): %s; looking again", *lease, error)
+        except Exception:
+            _log.exception("the lease of %s (incarnation %d) ran into an error of ours", *lease)
+        finally:
+            self._busy.discard(lease)
+
+    async def _hold_office(self, office: LeaseOffice) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if (office.number, office.kept) != self._office_seen:
+            self._office_seen, self._office_changed_ns = (office.number, office.kept), now_ns
+        leads = self._leads()
+        try:
+            if not self.granter.office:
+                silent = now_ns - self._office_changed_ns > self.terms.granter_ns
+                if leads or (leads is None and (silent or not office.number)):
+                    await self._take_office(office)
+            elif leads is None and now_ns - self._kept_ns > self.terms.holder_ns // 2:
+                self._kept_ns = now_ns
+                await self._store.submit("lease.keep_office", office=self.granter.office)
+        except (NoQuorum, OutcomeUnknown) as error:
+            _log.info("the office of granting leases: %s", error)
+
+    async def _take_office(self, office: LeaseOffice) -> None:
+        data = await self._store.submit("lease.take_office", by=self._name, after=office.number)
+        taken = LeaseOffice.from_data(data)
+        if taken.holder == self._name and taken.number == office.number + 1:
+            self.granter.took_office(taken.number, self._clock.monotonic_ns())
+            _log.info("%s grants leases from now on (office %d)", self._name, taken.number)
+
+    async def _expire(self, server: str, incarnation: int) -> None:
+        await self._store.submit("lease.expire", server=server, incarnation=incarnation, office=self.granter.office)
+        _log.warning("the lease of %s (incarnation %d) is over: it was not renewed in time", server, incarnation)
+
+    async def _swept(self, server: str, incarnation: int) -> None:
+        row = self._store.lease(server)
+        if row is None or row.incarnation != incarnation:
+            return
+        await self._sweep(row)
+        await self._store.submit("lease.swept", server=server, incarnation=incarnation)
+
+
+def digest_of(peers: list[str]) -> str:
+    """By which a list of servers is recognised; a server names that of the list that it knows."""
+    return hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
+
+
+def _answer(
+    message: Renew,
+    verdict: str,
+    *,
+    known: int = 0,
+    officer: str = "",
+    term_ms: int = 0,
+    peers: list[str] | None = None,
+) -> RenewReply:
+    return RenewReply.model_validate(
+        {
+            "server": message.server,
+            "incarnation": message.incarnation,
+            "renewal": message.renewal,
+            "verdict": verdict,
+            "known": known,
+            "officer": officer,
+            "term_ms": term_ms,
+            "peers": peers,
+        }
+    )
+
+
+def _refused(message: Renew, refused: Refused) -> RenewReply:
+    if refused.reason not in (Reason.LEASE_HELD, Reason.LEASE_OVER):
+        raise refused
+    verdict = "held" if refused.reason is Reason.LEASE_HELD else "over"
+    return _answer(message, verdict, known=int(refused.details["incarnation"]))

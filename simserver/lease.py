@@ -1,0 +1,214 @@
+"""This server's lease: renewed through its home instance, and asked about before anything is simulated.
+
+`authority.lease` has the rules. Everything that simulates asks `may_act` at the moment of the deed: no timer has to be
+on time, and a server that was paused for a minute finds, with its first look at the clock, that it may not go on.
+
+A lease that has run out may be granted again as long as the home instance has not ended it; then everything goes on as
+it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
+from authority.lease_messages import Renew, RenewReply
+from authority.placement_messages import Load
+from simserver.home import Home, HomeRefused, HomeUnreachable
+from tree.disk import replace_file
+
+__all__ = ["LeaseKeeper"]
+
+_log = logging.getLogger("simserver.lease")
+
+RETRY_S: Final = 0.2
+# Of incarnations that were begun; not all of them were granted.
+_NONCES_KEPT: Final = 8
+# Until the first answer says how long the term is.
+_FIRST_RENEWAL_S: Final = 0.5
+
+
+class LeaseKeeper:
+    """Renews this server's lease while it is served.
+
+    Args:
+        file: where the incarnation is kept, in a directory that one process at a time can have.
+        load: how much there is to do, told with every renewal.
+        stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing of
+            what was simulated may go on.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        file: Path,
+        home: Home,
+        clock: Clock,
+        counts: Counter[str],
+        load: Callable[[], Load | None],
+        stepped_down: Callable[[], None],
+    ) -> None:
+        self._server = server
+        self._file = file
+        self._home = home
+        self._clock = clock
+        self._counts = counts
+        self._load = load
+        self._stepped_down = stepped_down
+        self._nonce = ""
+        self._previous_nonce = ""
+        self._renewal = 0
+        self._peers_digest = ""
+        self._may_begin = trio.Event()
+        self.holder = Holder()
+        self.is_alive = False
+        """Whether the home instance gives entities to this server."""
+        self.peers: tuple[str, ...] = ()
+        """The servers of this instance that are alive, as far as they are known; this one among them."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of the lease that is held, or was last; 0 before the first."""
+        return self.holder.incarnation
+
+    def may_act(self, now_ns: int) -> bool:
+        """Whether anything may be simulated at this moment."""
+        return self.holder.may_act(now_ns)
+
+    def begin(self) -> None:
+        """This server is registered, so it may ask for a lease."""
+        self._may_begin.set()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Renew the lease, or claim a new one, until cancelled."""
+        task_status.started()
+        await self._may_begin.wait()
+        while True:
+            if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
+                self._next_incarnation()
+            sent_ns = self._clock.monotonic_ns()
+            if await self._renewed(sent_ns):
+                await trio.sleep(max((sent_ns + self._every_ns() - self._clock.monotonic_ns()) / 1e9, 0.01))
+            else:
+                await trio.sleep(RETRY_S)
+
+    def to_data(self) -> dict[str, Any]:
+        """How it stands, for people."""
+        left_ms = max(self.holder.until_ns - self._clock.monotonic_ns(), 0) // 1_000_000
+        return {
+            "incarnation": self.holder.incarnation,
+            "phase": self.holder.phase.value,
+            "may_be_given_entities": self.is_alive,
+            "left_ms": left_ms if self.holder.phase is HolderPhase.HELD else 0,
+        }
+
+    # --- incarnations ----------------------------------------------------------------------------------------------
+
+    def _next_incarnation(self) -> None:
+        """Drop what there is under the last incarnation, and begin another."""
+        if self.holder.incarnation:
+            self._stepped_down()
+        self._begin_as(max([self.holder.incarnation, *self._read()]) + 1)
+
+    def _begin_as(self, incarnation: int) -> None:
+        """Be this incarnation from now on; written down before anybody is told of it.
+
+        By the nonce of the last one, which only stands here and in the log, the next process in this directory proves
+        that it comes after it, and need not wait until its lease is over.
+        """
+        known = self._read()
+        self._previous_nonce = known.get(incarnation - 1, "")
+        self._nonce, self._renewal, self.is_alive = secrets.token_hex(16), 0, False
+        self.holder = Holder(incarnation)
+        kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
+        text = json.dumps({str(number): known[number] for number in kept} | {str(incarnation): self._nonce})
+        replace_file(self._file, text.encode())
+
+    def _read(self) -> dict[int, str]:
+        """The nonces of the last incarnations, as far as they are written down."""
+        try:
+            return {int(number): str(nonce) for number, nonce in json.loads(self._file.read_bytes()).items()}
+        except FileNotFoundError:
+            return {}
+
+    # --- renewing --------------------------------------------------------------------------------------------------
+
+    def _every_ns(self) -> int:
+        terms = self.holder.terms
+        return round(_FIRST_RENEWAL_S * 1e9) if terms is None else terms.renew_every_ns
+
+    async def _renewed(self, sent_ns: int) -> bool:
+        """Ask once; whether it was granted."""
+        self._renewal += 1
+        message = Renew(
+            server=self._server,
+            incarnation=self.incarnation,
+            nonce=self._nonce,
+            previous_nonce=self._previous_nonce,
+            renewal=self._renewal,
+            peers=self._peers_digest,
+            load=self._load(),
+        )
+        try:
+            answer = await self._home.ask(message, Trace(f"renew-{self._renewal:08d}"), on_path=False)
+        except (HomeUnreachable, HomeRefused) as error:
+            self._not_granted(str(error))
+            return False
+        if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
+            self._not_granted("the answer is none to a renewal")
+            return False
+        return self._take(answer.message, answer.sender, sent_ns)
+
+    def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
+        now_ns = self._clock.monotonic_ns()
+        if reply.verdict in ("granted", "returning"):
+            before = self.holder.phase
+            self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
+            if before is HolderPhase.LAPSED:
+                _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
+            self.is_alive = reply.verdict == "granted"
+            if reply.peers is not None:
+                self._learn_peers(reply.peers)
+            return True
+        if reply.verdict == "over":
+            self._is_over(reply.known, now_ns)
+        elif reply.verdict == "elsewhere":
+            # Whoever it names may be gone, while it has not heard yet of who came after.
+            self._home.prefer(reply.officer, to=sender)
+        self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
+        return False
+
+    def _is_over(self, known: int, now_ns: int) -> None:
+        """The log has ended this incarnation, or knows another one."""
+        was_held = self.holder.until_ns != 0
+        self.holder.handle(Over(), now_ns)
+        self.is_alive = False
+        if was_held:
+            self._counts["lease_over"] += 1
+            _log.error("the lease of %s (incarnation %d) is over: it gives up", self._server, self.incarnation)
+        else:
+            # Nothing was done under it: the log's number was another one.
+            self._begin_as(known + 1)
+
+    def _not_granted(self, why: str) -> None:
+        """Nothing was granted this time; the term goes on running out."""
+        before = self.holder.phase
+        after = self.holder.handle(RanOut(), self._clock.monotonic_ns())
+        if before is HolderPhase.HELD and after is HolderPhase.LAPSED:
+            self._counts["lease_lapsed"] += 1
+            _log.warning("the lease of %s has run out: it stands still until it is renewed (%s)", self._server, why)
+        else:
+            _log.info("the lease of %s was not renewed: %s", self._server, why)
+
+    def _learn_peers(self, peers: list[str]) -> None:
+        self.peers = tuple(peers)
+        self._peers_digest = hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
