@@ -44,6 +44,8 @@ MAX_DRIFT_PERMILLE: Final = 10
 _MARGIN_PART: Final = 8
 # How many renewals may be lost in a row before the holder has to stop.
 _RENEWALS_PER_TERM: Final = 5
+_MAX_RENEWAL_NS: Final = 2_000_000_000
+_MAX_LOOK_NS: Final = 250_000_000
 # A granter that has not looked for this part of the term may have been what was silent.
 _LOOKS_PER_TERM: Final = 4
 
@@ -66,13 +68,13 @@ class LeaseTerms:
 
     @property
     def renew_every_ns(self) -> int:
-        """How often the holder renews."""
-        return self.holder_ns // _RENEWALS_PER_TERM
+        """How often the holder renews, and tells how much it has to do."""
+        return min(self.holder_ns // _RENEWALS_PER_TERM, _MAX_RENEWAL_NS)
 
     @property
     def look_every_ns(self) -> int:
-        """How often the granter looks for leases that were not renewed; well below where it would doubt itself."""
-        return self.granter_ns // (_LOOKS_PER_TERM * 4)
+        """How often the granter looks around: well below where it would doubt itself, and whoever returns waits for it."""
+        return min(self.granter_ns // (_LOOKS_PER_TERM * 4), _MAX_LOOK_NS)
 
 
 class LeasePhase(StrEnum):

@@ -61,6 +61,8 @@ __all__ = [
     "OwnerRequest",
     "OwnerWord",
     "Parcel",
+    "Renew",
+    "RenewReply",
     "Report",
     "ReportReply",
     "Reserve",

@@ -25,12 +25,12 @@ from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
 __all__ = [
+    "MAX_UNKNOWN_CHARS",
     "DirectoryRow",
     "DrainRecord",
     "EntityRecord",
     "LeaseOffice",
     "LeaseRow",
-    "MAX_UNKNOWN_CHARS",
     "Lock",
     "Outcome",
     "Phase",
@@ -207,6 +207,7 @@ class DirectoryRow(_Row):
             if size_chars > MAX_UNKNOWN_CHARS:
                 raise ValueError(f"the members of a directory row that are not known here take {size_chars} characters")
         return self
+
 
 class LeaseOffice(_Row):
     """Which homeserver grants leases: the holder of the office of the highest number; see `authority.lease`."""

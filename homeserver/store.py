@@ -14,7 +14,16 @@ from authority.asks import fair_order
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.procedures import PROCEDURES
-from authority.records import DirectoryRow, DrainRecord, EntityRecord, LeaseOffice, LeaseRow, Phase, Role, TransferRecord
+from authority.records import (
+    DirectoryRow,
+    DrainRecord,
+    EntityRecord,
+    LeaseOffice,
+    LeaseRow,
+    Phase,
+    Role,
+    TransferRecord,
+)
 from authority.rows import Rows
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
@@ -225,6 +234,7 @@ class Store:
         if not self._replica.store.exists(("entities",)):
             return 0, 0
         return self._replica.store.fold_below(("entities",), count, (0, 0))
+
     def lease_office(self) -> LeaseOffice:
         """Who grants leases, as this member knows it."""
         data = self._get(("lease_office",))

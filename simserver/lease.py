@@ -96,7 +96,7 @@ class LeaseKeeper:
             if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
                 self._next_incarnation()
             sent_ns = self._clock.monotonic_ns()
-            if await self._renewed(sent_ns):
+            if await self._renewed(sent_ns) and self.is_alive:
                 await trio.sleep(max((sent_ns + self._every_ns() - self._clock.monotonic_ns()) / 1e9, 0.01))
             else:
                 await trio.sleep(RETRY_S)
