@@ -73,7 +73,7 @@ class LeaseTerms:
 
     @property
     def look_every_ns(self) -> int:
-        """How often the granter looks around: well below where it would doubt itself, and whoever returns waits for it."""
+        """How often the granter looks around: well below where it would doubt itself, as who returns waits for it."""
         return min(self.granter_ns // (_LOOKS_PER_TERM * 4), _MAX_LOOK_NS)
 
 

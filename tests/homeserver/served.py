@@ -121,7 +121,7 @@ class Home:
     async def simserver(self, name: str, **options: Any) -> SimNode:
         """Start a simulation server and wait until it is registered."""
         node: SimNode = await self.nursery.start(run_simserver, simserver_config(self, name, **options))
-        await until(lambda: node.registered)
+        await until(lambda: node.registered and node.lease.is_alive)
         self.simservers[name] = node
         return node
 
@@ -205,7 +205,8 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
     async with trio.open_nursery() as nursery:
         with patch("homeserver.app.Clock", lambda: clock):
             node: Node = await nursery.start(run_homeserver, config)
-        await until(lambda: node.registered)
+        # With the last of what it writes by itself.
+        await until(lambda: node.registered and node.leases.granter.office > 0)
         async with httpx.AsyncClient(trust_env=False) as client:
             contract = Contract((await client.get(f"{config.rest.url}/openapi.json")).json())
         held = {name: (directory / name).read_text() for name in SECRET_NAMES}
