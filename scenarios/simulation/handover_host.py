@@ -253,8 +253,7 @@ class Host:
         nothing = cast(Any, None)
         self._node: Final = Node(
             nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
-            nothing, nothing, nothing, nothing, nothing, counts, nothing,
-            nothing, nothing, nothing, counts, nothing, nothing,
+            nothing, nothing, nothing, nothing, nothing, counts, nothing, nothing,
         )  # fmt: skip
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
