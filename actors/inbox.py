@@ -1,13 +1,13 @@
 """What peers have sent over the link, as a channel: credit goes back to a sender when its message is taken."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
-from actors.link import Address, Link
+from actors.link import Address, Link, ReceivedMessage
 from actors.lookout import Lookout, Parked
 
 __all__ = ["Inbox", "Received", "Turns"]
@@ -61,18 +61,24 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
 
     def __init__(self, lookout: Lookout, on_credit: Callable[[Link], None], claimed: int | None = None) -> None:
         self._claimed = claimed
-        self._ready: deque[Link] = deque()
+        self._ready: deque[tuple[Link, Sequence[ReceivedMessage]]] = deque()  # who has something, and what
         self._listed: set[Link] = set()
         self._lookout = lookout
         self._parked: Parked = deque()
         self._on_credit = on_credit
         self._is_closed = False
-        self._turns = Turns()
+        self._turn_left = BATCH_MESSAGES
 
     async def receive(self) -> Received:
-        """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left."""
+        """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left.
+
+        Gives way to other tasks, and can be cancelled, whenever it has to wait and every `BATCH_MESSAGES` messages.
+        """
         if self._ready or self._is_closed:
-            await self._turns.take()
+            self._turn_left -= 1
+            if not self._turn_left:
+                self._turn_left = BATCH_MESSAGES
+                await trio.lowlevel.checkpoint()
         while not self._ready and not self._is_closed:
             await self._lookout.wait(self._parked)
         return self.receive_nowait()
@@ -84,9 +90,9 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         """
         ready = self._ready
         while ready:
-            link = ready[0]
+            link, messages = ready[0]
             message = link.take(self._claimed)
-            if not link.has_ready(self._claimed):
+            if not messages:
                 ready.popleft()
                 self._listed.discard(link)
             elif len(ready) > 1:
@@ -109,11 +115,14 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
             self._lookout.wake(self._parked)
         self._lookout.disturb()
 
-    def look(self, link: Link) -> None:
-        """`link` may have a message to take."""
-        if link.has_ready(self._claimed):
-            if link not in self._listed:
-                self._listed.add(link)
-                self._ready.append(link)
-            if self._parked:
-                self._lookout.wake(self._parked)
+    def look(self, link: Link) -> bool:
+        """`link` may have a message to take; whether it has."""
+        messages = link.ready_of(self._claimed)
+        if not messages:
+            return False
+        if link not in self._listed:
+            self._listed.add(link)
+            self._ready.append((link, messages))
+        if self._parked:
+            self._lookout.wake(self._parked)
+        return True

@@ -18,9 +18,10 @@ import trio
 
 __all__ = ["ABSENCE_S", "Lookout", "Parked"]
 
-ABSENCE_S: Final = 0.004
+ABSENCE_S: Final = 0.01
 """How long the socket is not read because whoever read it does something else, and nobody else waits for anything: what
-may come late are acknowledgements, by less than a probe timeout. A timer comes up once in so long, at most."""
+may come late are acknowledgements, by less than a probe timeout, which is 20 ms at least. A timer comes up once in so
+long, at most."""
 
 Parked = deque[trio.lowlevel.Task]
 """Tasks that wait while another one keeps the lookout, from the first that came."""
@@ -67,6 +68,7 @@ class Lookout:
 
     async def _keep(self) -> None:
         assert self._socket is not None  # noqa: S101 -- for the type checker: asked for by the callers
+        self._settle()
         self._is_kept = True
         try:
             await trio.lowlevel.wait_readable(self._socket)

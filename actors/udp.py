@@ -211,6 +211,7 @@ class LinkEndpoint:
         self._waiters: dict[Link, deque[_Waiter]] = {}
         self._deadlines: Deadlines[Link] = Deadlines()
         self._dirty: dict[Link, None] = {}
+        self._expected: dict[Link, None] = {}  # somebody has just got a message of theirs, and may answer
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
         self._backlog: deque[tuple[bytes, Address]] = deque()
@@ -231,6 +232,7 @@ class LinkEndpoint:
         self._lookout = Lookout(self._drain, self._settle)
         self.inbox: Final = Inbox(self._lookout, self._mark)
         self._claimed: dict[int, Inbox] = {}
+        self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []
 
     # Life
@@ -275,6 +277,7 @@ class LinkEndpoint:
         inbox = self._claimed.get(channel)
         if inbox is None:
             inbox = self._claimed[channel] = Inbox(self._lookout, self._mark, channel)
+            self._inboxes.append(inbox)
             for link in self._links.values():
                 link.claim(channel)
                 inbox.look(link)
@@ -335,8 +338,7 @@ class LinkEndpoint:
             self._transmit(udp, link.close(now))
             self._fail_waiters(link, "this endpoint has stopped")
         self._links.clear()
-        self.inbox.close()
-        for inbox in self._claimed.values():
+        for inbox in self._inboxes:
             inbox.close()
 
     # Sending
@@ -394,12 +396,18 @@ class LinkEndpoint:
         self._post(link, message, channel, trio.current_time())
 
     def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
-        travels_alone = link.is_idle and link not in self._dirty
+        if self._socket is not None and link not in self._dirty:
+            datagram = link.send_at_once(message, now, channel)
+            if datagram is not None and link.address is not None:
+                self._transmit(self._socket, ((datagram, link.address),))
+                self._look_again(link)
+                return
+            if link.is_idle:  # for some reason it is not as simple as that; still, there is nothing to wait for
+                link.send(message, now, channel)
+                self._flush_link(self._socket, link, now)
+                return
         link.send(message, now, channel)
-        if travels_alone and self._socket is not None:
-            self._flush_link(self._socket, link, now)
-        else:
-            self._mark(link)
+        self._mark(link)
 
     def _link_to(self, peer: str, address: Address) -> Link:
         if self._nursery is None:
@@ -571,35 +579,72 @@ class LinkEndpoint:
         # When last time it was one datagram, it most likely is again, and to ask for another one costs as much as
         # opening it. If there is one, the socket can still be read, and the next wait ends at once.
         self._lone_drains += 1
-        batch = _BATCH_DATAGRAMS if self._lone_drains % _ASK_AGAIN_DRAINS == 0 else 1
-        received = 0
-        while received < batch:
-            received += 1
-            try:
-                arrived, segment_bytes, source = udp.receive()
-            except BlockingIOError:
-                received -= 1
-                break
-            except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
-                self._counters["socket_errors"] += 1
-                continue
-            if segment_bytes:
-                self._on_train(bytes(arrived), segment_bytes, source, now, heard)
-            else:
-                self._on_datagram(arrived, source, now, heard)
-            if received > 1 and trio.current_time() - now > _TURN_S:
-                break
-        if received > 1:
+        if self._lone_drains % _ASK_AGAIN_DRAINS:
+            self._take_arrival(udp, now, heard)
+        elif self._take_batch(udp, now, heard) > 1:
             self._lone_drains = -1  # the next one is for a whole batch, too
         for link in heard:
-            self.inbox.look(link)
-            for inbox in self._claimed.values():
-                inbox.look(link)
-        self._dirty.update(heard)
-        self._flush(udp, now)
+            self._follow_up(link, now)
+        if self._dirty:
+            self._flush(udp, now)
+
+    def _take_batch(self, udp: DatagramSocket, now: float, heard: dict[Link, None]) -> int:
+        for received in range(_BATCH_DATAGRAMS):
+            if not self._take_arrival(udp, now, heard):
+                return received
+            if received and trio.current_time() - now > _TURN_S:
+                return received + 1
+        return _BATCH_DATAGRAMS
+
+    def _take_arrival(self, udp: DatagramSocket, now: float, heard: dict[Link, None]) -> bool:
+        """Take a datagram, or a train; False when there is none."""
+        try:
+            arrived, segment_bytes, source = udp.receive()
+        except BlockingIOError:
+            return False
+        except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
+            self._counters["socket_errors"] += 1
+            return True
+        if segment_bytes:
+            self._on_train(bytes(arrived), segment_bytes, source, now, heard)
+        else:
+            self._on_datagram(arrived, source, now, heard)
+        return True
+
+    def _follow_up(self, link: Link, now: float) -> None:
+        """Something of this peer has arrived: let those know who may have got a message, and see to what it is owed."""
+        is_for_somebody = False
+        for inbox in self._inboxes:
+            is_for_somebody |= inbox.look(link)
+        if link.is_unsettled(now) or link in self._waiters:
+            self._dirty[link] = None
+        elif link.has_data(now):
+            if is_for_somebody:  # who will most likely answer: what is owed to the peer leaves with the answer
+                self._mark(link)
+            else:
+                self._dirty[link] = None
+        elif is_for_somebody:
+            self._expected[link] = None
+        else:
+            self._look_again(link)
 
     def _on_datagram(self, datagram: memoryview, source: Address, now: float, heard: dict[Link, None]) -> None:
-        """Budget: 1.5 us beside what the link does with it."""
+        """Budget: 1 us beside what the link does with it."""
+        if len(datagram) < HEADER_BYTES:
+            self._counters["dropped_malformed"] += 1
+            return
+        kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+        if kind == _DATA and not zero and not zeros:
+            link = self._ids.links.get(session_id)
+            if link is None:
+                self._counters["dropped_no_session"] += 1
+            else:
+                link.receive_data(session_id, counter, datagram, now, source)
+                heard[link] = None
+            return
+        self._on_handshake(datagram, now, source, heard)
+
+    def _on_handshake(self, datagram: memoryview, now: float, source: Address, heard: dict[Link, None]) -> None:
         try:
             kind, session_id, counter = read_header_untrusted(datagram)
             if kind == _HELLO:
@@ -612,10 +657,7 @@ class LinkEndpoint:
         if link is None:
             self._counters["dropped_no_session"] += 1
             return
-        if kind == _DATA:
-            link.receive_run(((session_id, counter, datagram),), now, source)
-        else:
-            link.receive(datagram, now, source)
+        link.receive(datagram, now, source)
         heard[link] = None
 
     def _on_train(
@@ -736,6 +778,11 @@ class LinkEndpoint:
 
     def _settle(self) -> None:
         """Send what was held back: the task that would have added to it is about to wait."""
+        if self._expected:
+            for link in self._expected:
+                if link.owes_ack:  # no answer has taken the acknowledgement along, so it has a time of its own
+                    self._look_again(link)
+            self._expected.clear()
         if self._dirty and self._socket is not None and self._nursery is not None:
             self._flush(self._socket, trio.current_time())
 

@@ -30,8 +30,9 @@ class RoundTrip:
         self.min_s = min(self.min_s, sample_s)
         if sample_s - ack_delay_s >= self.min_s:
             sample_s -= ack_delay_s
-        self.variation_s += (abs(self.smoothed_s - sample_s) - self.variation_s) / 4
-        self.smoothed_s += (sample_s - self.smoothed_s) / 8
+        deviation_s = sample_s - self.smoothed_s
+        self.smoothed_s += deviation_s / 8
+        self.variation_s += ((deviation_s if deviation_s > 0.0 else -deviation_s) - self.variation_s) / 4
 
     def probe_timeout_s(self, max_ack_delay_s: float) -> float:
         """How long to wait for an acknowledgement before asking again (section 6.2.1)."""

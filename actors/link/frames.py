@@ -137,6 +137,14 @@ class Grant(NamedTuple):
     granted: int
 
 
+class MessageRun(NamedTuple):
+    """Whole messages of one channel with consecutive numbers."""
+
+    channel: int
+    number: int
+    contents: list[bytes]
+
+
 Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse | Want | Grant
 
 
@@ -144,6 +152,7 @@ Frame = Ack | Message | Piece | Ping | Close | PathChallenge | PathResponse | Wa
 _new_message: Final = partial(tuple.__new__, Message)
 _new_piece: Final = partial(tuple.__new__, Piece)
 _new_ack: Final = partial(tuple.__new__, Ack)
+_new_run: Final = partial(tuple.__new__, MessageRun)
 _new_header: Final = partial(tuple.__new__, Header)
 
 
@@ -278,6 +287,41 @@ def read_frames_untrusted(body: bytes) -> list[Frame]:
     except struct.error as error:
         raise Malformed("a frame is cut off") from error
     return frames
+
+
+def read_usual_untrusted(body: bytes) -> tuple[Ack | None, MessageRun | None] | None:
+    """What nearly every datagram has: an acknowledgement of one range, or a run of messages, or the one and then the
+    other. None when this is anything else, and also when it is malformed: `read_frames_untrusted` says what it is.
+
+    Budget: 0.4 us, 0.6 us for the acknowledgement, and 0.25 us for each message.
+    """
+    at, end = 0, len(body)
+    ack: Ack | None = None
+    try:
+        if body[0] == _ACK:
+            _, largest, delay_us, credit_bytes, credit_messages, count, _, length = _ACK_ONE.unpack_from(body)
+            if count != 1 or length > largest:
+                return None
+            ack = _new_ack((((largest - length, largest),), delay_us / 1e6, credit_bytes, credit_messages))
+            at = _ACK_ONE.size
+            if at == end:
+                return ack, None
+        unpack = _MESSAGE_HEAD.unpack_from
+        kind, channel, number, size = unpack(body, at)
+        the_channel, first, expected, limit = channel, number, number, number + MAX_CONTENT_FRAMES
+        contents: list[bytes] = []
+        while kind == _MESSAGE and channel == the_channel and number == expected != limit:
+            start = at + MESSAGE_OVERHEAD_BYTES
+            at = start + size
+            contents.append(body[start:at])
+            if at >= end:
+                is_whole = at == end and channel < CHANNELS
+                return (ack, _new_run((channel, first, contents))) if is_whole else None
+            expected += 1
+            kind, channel, number, size = unpack(body, at)
+    except (struct.error, IndexError):
+        pass
+    return None
 
 
 def data_run_length(train: bytes, datagram_bytes: int) -> int:

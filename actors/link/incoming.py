@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from actors.link.frames import Message, Piece, Want, write_grant
+from actors.link.frames import Message, MessageRun, Piece, Want, write_grant
 from actors.link.large import REACH_BYTES, LargeBudget, LargeGrants
 from actors.link.settings import (
     CHANNELS,
@@ -98,14 +98,20 @@ class Incoming:
             self._ready_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
             or self._ready_messages > self._window_messages - INITIAL_CREDIT_MESSAGES
         )
-        self._told_bytes = INITIAL_CREDIT_BYTES
-        self._told_messages = INITIAL_CREDIT_MESSAGES
+        self._tell_from(INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES)
 
     def claim(self, channel: int) -> None:
         """From now on messages of this channel are taken with `take(channel)` alone."""
         if channel not in self._claimed:
-            self._claimed[channel] = deque(message for message in self._ready if message.channel == channel)
-            self._ready = deque(message for message in self._ready if message.channel != channel)
+            everything = list(self._ready)
+            self._ready.clear()  # it stays the same object: whoever takes from it may hold it
+            self._ready.extend(message for message in everything if message.channel != channel)
+            self._claimed[channel] = deque(message for message in everything if message.channel == channel)
+
+    def ready_of(self, claimed: int | None) -> Sequence[ReceivedMessage]:
+        """What can be taken: of a channel that is claimed, or of all that nobody has claimed. The same object always,
+        so that one need not ask again."""
+        return self._ready if claimed is None else self._claimed[claimed]
 
     def has_ready(self, claimed: int | None = None) -> bool:
         """A message can be taken: of the claimed channel, or of any that nobody has claimed."""
@@ -132,14 +138,19 @@ class Incoming:
 
     def note_told(self) -> None:
         """The peer is being told the present credit."""
-        self._told_bytes, self._told_messages = self._granted_bytes, self._granted_messages
+        self._tell_from(self._granted_bytes, self._granted_messages)
+
+    def _tell_from(self, told_bytes: int, told_messages: int) -> None:
+        """The peer knows of so much: it should be told when a quarter of the window more has been granted."""
+        self._tell_at_bytes = told_bytes - (-self._window_bytes // 4)
+        self._tell_at_messages = told_messages - (-self._window_messages // 4)
 
     @property
     def should_tell(self) -> bool:
         """A quarter of the window has become free since the peer was told, or a large message can be granted."""
         return (
-            4 * (self._granted_bytes - self._told_bytes) >= self._window_bytes
-            or 4 * (self._granted_messages - self._told_messages) >= self._window_messages
+            self._granted_messages >= self._tell_at_messages
+            or self._granted_bytes >= self._tell_at_bytes
             or (self.is_asked_for_large and self._large.is_waiting)
         )
 
@@ -183,6 +194,35 @@ class Incoming:
             _require_near(channel, number)
         self._charge(len(data))
         self._complete(channel_number, number, data)
+
+    def on_messages(self, run: MessageRun) -> None:
+        """As `on_message` for each of them. Budget: 0.5 us, and 0.2 us each."""
+        channel_number, number, contents = run
+        channel = self._channels[channel_number]
+        count = len(contents)
+        size_bytes = len(contents[0]) if count == 1 else sum(map(len, contents))
+        if (
+            number != channel.next_number
+            or channel_number >= ORDERED_CHANNELS
+            or channel.complete
+            or channel.assemblies
+            or self._is_cramped
+            or self._used_bytes + size_bytes > self._granted_bytes
+            or self._used_messages + count > self._granted_messages
+        ):
+            for at, data in enumerate(contents, number):
+                self.on_message(Message(channel_number, at, data))
+            return
+        channel.next_number = number + count
+        self._used_bytes += size_bytes
+        self._used_messages += count
+        self._ready_bytes += size_bytes
+        self._ready_messages += count
+        ready = self._claimed.get(channel_number, self._ready)
+        if count == 1:
+            ready.append(_new_received((channel_number, contents[0])))
+        else:
+            ready.extend([_new_received((channel_number, data)) for data in contents])
 
     def on_piece(self, frame: Piece) -> None:
         """Raises Malformed when the peer breaks its credit or cuts one message in two ways. Budget: 0.6 us."""

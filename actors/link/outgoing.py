@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from itertools import chain
 
 from actors.link.frames import (
+    MAX_ACK_BYTES,
     MAX_CONTENT_FRAMES,
+    MESSAGE_OVERHEAD_BYTES,
     PIECE_OVERHEAD_BYTES,
     Ack,
     write_pieces,
@@ -134,6 +136,36 @@ class Outgoing:
         queue.append(OutgoingMessage(channel, data))
         self._queued_bytes += size
         self._queued_messages += 1
+
+    def start_alone(self, data: bytes, channel: int) -> OutgoingMessage | None:
+        """Take and start a message that is whole and has nothing to wait for; its frame is to leave in a datagram now.
+
+        None, and nothing has happened, when anything else is to be sent first or there is any doubt; then `enqueue`.
+        """
+        size = len(data)
+        if (
+            self._ready
+            or self._lost
+            or not 0 <= channel < ORDERED_CHANNELS
+            or self._queues[channel]
+            or self._sending[channel] is not None
+            or size + MAX_ACK_BYTES + MESSAGE_OVERHEAD_BYTES > self._body_bytes
+            or not self.fits_credit(size)
+            or self.held_messages >= self._max_messages
+            or self.held_bytes + size > self._max_bytes
+        ):
+            return None
+        self.held_bytes += size
+        self.held_messages += 1
+        self._used_bytes += size
+        self._used_messages += 1
+        number = self._next_number[channel]
+        self._next_number[channel] = number + 1
+        message = OutgoingMessage(channel, data)
+        message.start(number, self._body_bytes)
+        message.started_chunks = 1
+        self._started[channel].append(message)
+        return message
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[list[bytes], list[Chunk]]:
         """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has
@@ -309,6 +341,7 @@ class Outgoing:
 
     def on_acked(self, chunks: Iterable[Chunk]) -> None:
         """The peer has received these."""
+        touched = -1  # the ordered channel to release: nearly always one for all of them
         for message, part in chunks:
             if not message.is_wanted:
                 continue
@@ -319,10 +352,15 @@ class Outgoing:
                 if message.unacked:
                     continue
             message.is_wanted = False
-            if message.channel < ORDERED_CHANNELS:
-                self._release(message.channel)
-            else:
+            channel = message.channel
+            if channel >= ORDERED_CHANNELS:
                 self._release_unordered(message)
+            elif channel != touched:
+                if touched >= 0:
+                    self._release(touched)
+                touched = channel
+        if touched >= 0:
+            self._release(touched)
 
     def _release(self, channel: int) -> None:
         """Let go of what the peer can hand to its application.
@@ -331,9 +369,13 @@ class Outgoing:
         here, a restart of the peer would lose it and not what came before it.
         """
         started = self._started[channel]
+        pop = started.popleft
+        released_bytes = released_messages = 0
         while started and not started[0].is_wanted:
-            self.held_bytes -= len(started.popleft().data)
-            self.held_messages -= 1
+            released_bytes += len(pop().data)
+            released_messages += 1
+        self.held_bytes -= released_bytes
+        self.held_messages -= released_messages
 
     def _release_unordered(self, message: OutgoingMessage) -> None:
         """The peer's application can have it, whatever is missing before it."""

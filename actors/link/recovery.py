@@ -109,18 +109,22 @@ class Recovery:
         largest = ranges[0][1]
         if largest >= next_counter:
             raise Malformed("the peer acknowledges what was never sent")
-        newest = self._in_flight.get(largest)
-        acked = self._acked_counters(ranges)
-        if acked:
+        in_flight = self._in_flight
+        newest = in_flight.get(largest)
+        if newest is not None and len(in_flight) == 1:  # one there, one back
+            self._settle([largest])
+        else:
+            acked = self._acked_counters(ranges)
+            if not acked:
+                self._outgoing.on_credit(ack)
+                return
             self._settle(acked)
         self._outgoing.on_credit(ack)
-        if not acked:
-            return
         if newest is not None:
             self.round_trip.add_sample(now - newest[0], ack[1])
         self._probes = 0
         self._largest_acked = max(self._largest_acked, largest)
-        if self._in_flight:
+        if in_flight:
             self._detect_losses(now)
         else:
             self._loss_s = NEVER

@@ -147,8 +147,12 @@ class Network:
             return
         node.take()
         for datagram, destination in node.link.datagrams_to_send(self.now):
-            self.put(Transit(node.address, destination, datagram))
+            self.send_datagram(node, destination, datagram)
         node.take()
+
+    def send_datagram(self, node: Node, destination: Address, datagram: bytes) -> None:
+        """`node` gives a datagram to the network."""
+        self.put(Transit(node.address, destination, datagram))
 
     def put(self, transit: Transit) -> None:
         """A datagram enters the network."""

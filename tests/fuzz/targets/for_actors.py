@@ -16,6 +16,7 @@ from actors.link.frames import (
     CLOSE,
     MIN_PIECE_BYTES,
     PING,
+    Ack,
     Kind,
     Piece,
     data_run_length,
@@ -24,6 +25,7 @@ from actors.link.frames import (
     read_frames_untrusted,
     read_header_untrusted,
     read_piece_run_untrusted,
+    read_usual_untrusted,
     write_ack,
     write_challenge,
     write_grant,
@@ -182,6 +184,17 @@ def _train_seeds() -> list[bytes]:
     ]
 
 
+def _frames(body: bytes) -> None:
+    """The short reader must read what the long one reads, or nothing."""
+    usual = read_usual_untrusted(body)
+    frames = read_frames_untrusted(body)
+    if usual is not None:
+        ack, run = usual
+        read = [] if run is None else [(run.channel, at, data) for at, data in enumerate(run.contents, run.number)]
+        assert frames[ack is not None :] == read
+        assert (ack is not None) == isinstance(frames[0], Ack)
+
+
 def _piece_run(data: bytes) -> None:
     bodies = list(itertools.islice(_cut(data), 50)) or [data]
     run = read_piece_run_untrusted(bodies)
@@ -328,7 +341,11 @@ TARGETS = [
         (Malformed,),
     ),
     Target(
-        "link-frames", read_frames_untrusted, ["actors.link.frames:read_frames_untrusted"], _frame_seeds, (Malformed,)
+        "link-frames",
+        _frames,
+        ["actors.link.frames:read_frames_untrusted", "actors.link.frames:read_usual_untrusted"],
+        _frame_seeds,
+        (Malformed,),
     ),
     Target(
         "link-authenticated-peer",

@@ -1,0 +1,234 @@
+"""The short cuts for what nearly every datagram is do exactly what the long way does.
+
+Two copies of one world, byte for byte: the same keys, the same network with the same dice. In one of them the short
+cuts are blocked. Whatever happens, both put the same datagrams on the wire, and hold and hand on the same.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.link import Link, LinkSettings
+from actors.link.frames import (
+    MAX_CONTENT_FRAMES,
+    PING,
+    Ack,
+    Kind,
+    Message,
+    MessageRun,
+    message_head,
+    read_frames_untrusted,
+    read_usual_untrusted,
+    write_ack,
+)
+from actors.link.incoming import Incoming, NoRoom
+from crypto.errors import Malformed
+from tests.actors.link.network import Faults, Network, Node
+
+SIZES = st.one_of(st.integers(0, 300), st.sampled_from([880, 900, 1100, 1156, 1157, 5000]))
+CHANNELS = st.sampled_from([0, 0, 0, 1, 15, 16])
+Step = tuple[str, float, list[tuple[int, int]]]
+NOTHING: st.SearchStrategy[list[tuple[int, int]]] = st.just([])
+TALK = st.tuples(st.just("talk"), st.integers(0, 1), st.lists(st.tuples(CHANNELS, SIZES), max_size=6))
+WAIT = st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0005, 0.004, 0.1, 1.0]), NOTHING)
+SAID = st.lists(st.tuples(CHANNELS, SIZES), max_size=8)
+RALLY = st.tuples(st.just("rally"), st.sampled_from([0.0005, 0.004, 0.05]), SAID)
+TAKE = st.tuples(st.just("take"), st.integers(0, 1), NOTHING)
+FAULTS = st.builds(
+    Faults,
+    lose=st.sampled_from([0.0, 0.0, 0.1]),
+    repeat=st.sampled_from([0.0, 0.1]),
+    corrupt=st.sampled_from([0.0, 0.1]),
+    delay_s=st.sampled_from([0.0001, 0.003]),
+    jitter_s=st.sampled_from([0.0, 0.002]),
+)
+
+
+@contextmanager
+def long_way_only() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.link.link.read_usual_untrusted", lambda _: None)
+        patch.setattr(Link, "send_at_once", lambda *_: None)
+        yield
+
+
+def say(network: Network, node: Node, message: bytes, channel: int) -> bool:
+    """As the shell does; whether it left by the short cut."""
+    node.link.find_at(network.other(node).address, network.now)
+    node.take()
+    datagram = node.link.send_at_once(message, network.now, channel)
+    if datagram is None:
+        node.link.send(message, network.now, channel)
+        network.pump(node)
+        return False
+    assert node.link.address is not None
+    network.send_datagram(node, node.link.address, datagram)
+    return True
+
+
+def play(seed: int, faults: Faults, settings: LinkSettings, steps: list[Step]) -> object:
+    """What can be seen of a world after each step."""
+    network = Network(seed, settings=settings)
+    say(network, network.alpha, b"hello", 0)
+    network.run(lambda: bool(network.beta.received) and network.is_quiet)
+    network.faults = faults
+    seen: list[object] = []
+    for kind, which, messages in steps:
+        node = network.nodes[int(which) % 2]
+        if kind == "talk":
+            for channel, size in messages:
+                say(network, node, bytes(size), channel)
+        elif kind == "rally":  # one after the other says something, and waits
+            for at, (channel, size) in enumerate(messages):
+                say(network, network.nodes[at % 2], bytes(size), channel)
+                network.run_for(which)
+        elif kind == "wait":
+            network.run_for(which)
+        else:
+            node.is_taking = not node.is_taking
+            network.pump(node)
+        seen.append([state(one) for one in network.nodes])
+    # Signatures of handshakes have dice of their own.
+    return seen, [transit for transit in network.history if transit.datagram[0] == Kind.DATA]
+
+
+def state(node: Node) -> object:
+    link = node.link
+    return (
+        list(node.received),
+        list(node.events),
+        dict(node.counters),
+        link.next_timer(),
+        link.queued_messages,
+        link.queued_bytes,
+        link.is_idle,
+        link._incoming.credit,
+        link._arrived.descending(),
+        link._recovery.round_trip.smoothed_s,
+        link._recovery.round_trip.variation_s,
+    )
+
+
+@given(
+    st.integers(0, 2**32),
+    FAULTS,
+    st.sampled_from([32, 1024]),
+    st.lists(st.one_of(TALK, RALLY, RALLY, WAIT, TAKE), max_size=10),
+)
+def test_both_ways_put_the_same_on_the_wire(seed: int, faults: Faults, window: int, steps: list[Step]) -> None:
+    settings = LinkSettings(max_datagram_bytes=1200, window_messages=window)
+    short = play(seed, faults, settings, steps)
+    with long_way_only():
+        long = play(seed, faults, settings, steps)
+    assert short == long
+
+
+def test_a_question_and_its_answer_take_the_short_cut() -> None:
+    network = Network()
+    say(network, network.alpha, b"hello", 0)
+    network.run(lambda: bool(network.beta.received) and network.is_quiet)
+    ways: list[bool] = []
+    for _ in range(10):
+        for node in network.nodes:
+            other = network.other(node)
+            count = len(other.received)
+            ways.append(say(network, node, bytes(100), 0))
+            network.run(lambda other=other, count=count: len(other.received) > count)  # type: ignore[misc]
+    assert ways == [True] * 20
+
+
+FRAMES = st.one_of(
+    st.builds(
+        lambda first, length, us, credit: write_ack([(first, first + length)], us / 1e6, credit, credit),
+        st.integers(0, 99),
+        st.integers(0, 99),
+        st.integers(0, 2**32 - 1),
+        st.integers(0, 2**63),
+    ),
+    st.just(write_ack([(9, 12), (3, 5)], 0.001, 70_000, 40)),
+    st.just(PING),
+)
+RUNS = st.builds(
+    lambda channel, number, sizes, gap: b"".join(
+        message_head(channel, number + at + (gap if at > 2 else 0), size) + bytes(size) for at, size in enumerate(sizes)
+    ),
+    st.integers(0, 33),
+    st.integers(0, 99),
+    st.lists(st.integers(0, 40), max_size=6),
+    st.sampled_from([0, 0, 0, 1]),
+)
+
+
+def agree(body: bytes) -> bool:
+    """What the short reader says is what the long one says; whether it says anything."""
+    usual = read_usual_untrusted(body)
+    if usual is None:
+        return False
+    ack, run = usual
+    frames: list[Ack | Message] = [] if ack is None else [ack]
+    if run is not None:
+        frames += [Message(run.channel, number, data) for number, data in enumerate(run.contents, run.number)]
+    assert [tuple(map(listed, frame)) for frame in frames] == [
+        tuple(map(listed, frame)) for frame in read_frames_untrusted(body)
+    ]
+    return True
+
+
+def listed(value: object) -> object:
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+@given(st.lists(st.one_of(FRAMES, RUNS, RUNS), max_size=3), st.integers(0, 40), st.integers(0, 40))
+def test_the_short_reader_reads_what_the_long_one_reads(frames: list[bytes], cut: int, more: int) -> None:
+    body = b"".join(frames)
+    agree(body)
+    agree(body[: max(len(body) - cut, 0)])
+    agree(body + bytes(more))
+
+
+def test_the_short_reader_knows_what_is_usual() -> None:
+    ack = write_ack([(0, 7)], 0.0, 1, 1)
+    one, two = message_head(3, 5, 1) + b"x", message_head(3, 6, 0)
+    assert all(agree(body) for body in (ack, one, ack + one, one + two, ack + one + two))
+    assert not any(agree(body) for body in (b"", PING, two + one, one + ack, ack + PING, one + one, ack[:-1], one[:-1]))
+    full = b"".join(message_head(0, number, 0) for number in range(MAX_CONTENT_FRAMES))
+    assert agree(full)
+    assert not agree(full + message_head(0, MAX_CONTENT_FRAMES, 0))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 17), st.integers(0, 40), st.lists(st.integers(0, 9000), min_size=1, max_size=12)),
+        max_size=12,
+    ),
+    st.integers(0, 4),
+)
+def test_a_run_of_messages_is_as_good_as_one_by_one(runs: list[tuple[int, int, list[int]]], taken: int) -> None:
+    at_once = Incoming(window_bytes=2**23, window_messages=40)
+    one_by_one = Incoming(window_bytes=2**23, window_messages=40)
+    for incoming in (at_once, one_by_one):
+        incoming.claim(3)
+    for channel, number, sizes in runs:
+        contents = [bytes(size) for size in sizes]
+        errors: list[type[Exception] | None] = [None, None]
+        try:
+            at_once.on_messages(MessageRun(channel, number, contents))
+        except (Malformed, NoRoom) as error:
+            errors[0] = type(error)
+        try:
+            for at, data in enumerate(contents, number):
+                one_by_one.on_message(Message(channel, at, data))
+        except (Malformed, NoRoom) as error:
+            errors[1] = type(error)
+        assert errors[0] == errors[1]
+        for _ in range(taken):
+            assert at_once.take() == one_by_one.take()
+        assert at_once.credit == one_by_one.credit
+        assert at_once.should_tell == one_by_one.should_tell
+    for claimed in (None, 3):
+        while (message := at_once.take(claimed)) is not None:
+            assert message == one_by_one.take(claimed)
+        assert one_by_one.take(claimed) is None
