@@ -88,6 +88,19 @@ class _LazyGroup(click.Group):
             formatter.write_dl(sorted((here | lazy).items()))
 
 
+class _DefaultGroup(_LazyGroup):
+    """A group that takes flags without a command as those of one of its commands."""
+
+    def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+
 @click.group(
     cls=_LazyGroup,
     members={"drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server.")},
@@ -139,15 +152,20 @@ def chaos() -> None:
 
 
 @cli.group(
-    cls=_LazyGroup,
+    cls=_DefaultGroup,
+    default="servers",
     members={
         "raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
+        "servers": ("scenarios.simulation.servers.command", "whole clusters of servers; what flags alone mean"),
         "transfers-search": ("scenarios.simulation.search_command", "every state that a small hand-over can reach"),
     },
     short_help="Run real code on a virtual clock, network and disk.",
 )
 def simulate() -> None:
-    """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here."""
+    """Run real code on a virtual clock, network and disk: what takes days and bad luck elsewhere takes minutes here.
+
+    `baton simulate --seeds 1000` is `baton simulate servers --seeds 1000`.
+    """
 
 
 # ---- a running instance ----

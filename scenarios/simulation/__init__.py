@@ -17,7 +17,11 @@ Systems under test
 
 Running it
     run                one seed                                    worker     a process that runs many
-    campaign           many processes                              command    `baton simulate raft`
+    campaign, share    many processes, and the share of each       show       their results in a terminal
+    raft, command      `baton simulate raft`
+
+Whole clusters of servers
+    servers            homeservers, simulation servers and players; `baton simulate servers`
 
 Hand-overs, searched instead of drawn from seeds
     search             every reachable state, breadth first; knows nothing of the rest

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -27,21 +27,20 @@ class WorkerFailed(EnvironmentFailed):
 
 @dataclass(frozen=True)
 class Campaign:
-    """What to run: so many seeds of each mix, from this one on. `nodes` is 3, 5, or None for both by turns."""
+    """What to run: so many seeds of each mix, from this one on.
 
+    `worker` is the module that runs them, `flags` what it is told beside the seeds, `figures` what it counts in each
+    run, and `replay` makes the command that runs one of them again.
+    """
+
+    worker: str
+    figures: tuple[str, ...]
+    replay: Callable[[Mapping[str, Any]], str]
     mixes: tuple[str, ...]
     seeds: int
     first: int = 0
-    nodes: int | None = None
-    system: str = "fence"
-    weakness: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
-
-    def replay(self, mix: str, seed: int, size: int) -> str:
-        """The command that runs one of the seeds again."""
-        what = f" --system {self.system}" if self.system != "fence" else ""
-        what += f" --weakness {self.weakness}" if self.weakness else ""
-        return f"baton simulate raft --mix {mix} --from {seed} --seeds 1 --nodes {size}{what} --trace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +62,23 @@ class MixResult:
     mix: str
     runs: int = 0
     violated: int = 0
-    acknowledged: int = 0
-    unknown: int = 0
-    reads: int = 0
-    elections: int = 0
-    snapshots: int = 0
-    crashes: int = 0
-    changes: int = 0
-    events: int = 0
-    virtual_s: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
     busy_s: float = 0.0
     kinds: dict[str, int] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
 
-    def add(self, outcome: dict[str, Any], campaign: Campaign) -> None:
+    def add(self, outcome: Mapping[str, Any], campaign: Campaign) -> None:
         """One more run."""
         self.runs += 1
-        for name in (
-            "acknowledged",
-            "unknown",
-            "reads",
-            "elections",
-            "snapshots",
-            "crashes",
-            "changes",
-            "events",
-            "virtual_s",
-        ):
-            setattr(self, name, getattr(self, name) + outcome[name])
+        for name in campaign.figures:
+            self.figures[name] = self.figures.get(name, 0) + outcome[name]
         self.violated += bool(outcome["violations"])
         for kind, sentence in outcome["violations"]:
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
             if len(self.found) < _MAX_VIOLATIONS_KEPT:
-                replay = campaign.replay(self.mix, outcome["seed"], outcome["size"])
                 lines = tuple(outcome.get("lines", ()))
-                self.found.append(Found(self.mix, outcome["seed"], kind, sentence, replay, lines))
+                again = campaign.replay(outcome)
+                self.found.append(Found(self.mix, outcome["seed"], kind, sentence, again, lines))
 
     @property
     def seeds_per_s(self) -> float:
@@ -105,8 +86,9 @@ class MixResult:
         return self.runs / self.busy_s if self.busy_s else 0.0
 
     def to_data(self) -> dict[str, Any]:
-        """As plain data."""
-        return {**asdict(self), "seeds_per_s": round(self.seeds_per_s, 2)}
+        """As plain data, the figures beside the rest."""
+        data = asdict(self)
+        return {**data.pop("figures"), **data, "seeds_per_s": round(self.seeds_per_s, 2)}
 
 
 async def run_campaign(
@@ -147,20 +129,15 @@ async def _work(
 
 
 def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
-    workers = min(campaign.workers, campaign.seeds)
     flags: dict[str, Any] = {
-        "system": campaign.system,
+        **campaign.flags,
         "mixes": ",".join(campaign.mixes),
         "from": campaign.first,
         "until": campaign.first + campaign.seeds,
         "share": worker,
-        "shares": workers,
+        "shares": min(campaign.workers, campaign.seeds),
     }
-    if campaign.weakness:
-        flags["weakness"] = campaign.weakness
-    if campaign.nodes:
-        flags["nodes"] = campaign.nodes
-    arguments = [sys.executable, "-m", "scenarios.simulation.worker", "--parent-pipe"]
+    arguments = [sys.executable, "-m", campaign.worker, "--parent-pipe"]
     for name, value in flags.items():
         arguments += [f"--{name}", str(value)]
     return [*arguments, "--lines"] if lines else arguments

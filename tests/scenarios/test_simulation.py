@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from scenarios.simulation.campaign import Campaign, MixResult, run_campaign
+from scenarios.simulation.campaign import MixResult, run_campaign
 from scenarios.simulation.fence import Fence
 from scenarios.simulation.mixes import MIXES
+from scenarios.simulation.raft import raft_campaign
 from scenarios.simulation.run import simulate
 from scenarios.simulation.weaknesses import WEAKNESSES
 
@@ -23,14 +24,14 @@ SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "300"))
 @pytest.mark.parametrize("mix", MIXES)
 async def test_no_seed_of_a_mix_breaks_a_promise(mix: str) -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(Campaign((mix,), seeds=SEEDS), results)
+    await run_campaign(raft_campaign((mix,), SEEDS), results)
     result = results[mix]
     assert result.runs == SEEDS
     assert not result.violated, "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
     # It must have done something worth judging.
-    assert result.acknowledged > 50 * result.runs
-    assert result.elections > 1.2 * result.runs
-    assert result.reads > 5 * result.runs
+    assert result.figures["acknowledged"] > 50 * result.runs
+    assert result.figures["elections"] > 1.2 * result.runs
+    assert result.figures["reads"] > 5 * result.runs
 
 
 MIXES_OF_BOTH = ("crashes", "slow", "everything")
@@ -71,7 +72,7 @@ def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
 @pytest.mark.timeout(300)
 async def test_the_package_as_it_comes_breaks_promises() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(Campaign(("compaction",), seeds=30, system="stock"), results)
+    await run_campaign(raft_campaign(("compaction",), 30, system="stock"), results)
     assert results["compaction"].violated
     assert results["compaction"].kinds.get("state-machine")
     assert "--system stock" in results["compaction"].found[0].replay

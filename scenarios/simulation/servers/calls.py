@@ -1,0 +1,87 @@
+"""Questions with answers over the simulated mail, as REST requests are: answered, refused, failed, or never heard of again."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.tasks import Answer, Process
+
+__all__ = ["Call", "Calls", "CallRefused", "Unanswered"]
+
+_TIMEOUT_S: Final = 2.0
+
+
+class Unanswered(Exception):
+    """Nobody answered in time, or the one who was asked could not decide; it may have been done all the same."""
+
+
+class CallRefused(Exception):
+    """The one who was asked said no, for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A question under way."""
+
+    caller: str
+    number: int
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """Its answer: a value, or why there is none."""
+
+    number: int
+    value: Any
+    refused: str = ""
+    has_failed: bool = False
+
+
+class Calls:
+    """One process's questions and answers."""
+
+    def __init__(self, process: Process, mail: Mail) -> None:
+        self._process: Final = process
+        self._mail: Final = mail
+        self._waiting: dict[int, Answer] = {}
+        # Goes on counting after a crash: answers to a former life's questions must not be taken for this one's.
+        self._number = 0
+
+    async def call(self, to: str, message: Any) -> Any:
+        """Ask; raises `Unanswered` or `CallRefused`."""
+        self._number += 1
+        number, answer = self._number, Answer()
+        self._waiting[number] = answer
+        self._process.after(_TIMEOUT_S, lambda: answer.fail(Unanswered(f"{to} did not answer")))
+        self._mail.send(self._process.name, to, Call(self._process.name, number, message))
+        try:
+            return await answer.wait()
+        finally:
+            self._waiting.pop(number, None)
+
+    def took(self, message: Any) -> bool:
+        """Whether the message was an answer."""
+        if not isinstance(message, _Reply):
+            return False
+        answer = self._waiting.get(message.number)
+        if answer is not None:
+            if message.refused:
+                answer.fail(CallRefused(message.refused))
+            elif message.has_failed:
+                answer.fail(Unanswered("it could not be decided"))
+            else:
+                answer.give(message.value)
+        return True
+
+    def answer(self, call: Call, value: Any) -> None:
+        """Answer a question."""
+        self._mail.send(self._process.name, call.caller, _Reply(call.number, value))
+
+    def refuse(self, call: Call, why: str) -> None:
+        """Say no to it."""
+        self._mail.send(self._process.name, call.caller, _Reply(call.number, None, refused=why or "refused"))
+
+    def fail(self, call: Call) -> None:
+        """Say that nothing could be decided."""
+        self._mail.send(self._process.name, call.caller, _Reply(call.number, None, has_failed=True))

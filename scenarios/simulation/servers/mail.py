@@ -1,0 +1,68 @@
+"""Messages and calls between processes over a network that delays, loses, repeats and reorders, and can be cut."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scenarios.simulation.schedule import Schedule
+
+__all__ = ["Mail", "MailWeather"]
+
+
+@dataclass(frozen=True, slots=True)
+class MailWeather:
+    """How the network is: delays in seconds, as (shortest, longest), and shares between 0 and 1."""
+
+    latency_s: tuple[float, float] = (0.0002, 0.002)
+    spike_share: float = 0.0
+    spike_s: float = 0.0
+    lost_share: float = 0.0
+    repeated_share: float = 0.0
+
+
+class Mail:
+    """The network: `send` hands a message to whoever is called so, later or never, perhaps twice."""
+
+    def __init__(self, schedule: Schedule, dice: random.Random, weather: MailWeather) -> None:
+        self._schedule: Final = schedule
+        self._dice: Final = dice
+        self.weather = weather
+        self._takers: dict[str, Callable[[str, Any], None]] = {}
+        self._cut: dict[tuple[str, str], int] = {}
+        self.sent = 0
+
+    def join(self, name: str, take: Callable[[str, Any], None]) -> None:
+        """Be called by this name; `take(sender, message)` is called for everything that arrives."""
+        self._takers[name] = take
+
+    def send(self, sender: str, to: str, message: Any) -> None:
+        """Send a message, which nobody may change from here on."""
+        self.sent += 1
+        if to not in self._takers or self._dice.random() < self.weather.lost_share:
+            return
+        self._schedule.after(self._delay_s(), lambda: self._arrive(sender, to, message))
+        if self._dice.random() < self.weather.repeated_share:
+            self._schedule.after(self._delay_s() * 3, lambda: self._arrive(sender, to, message))
+
+    def _delay_s(self) -> float:
+        weather = self.weather
+        spike = weather.spike_s if self._dice.random() < weather.spike_share else 0.0
+        return self._dice.uniform(*weather.latency_s) + self._dice.uniform(0.0, spike)
+
+    def _arrive(self, sender: str, to: str, message: Any) -> None:
+        if not self._cut.get((sender, to)):
+            self._takers[to](sender, message)
+
+    def cut(self, sender: str, to: str) -> None:
+        """Nothing arrives in this direction from now on, also what is under way; cuts add up."""
+        self._cut[sender, to] = self._cut.get((sender, to), 0) + 1
+
+    def mend(self, sender: str, to: str) -> None:
+        """Take one cut back."""
+        self._cut[sender, to] = max(self._cut.get((sender, to), 0) - 1, 0)
+
+    def heal(self) -> None:
+        """No cuts any more, and fair weather."""
+        self._cut.clear()
+        self.weather = MailWeather()

@@ -1,0 +1,127 @@
+"""A player with a stream of inputs for every entity: the real stream over the simulated mail."""
+
+import random
+from typing import Any, Final
+
+from authority.messages import Input, InputAck, NotHere, NotOwner
+from authority.names import instance_of
+from authority.records import EntityRecord
+from scenarios.players import WINDOW, InputStream
+from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.tasks import Process, VirtualClock
+from simserver.inputs import Cursor, fold
+
+__all__ = ["Player"]
+
+_LOOK_AGAIN_S: Final = 0.125
+_LOOK_UP_S: Final = 0.003
+
+
+class Player:
+    """Gives inputs now and then, repeats what is not acknowledged, and follows entities.
+
+    Args:
+        look_up: the record of an entity as its home would tell it now, or None when it cannot be asked.
+        inputs_per_s: for all of its entities together.
+    """
+
+    def __init__(
+        self, name: str, mail: Mail, process: Process, clock: VirtualClock, dice: random.Random, look_up: Any,
+        inputs_per_s: float,
+    ) -> None:  # fmt: skip
+        self.name: Final = name
+        self.streams: Final[dict[str, InputStream]] = {}
+        self._mail: Final = mail
+        self._process: Final = process
+        self._clock: Final = clock
+        self._dice: Final = dice
+        self._look_up: Final = look_up
+        self._inputs_per_s: Final = inputs_per_s
+        self.resting = False
+        mail.join(name, self._arrived)
+        self._later()
+        process.after(_LOOK_AGAIN_S, self._repeat)
+
+    def follow(self, record: EntityRecord) -> None:
+        """Have a stream for this entity, silent as long as somebody else owns it."""
+        stream = InputStream(record.id, record.authority, progressed_at_s=self._now_s())
+        stream.learn_owner(record.owner, record.owner_rev, self.name)
+        if record.owner != self.name:
+            stream.owner = record.owner
+        self.streams[record.id] = stream
+
+    def agrees(self, stream: InputStream, cursor: Cursor | None) -> bool:
+        """Whether the entity has applied exactly what this player sent and was not told to forget.
+
+        Who is not its owner any more may not have heard how far that went before.
+        """
+        applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
+        digest = stream.applied_digest
+        for seq, data in stream.waiting if stream.owner else ():
+            if seq <= applied:
+                digest = fold(digest, seq, data)
+        unheard = len(stream.waiting) if stream.owner else 0
+        return stream.acknowledged <= applied <= stream.acknowledged + unheard and digest == applied_digest
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+    def _later(self) -> None:
+        self._process.after(self._dice.expovariate(self._inputs_per_s), self._give)
+
+    def _give(self) -> None:
+        mine = [stream for stream in self.streams.values() if not stream.owner and len(stream.waiting) < WINDOW]
+        if mine and not self.resting:
+            stream = self._dice.choice(mine)
+            stream.add(b"%d" % self._dice.randrange(10), self._now_s())
+            self._send(stream)
+        if not self.resting:
+            self._later()
+
+    def _send(self, stream: InputStream) -> None:
+        for seq, data in stream.next_to_send():
+            message = Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data)
+            self._mail.send(self.name, stream.target, message)
+
+    def _arrived(self, sender: str, message: Any) -> None:
+        stream = self.streams.get(getattr(message, "entity", ""))
+        if stream is None:
+            return
+        match message:
+            case InputAck(applied=applied):
+                if stream.acknowledge(applied, self._now_s()):
+                    self._send(stream)
+            case NotOwner() if sender == stream.target:
+                stream.corrected(message, self.name, self._now_s())
+                self._send(stream)
+            case NotHere(moved_to=moved_to) if sender == stream.target:
+                if moved_to:
+                    self._turn_to(stream, moved_to)
+                else:
+                    self._find(stream)
+            case _:
+                pass
+
+    def _turn_to(self, stream: InputStream, server: str) -> None:
+        if server != stream.target:
+            stream.retarget(server)
+            self._send(stream)
+
+    def _find(self, stream: InputStream) -> None:
+        def found() -> None:
+            record: EntityRecord | None = self._look_up(instance_of(stream.entity), stream.entity)
+            if record is not None:
+                stream.learn_owner(record.owner, record.owner_rev, self.name)
+                self._turn_to(stream, record.authority)
+
+        self._process.after(_LOOK_UP_S, found)
+
+    def _repeat(self) -> None:
+        for stream in self.streams.values():
+            if stream.overdue(self._now_s()):
+                stream.start_over(self._now_s())
+                self._send(stream)
+                self._find(stream)
+            elif stream.owner and self._dice.random() < 0.1:
+                self._find(stream)
+        self._process.after(_LOOK_AGAIN_S, self._repeat)

@@ -1,0 +1,150 @@
+"""Coroutines on virtual time, and processes that crash and stand still.
+
+What a server's coroutine awaits is either a while (`pause`) or an answer (`Answer.wait`); both are plain generators, so
+that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
+"""
+
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any, Final
+
+from actors.clock import Clock
+from scenarios.simulation.schedule import Schedule
+
+__all__ = ["Answer", "Process", "VirtualClock", "pause"]
+
+_BEGINNING_OF_TIME_S: Final = 1_700_000_000.0
+"""Unix time at virtual second 0; any would do."""
+
+
+@coroutine
+def pause(seconds: float) -> Generator[float, None, None]:
+    """Wait so long by virtual time."""
+    yield seconds
+
+
+class Answer:
+    """What somebody waits for. The first answer counts; later ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._come: tuple[Any, Exception | None] | None = None
+        self._wake: Callable[[], None] | None = None
+
+    def give(self, value: Any) -> None:
+        """It has come."""
+        self._settle(value, None)
+
+    def fail(self, error: Exception) -> None:
+        """It will not come: whoever waits gets this error."""
+        self._settle(None, error)
+
+    def _settle(self, value: Any, error: Exception | None) -> None:
+        if self._come is None:
+            self._come = (value, error)
+            if self._wake is not None:
+                self._wake()
+
+    def call_when_here(self, wake: Callable[[], None]) -> None:
+        """Have this called once, when the answer has come."""
+        self._wake = wake
+        if self._come is not None:
+            wake()
+
+    @coroutine
+    def wait(self) -> "Generator[Answer, None, Any]":
+        """The answer, once it is here."""
+        while self._come is None:
+            yield self
+        value, error = self._come
+        if error is not None:
+            raise error
+        return value
+
+
+class Process:
+    """A process on a machine of its own: what it does, it does in turn, and not while it stands still.
+
+    `start_soon` is a nursery's, for shells that keep one.
+    """
+
+    def __init__(self, name: str, schedule: Schedule) -> None:
+        self.name: Final = name
+        self._schedule: Final = schedule
+        self._life = 0
+        self._is_paused = False
+        self._held: list[tuple[int, Callable[[], None]]] = []
+        self.is_running = True
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Do this later, if it has not ended until then."""
+        life = self._life
+        self._schedule.after(delay_s, lambda: self._do(life, action))
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Do this now, or when it goes on."""
+        self._do(self._life, action)
+
+    def _do(self, life: int, action: Callable[[], None]) -> None:
+        if life != self._life or not self.is_running:
+            return
+        if self._is_paused:
+            self._held.append((life, action))
+        else:
+            action()
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run a coroutine beside the others, from now on."""
+        self._go_on(function(*args))
+
+    def _go_on(self, task: Coroutine[Any, Any, None]) -> None:
+        try:
+            awaited = task.send(None)
+        except StopIteration:
+            return
+        life = self._life
+        if isinstance(awaited, Answer):
+            awaited.call_when_here(lambda: self._do(life, lambda: self._go_on(task)))
+        elif isinstance(awaited, float):
+            self.after(awaited, lambda: self._go_on(task))
+        else:
+            task.throw(TypeError(f"{awaited!r} is awaited, which only trio knows; here is virtual time"))
+
+    def end(self) -> None:
+        """It is killed: nothing that it began is ever finished."""
+        self.is_running, self._is_paused = False, False
+        self._life += 1
+        self._held.clear()
+
+    def begin(self) -> None:
+        """It is started again, with an empty memory."""
+        self.is_running = True
+
+    def stand_still(self) -> None:
+        """As after SIGSTOP."""
+        self._is_paused = self.is_running
+
+    def go_on(self) -> None:
+        """As after SIGCONT: what came meanwhile happens now, in order."""
+        self._is_paused = False
+        held, self._held = self._held, []
+        for life, action in held:
+            self._do(life, action)
+
+
+class VirtualClock(Clock):
+    """The schedule's time."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule: Final = schedule
+
+    def monotonic_ns(self) -> int:
+        """Virtual nanoseconds."""
+        return round(self._schedule.now_s * 1e9)
+
+    def unix_s(self) -> float:
+        """Virtual seconds since 1970."""
+        return _BEGINNING_OF_TIME_S + self._schedule.now_s
+
+    async def sleep_s(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await pause(max(seconds, 0.0))

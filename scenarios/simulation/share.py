@@ -1,0 +1,58 @@
+"""One worker's share of a campaign: its flags, and a line of JSON on stdout for every seed that it has run."""
+
+import argparse
+import json
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from scenarios.orphans import die_with_parent
+
+__all__ = ["Outcome", "parser_of", "work"]
+
+# A run takes some ten megabytes; a system under test that goes in circles takes everything.
+_MEMORY_BYTES: Final = 2 << 30
+
+
+class Outcome(Protocol):
+    """What came of a run."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The end of its trace, if something was violated."""
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data, without the lines."""
+
+
+def parser_of(module: str) -> argparse.ArgumentParser:
+    """The flags that every worker takes."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
+    parser.add_argument("--weakness", default="")
+    parser.add_argument("--mixes", required=True)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--until", type=int, required=True)
+    parser.add_argument("--share", type=int, default=0, help="run only this share of the seeds...")
+    parser.add_argument("--shares", type=int, default=1, help="...of so many")
+    parser.add_argument("--lines", action="store_true", help="add the end of the trace of a violation")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when stdin, a pipe held by the parent, closes")
+    return parser
+
+
+def work(flags: argparse.Namespace, simulate: Callable[[str, int], Outcome]) -> None:
+    """Run the seeds of each mix, and print one line each. `simulate` is told a mix and a seed."""
+    if flags.parent_pipe:
+        die_with_parent()
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    for mix in flags.mixes.split(","):
+        for seed in range(flags.first, flags.until):
+            # Two by two, because odd seeds of some subjects take longer.
+            if seed // 2 % flags.shares != flags.share:
+                continue
+            outcome = simulate(mix, seed)
+            data = outcome.to_data()
+            if flags.lines:
+                data["lines"] = outcome.lines
+            sys.stdout.write(json.dumps(data) + "\n")
+            sys.stdout.flush()

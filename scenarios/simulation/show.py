@@ -1,0 +1,154 @@
+"""Running a campaign in a terminal: a bar while it lasts, a table, what was violated and how to see it again."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from scenarios.options import json_file_option
+from scenarios.report.files import write_atomically
+from scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
+
+__all__ = ["campaign_options", "listed_weaknesses", "run_and_show"]
+
+_INTERRUPTED: Final = 130
+_MIN_WIDTH: Final = 150
+_SHOWN: Final = 10
+
+
+def campaign_options(mixes: Iterable[str]) -> Callable[[Any], Any]:
+    """The flags of every campaign, as a decorator of its command."""
+    options = (
+        click.option("--seeds", type=click.IntRange(1), default=100, help="How many of each mix. [default: 100]"),
+        click.option(
+            "--from", "first", type=click.IntRange(0), default=0, metavar="SEED", help="The first one. [default: 0]"
+        ),
+        click.option(
+            "--mix",
+            "mixes",
+            multiple=True,
+            type=click.Choice(list(mixes)),
+            help="Only this fault mix; can be repeated. [default: all]",
+        ),
+        click.option("--jobs", type=click.IntRange(1), help="Worker processes. [default: one per core]"),
+        click.option(
+            "--weakness", default="", metavar="NAME", help="Take one guard away; `--weakness list` lists them."
+        ),
+        click.option("--trace", is_flag=True, help="Print the end of what happened before each violation."),
+        json_file_option(),
+    )
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+class _Weakness(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sentence(self) -> str: ...
+
+
+def listed_weaknesses(wanted: str, weaknesses: Mapping[str, _Weakness]) -> int | None:
+    """Print them, if that is what is wanted or there is no such one, and return the exit status; None to go on."""
+    if wanted in weaknesses:
+        return None
+    for weakness in weaknesses.values():
+        click.echo(f"{weakness.name:32}{weakness.sentence}")
+    return 0 if wanted == "list" else 2
+
+
+def run_and_show(campaign: Campaign, columns: Mapping[str, str], *, trace: bool, json_file: Path | None) -> int:
+    """Run it and print what came of it; `columns` are figures and their titles. The exit status.
+
+    1 if anything was violated, 130 if Ctrl-C ended it (then of what was done so far), else 0.
+    """
+    results: dict[str, MixResult] = {}
+    interrupted = _run(campaign, results, lines=trace)
+    found = [one for result in results.values() for one in result.found]
+    screen = Console()
+    if screen.width < _MIN_WIDTH:
+        screen = Console(width=_MIN_WIDTH)
+    screen.print(_table(results, columns))
+    _show(found, screen)
+    if json_file is not None:
+        data = {"interrupted": interrupted, "mixes": [result.to_data() for result in results.values()]}
+        write_atomically(json_file, json.dumps(data, indent=2) + "\n")
+    sys.stdout.flush()
+    if found:
+        return 1
+    return _INTERRUPTED if interrupted else 0
+
+
+def _run(campaign: Campaign, results: dict[str, MixResult], *, lines: bool) -> bool:
+    """Run it with a bar on stderr; whether Ctrl-C ended it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("seeds", total=campaign.seeds * len(campaign.mixes))
+        told = 0
+
+        def progress(result: MixResult) -> None:
+            nonlocal told
+            bar.update(task, advance=1, description=result.mix)
+            found = sum(len(result.found) for result in results.values())
+            if found > told:
+                told = found
+                console.print(f"violated: {result.found[-1].replay}", style="red", markup=False, soft_wrap=True)
+
+        async def run() -> None:
+            await run_campaign(campaign, results, lines=lines, progress=progress)
+
+        try:
+            trio.run(run)
+        except KeyboardInterrupt:
+            return True
+        except BaseExceptionGroup as group:
+            if group.subgroup(KeyboardInterrupt) is None:
+                raise
+            return True
+    return False
+
+
+def _table(results: Mapping[str, MixResult], columns: Mapping[str, str]) -> Table:
+    """One line per mix."""
+    table = Table(title="simulated clusters", title_justify="left")
+    table.add_column("mix")
+    for title in ("runs", "violated", *columns.values(), "seeds/s"):
+        table.add_column(title, justify="right")
+    table.add_column("violations, runs with each")
+    for result in results.values():
+        table.add_row(
+            result.mix,
+            str(result.runs),
+            str(result.violated),
+            *(f"{round(result.figures.get(name, 0)):,}" for name in columns),
+            f"{result.seeds_per_s:.1f}",
+            ", ".join(f"{kind} {count}" for kind, count in sorted(result.kinds.items())),
+            style="red" if result.violated else "",
+        )
+    return table
+
+
+def _show(found: list[Found], screen: Console) -> None:
+    for one in found[:_SHOWN]:
+        screen.print(
+            f"{one.mix} seed {one.seed}: {one.kind}: {one.sentence}", style="red", soft_wrap=True, markup=False
+        )
+        for line in one.lines:
+            screen.print(f"    {line}", style="dim", soft_wrap=True, markup=False, highlight=False)
+        screen.print(f"  again: {one.replay}", soft_wrap=True, markup=False, highlight=False)
+    if len(found) > _SHOWN:
+        screen.print(f"and {len(found) - _SHOWN} more")
