@@ -89,6 +89,10 @@ class _Departure:
     counters: Counter[str] = field(default_factory=Counter)
 
 
+def _random_id() -> str:
+    return secrets.token_hex(12)
+
+
 class Departures:
     """Every entity that is leaving this server."""
 
@@ -101,7 +105,9 @@ class Departures:
         admission: Admission,
         clock: Clock,
         counts: Counter[str],
+        new_id: Callable[[], str] = _random_id,
     ) -> None:
+        """`new_id` makes the ids of the transfers that begin here."""
         self._sealer = sealer
         self._home = home
         self._courier = courier
@@ -113,6 +119,7 @@ class Departures:
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
         self._undeclined: dict[str, Decline] = {}
+        self._new_id = new_id
         self._leaving: dict[str, _Departure] = {}
         self._by_transfer: dict[str, _Departure] = {}
         self._unreported: dict[str, _Departure] = {}
@@ -154,7 +161,7 @@ class Departures:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
         if self.is_under_way(entity):
             return
-        plan = Plan(secrets.token_hex(12), entity, destination, direct=self._may_pass(entity, destination))
+        plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
         try:
             # With its next tick the world says so again, or has thought of somewhere else.
             self.begin(plan, may_wait=False)

@@ -1,4 +1,4 @@
-"""Questions with answers over the simulated mail, as REST requests are: answered, refused, failed, or never heard of again."""
+"""Questions over the simulated mail, as REST requests: answered, refused, failed, or never heard of again."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.tasks import Answer, Process
 
-__all__ = ["Call", "Calls", "CallRefused", "Unanswered"]
+__all__ = ["Call", "CallRefused", "Calls", "Unanswered"]
 
 _TIMEOUT_S: Final = 2.0
 

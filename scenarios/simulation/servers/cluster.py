@@ -126,7 +126,8 @@ class Cluster:
 
     def _why_not_settled(self, entity: str) -> str:
         record = self.homes[instance_of(entity)].store.entity(entity)
-        assert record is not None, entity
+        if record is None:
+            return f"the log has no record of {entity}"
         here = {name: held for name, server in self.servers.items() if (held := server.holding(entity)) is not None}
         if list(here) != [record.authority]:
             return f"{entity} is on {list(here) or 'no server'}, and the log says {record.authority}"

@@ -152,13 +152,9 @@ class Home(Transfers):
         letter = await self.reply(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer"))))
         return None if letter is None else letter.message
 
-    async def seal(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> Any:
-        """The message itself."""
-        return message
-
-    async def post_parcel(self, parcel: Any, to: str) -> None:
-        """Send it."""
-        self._mail.send(self.process.name, to, parcel)
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        """Send it, as it is and by itself."""
+        self._mail.send(self.process.name, to, message)
 
     # --- what people do --------------------------------------------------------------------------------------------
 

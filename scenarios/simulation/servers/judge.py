@@ -23,7 +23,7 @@ class _Chain:
     stint: Stint
     tick: int
     is_destroyed: bool = False
-    """A crash took the newest copy."""
+    """A crash took the newest copy; the state may still be under way, or have arrived."""
 
 
 class Judge:
@@ -58,10 +58,9 @@ class Judge:
         entity, last = stint.entity, chain.stint
         if fence <= chain.fence:
             self.violated("fence", f"{server} took {entity} up under {fence}, after {chain.server} under {chain.fence}")
-        elif chain.is_destroyed:
-            self.violated("from-nothing", f"{server} took {entity} up, whose newest copy a crash destroyed")
         elif not last.ended_hash:
-            self.violated("two-authorities", f"{server} took {entity} up while {chain.server} simulated it")
+            kind = "from-nothing" if chain.is_destroyed else "two-authorities"
+            self.violated(kind, f"{server} took {entity} up, which {chain.server} simulated and never handed over")
         elif stint.started_hash != last.ended_hash or stint.started_tick != chain.tick:
             self.violated(
                 "state",
@@ -89,5 +88,5 @@ class Judge:
                 chain.is_destroyed = True
 
     def is_destroyed(self, entity: str) -> bool:
-        """Whether a crash took the newest copy: nobody simulates it until it is recovered."""
+        """Whether a crash took the newest copy, and nobody has taken the entity up since."""
         return self._chains[entity].is_destroyed

@@ -14,6 +14,8 @@ __all__ = ["MIXES", "ServerMix"]
 
 Range = tuple[float, float]
 
+_FAIR: Final = MailWeather()
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerMix:
@@ -30,7 +32,7 @@ class ServerMix:
     inputs_per_s: float = 10.0  # of each player
 
     # --- the network
-    weather: MailWeather = MailWeather()
+    weather: MailWeather = _FAIR
     cut: float = 0.0  # between two processes, both ways
     cut_one_way: float = 0.0
     isolate: float = 0.0  # one process from all others

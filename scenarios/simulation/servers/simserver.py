@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
+from authority.admission import Vacancies
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -17,7 +18,8 @@ from crypto.keys import PublicIdentity
 from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
 from scenarios.simulation.servers.keys import Keys, home_of, identity_of
 from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Process, VirtualClock
+from scenarios.simulation.servers.tasks import Process, VirtualClock, pause
+from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
 from simserver.custody import Stint
 from simserver.departures import Departures
@@ -31,6 +33,9 @@ from simserver.node import Node
 __all__ = ["Parts", "SimulationServer", "Witness"]
 
 _TICK_NS: Final = 50_000_000
+_LOOK_AGAIN_S: Final = 0.02
+_MAX_ENTITIES: Final = 1000
+_MAX_STATE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,13 @@ class _Custody:
         return stint
 
 
+class _NoLease:
+    """What a server that never has to stop is asked; leases are not simulated here."""
+
+    def may_act(self, now_ns: int) -> bool:
+        return True
+
+
 class _WayHome:
     """As `simserver.home.Home`: the key directory, and questions to the home instance."""
 
@@ -179,6 +191,7 @@ class SimulationServer:
         self._home: Final = _WayHome(name, keys, self._calls)
         self._sealer: Final = Sealer(name, identity_of(name))
         self._disk: Final = _Disk()
+        self._sent_on = 0
         self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
         self.start()
@@ -204,20 +217,40 @@ class SimulationServer:
         home, courier = cast(Any, self._home), cast(Any, self)
         holdings = parts.holdings(environment, self._disk)
         holdings.caretaker = cast(Any, _Attendant(entity))
-        departures = parts.departures(self._sealer, home, courier, holdings, self._clock, counts)
+        admissions = Admissions(courier, self._clock, counts)
+        reception = Reception(self._world, courier, holdings, self._clock, Vacancies(_MAX_ENTITIES), _MAX_STATE_BYTES)
+        departures = parts.departures(
+            self._sealer, home, courier, holdings, admissions, self._clock, counts, self._next_id
+        )
         departures._nursery = cast(Any, self.process)
-        arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, self._clock, counts)
+        arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, self._clock, counts)
         self.node = Node(
-            config=nothing, clock=self._clock, sealer=self._sealer, home=home, link=nothing, courier=courier,
-            environment=environment, holdings=holdings, departures=departures, arrivals=arrivals, owners=nothing,
-            custody=nothing, ledger=nothing, counts=counts, keys=nothing,
-        )  # fmt: skip
+            config=nothing,
+            clock=self._clock,
+            sealer=self._sealer,
+            home=home,
+            link=nothing,
+            courier=courier,
+            environment=environment,
+            holdings=holdings,
+            departures=departures,
+            arrivals=arrivals,
+            admissions=admissions,
+            reception=reception,
+            owners=nothing,
+            custody=nothing,
+            ledger=nothing,
+            counts=counts,
+            keys=nothing,
+            lease=cast(Any, _NoLease()),
+        )
         for name, (moved_to, fence) in self._disk.rows.items():
             if moved_to:
                 holdings.remember(name, Tombstone(moved_to, fence))
             else:
                 holdings.remember_lived(name, fence)
         self.process.begin()
+        self.process.start_soon(self._repeat_questions, admissions)
         self._tick_later()
 
     def crash(self) -> list[str]:
@@ -238,6 +271,10 @@ class SimulationServer:
 
     def _send_on(self, entity: str, destination: str) -> None:
         self.node.departures.wants_to_go(entity, destination)
+
+    def _next_id(self) -> str:
+        self._sent_on += 1
+        return f"{self.name.replace('.', '-')}-{self._sent_on:06d}"
 
     def _ask_owner(self, entity: str) -> None:
         self.process.start_soon(self._learn_owner, entity)
@@ -271,6 +308,12 @@ class SimulationServer:
             self.counts["dropped"] += 1
         if self.counts["internal_error"]:
             self._witness.faulty(self.name, "ran into an error of its own")
+
+    async def _repeat_questions(self, admissions: Admissions) -> None:
+        """As `Admissions.serve`, which waits for an event of trio's."""
+        while True:
+            await pause(_LOOK_AGAIN_S)
+            admissions._repeat(self._clock.monotonic_ns())
 
     def _tick_later(self) -> None:
         # At whole multiples of the period, as the real one, so that servers tick together.

@@ -1,0 +1,77 @@
+"""Whole clusters of servers from a seed: what must never happen does not, over many seeds of every fault mix.
+
+`BATONPASS_SIMULATED_CLUSTERS` changes how many; a failure prints the command that replays its seed.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from scenarios.cli import run_command
+from scenarios.simulation.campaign import MixResult, run_campaign
+from scenarios.simulation.servers.command import servers_campaign
+from scenarios.simulation.servers.mixes import MIXES
+from scenarios.simulation.servers.run import simulate
+from scenarios.simulation.servers.weaknesses import WEAKNESSES
+
+SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "20"))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mix", MIXES)
+async def test_no_seed_of_a_mix_breaks_a_promise(mix: str) -> None:
+    results: dict[str, MixResult] = {}
+    await run_campaign(servers_campaign((mix,), SEEDS), results)
+    result = results[mix]
+    assert result.runs == SEEDS
+    assert not result.violated, "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
+    # It must have done something worth judging.
+    assert result.figures["moves"] > 10 * result.runs
+    assert result.figures["inputs"] > 50 * result.runs
+    assert result.figures["ticks"] > 500 * result.runs
+
+
+@pytest.mark.timeout(300)
+def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
+    def output(hash_seed: str) -> str:
+        flags = ["--mixes", "everything,ping-pong,crashes", "--from", "2", "--until", "3"]
+        arguments = [sys.executable, "-m", "scenarios.simulation.servers.worker", *flags]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = output("1")
+    assert first.count('"trace"') == 3
+    assert first == output("2")
+
+
+# Of each, a mix that finds it and within how many seeds; how many find it there is in docs/simulation.md.
+FOUND = {
+    "activates-at-once": ("lossy", 2),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
+    mix, seeds = FOUND[name]
+    assert any(simulate(MIXES[mix], seed, WEAKNESSES[name].parts).violations for seed in range(seeds))
+
+
+def test_flags_alone_mean_clusters_of_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "--seeds", "1", "--mix", "calm"]) == 0
+    assert "calm" in capsys.readouterr().out
+
+
+def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", "servers", "--mix", "lossy", "--seeds", "1", "--weakness", "activates-at-once"]
+    assert run_command([*arguments, "--trace"]) == 1
+    printed = capsys.readouterr().out
+    again = "baton simulate servers --mix lossy --from 0 --seeds 1 --weakness activates-at-once --trace"
+    assert again in printed
+
+
+def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "servers", "--weakness", "list"]) == 0
+    assert "resumes-on-timeout" in capsys.readouterr().out
+    assert run_command(["simulate", "servers", "--weakness", "none"]) == 2
