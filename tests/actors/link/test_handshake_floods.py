@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link import LinkExpired
+from actors.link import Address, LinkExpired
 from actors.link.frames import HEADER_BYTES, Kind, write_header
 from actors.link.sessions import MAX_HALF_OPEN
 from crypto.keys import Identity
-from crypto.session import Initiator, echo_cookie
+from crypto.session import Initiator, echo_cookie, read_hello_untrusted
 from tests.actors.link.network import IDENTITIES, P256_ORDER, Faults, Network, Transit
 
 MALLORY = Identity.generate()
@@ -19,22 +19,22 @@ FORGER = ("6.6.6.6", 666)
 PATH = Faults(delay_s=0.01)
 
 
+def initiator_of(identity: Identity, number: int) -> Initiator:
+    return Initiator(
+        name="alpha",
+        identity=identity,
+        peer="beta",
+        peer_keys=IDENTITIES["beta"].public,
+        session_id=1000 + number,
+        incarnation=number,
+        generation=0xFFFF_FFFF,
+        ephemeral=ec.derive_private_key(P256_ORDER - 1 - number, ec.SECP256R1()),
+    )
+
+
 def hellos(identity: Identity, count: int) -> list[bytes]:
     """In alpha's name: recorded ones when the identity is alpha's, or else forged ones."""
-    return [
-        write_header(Kind.HELLO, 0, 0)
-        + Initiator(
-            name="alpha",
-            identity=identity,
-            peer="beta",
-            peer_keys=IDENTITIES["beta"].public,
-            session_id=1000 + number,
-            incarnation=number,
-            generation=0xFFFF_FFFF,
-            ephemeral=ec.derive_private_key(P256_ORDER - 1 - number, ec.SECP256R1()),
-        ).hello
-        for number in range(count)
-    ]
+    return [write_header(Kind.HELLO, 0, 0) + initiator_of(identity, number).hello for number in range(count)]
 
 
 FORGED, RECORDED = hellos(MALLORY, 20), hellos(IDENTITIES["alpha"], 200)
@@ -95,15 +95,50 @@ def test_recorded_hellos_push_out_nobody() -> None:
 
 
 def test_hellos_with_fresh_cookies_push_out_recordings_first() -> None:
+    """Also when those came later; and then the oldest."""
     network = Network()
-    for datagram in RECORDED[:4]:
-        network.deliver(Transit(FORGER, network.beta.address, datagram))
-    for number, datagram in enumerate(RECORDED[4:12]):
-        source = ("10.0.0.7", number)
-        network.deliver(Transit(source, network.beta.address, with_cookie(network, datagram, source)))
-    half_open = list(network.beta.link._sessions._half_open.values())
-    assert [one.hello.session_id for one in half_open] == list(range(1004, 1012))
-    assert all(one.is_fresh for one in half_open)
+    place = ("10.0.0.7", 7)
+
+    def deliver(number: int, *, is_fresh: bool) -> None:
+        cookie = cookie_of(network, RECORDED[number], place) if is_fresh else 0
+        network.deliver(Transit(place, network.beta.address, as_repeated(number, cookie)))
+
+    def half_open() -> list[int]:
+        return [one.hello.session_id - 1000 for one in network.beta.link._sessions._half_open.values()]
+
+    for number in range(12):
+        deliver(number, is_fresh=number not in {2, 3})
+        if number == 7:
+            assert half_open() == [0, 1, 2, 3, 4, 5, 6, 7]
+        if number == 9:
+            assert half_open() == [0, 1, 4, 5, 6, 7, 8, 9]
+    assert half_open() == [4, 5, 6, 7, 8, 9, 10, 11]
+
+
+def cookie_of(network: Network, datagram: bytes, place: Address) -> int:
+    """What beta would ask for."""
+    keys = IDENTITIES["beta"].public
+    hello = read_hello_untrusted(datagram[HEADER_BYTES:], responder="beta", responder_keys=keys)
+    return network.beta.link._sessions._gate.cookie(hello, place, network.now)
+
+
+def as_repeated(number: int, cookie: int) -> bytes:
+    """One of `RECORDED`, as its initiator repeats it with a cookie."""
+    initiator = initiator_of(IDENTITIES["alpha"], number)
+    initiator.take_cookie(cookie)
+    return write_header(Kind.HELLO, 0, cookie) + initiator.hello
+
+
+def test_what_was_fresh_is_a_recording_after_a_restart_of_the_responder() -> None:
+    """The key of the cookies is drawn anew, so nothing needs to be remembered for it."""
+    network = Network()
+    place = ("10.0.0.7", 7)
+    recorded = [as_repeated(number, cookie_of(network, RECORDED[number], place)) for number in range(12)]
+    for half_open in (8, 4):
+        for datagram in recorded:
+            network.deliver(Transit(place, network.beta.address, datagram))
+        assert len(network.beta.link._sessions._half_open) == half_open
+        network.beta.start(network.now)
 
 
 def with_cookie(network: Network, datagram: bytes, source: tuple[str, int]) -> bytes:
@@ -113,16 +148,7 @@ def with_cookie(network: Network, datagram: bytes, source: tuple[str, int]) -> b
     (cookie,) = network.history[before:]
     assert cookie.destination == source
     number = int.from_bytes(datagram[HEADER_BYTES + 1 : HEADER_BYTES + 5], "little") - 1000
-    initiator = Initiator(
-        name="alpha",
-        identity=IDENTITIES["alpha"],
-        peer="beta",
-        peer_keys=IDENTITIES["beta"].public,
-        session_id=1000 + number,
-        incarnation=number,
-        generation=0xFFFF_FFFF,
-        ephemeral=ec.derive_private_key(P256_ORDER - 1 - number, ec.SECP256R1()),
-    )
+    initiator = initiator_of(IDENTITIES["alpha"], number)
     assert initiator.read_cookie_untrusted(cookie.datagram[:16], cookie.datagram[16:])
     value = int.from_bytes(cookie.datagram[8:16], "little")
     initiator.take_cookie(value)
