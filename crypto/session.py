@@ -202,10 +202,10 @@ class Initiator:
         """
         if len(body) != COOKIE_BYTES:
             raise Malformed(f"a COOKIE has {COOKIE_BYTES} bytes behind its header")
-        hello_mac = self.hello[-MAC_BYTES:]
-        if any(fits(body, mac(key, header, hello_mac)) for key in self._secrets.as_initiator()):
+        point = encode_point(self._ephemeral.public_key())
+        if any(fits(body, mac(key, header, point)) for key in self._secrets.as_initiator()):
             return True
-        if not fits(body, echo_cookie(header, hello_mac)):
+        if not fits(body, echo_cookie(header, self.hello[-MAC_BYTES:])):
             raise Tampered("this COOKIE does not answer the HELLO that was sent")
         return False
 
@@ -294,8 +294,11 @@ class Responder:
 
 
 def prove_cookie(secrets: StaticSecrets, hello: Hello, header: bytes) -> bytes:
-    """What stands behind the header of a COOKIE that answers `hello`, whose initiator is known."""
-    return mac(secrets.as_responder(hello.responder_kid), header, hello.mac)
+    """What stands behind the header of a COOKIE that answers `hello`, whose initiator is known.
+
+    It is good with whatever cookie the HELLO is sent by then: somebody else's COOKIE may have come in between.
+    """
+    return mac(secrets.as_responder(hello.responder_kid), header, hello.ephemeral_point)
 
 
 def echo_cookie(header: bytes, hello_mac: bytes) -> bytes:

@@ -217,10 +217,11 @@ def test_a_cookie_is_of_the_peer_or_of_somebody_who_saw_the_hello() -> None:
             initiator.read_cookie_untrusted(b"\x05" + bytes(14) + b"x", body)
         with pytest.raises(Malformed):
             initiator.read_cookie_untrusted(header, body[:-1])
-    initiator.take_cookie(3)
-    for body in (proved, echoed):  # the HELLO is another one now
+    initiator.take_cookie(3)  # the HELLO is another one now, and it is the same handshake
+    assert initiator.read_cookie_untrusted(header, proved)
+    for other, body in ((initiator, echoed), (alice_opens(ephemeral=OTHER_EPHEMERAL), proved)):
         with pytest.raises(Tampered):
-            initiator.read_cookie_untrusted(header, body)
+            other.read_cookie_untrusted(header, body)
 
 
 def test_a_recorded_confirm_does_not_fit_a_new_handshake() -> None:

@@ -394,7 +394,7 @@ class Wiretap:
         need(len(datagram.header) + len(datagram.body) == COOKIE_BYTES, "a COOKIE of another length")
         hello = self._hellos[datagram.session]
         answered = hello.body[-MAC_BYTES:]
-        proved = static_mac(self._static(hello), datagram.header + answered)
+        proved = static_mac(self._static(hello), datagram.header + hello.ephemeral)
         echoed = static_mac(answered, datagram.header)
         need(datagram.body in {proved, echoed}, "a COOKIE that answers nothing")
         return {"cookie": datagram.counter, "is_proved": datagram.body == proved}

@@ -11,7 +11,8 @@ from actors.link import Address, LinkExpired
 from actors.link.frames import HEADER_BYTES, Kind, write_header
 from actors.link.sessions import MAX_HALF_OPEN
 from crypto.keys import Identity
-from crypto.session import Initiator, echo_cookie, read_hello_untrusted
+from crypto.session import Initiator, echo_cookie, prove_cookie, read_hello_untrusted
+from crypto.static_secrets import StaticSecrets
 from tests.actors.link.network import IDENTITIES, P256_ORDER, Faults, Network, Transit
 
 MALLORY = Identity.generate()
@@ -262,7 +263,8 @@ def test_cookies_get_one_hello_for_each_that_was_sent_anyway() -> None:
     assert hellos_in(quiet) <= hellos_in(network) <= 2 * hellos_in(quiet)
 
 
-def test_a_peer_that_knows_us_is_not_talked_over_by_somebody_who_sees_the_hellos() -> None:
+@pytest.mark.parametrize("per_hello", [1, 2, 5])
+def test_a_peer_that_knows_us_is_not_talked_over_by_somebody_who_sees_the_hellos(per_hello: int) -> None:
     """Beta wants cookies; somebody nearer to alpha answers each of its HELLOs first, with wrong ones."""
     network = Network(faults=PATH)
     for datagram in RECORDED[:4]:
@@ -270,9 +272,26 @@ def test_a_peer_that_knows_us_is_not_talked_over_by_somebody_who_sees_the_hellos
 
     def overheard(transit: Transit) -> bool:
         if transit.datagram[0] == Kind.HELLO and transit.source == network.alpha.address:
-            network.deliver_in(0.001, Transit(transit.destination, transit.source, answer_to(transit.datagram, 666)))
+            for number in range(per_hello):
+                cookie = answer_to(transit.datagram, 666 + number)
+                network.deliver_in(0.001 + number / 1000, Transit(transit.destination, transit.source, cookie))
         return True
 
     network.passes = overheard
     network.send(network.alpha, b"through")
     network.run(lambda: bool(network.beta.received), limit_s=1.0)
+
+
+def test_when_the_peer_has_proved_its_cookie_others_do_not_count() -> None:
+    network, hello = opening()
+    secrets = StaticSecrets(IDENTITIES["beta"], IDENTITIES["alpha"].public)
+    keys = IDENTITIES["beta"].public
+    read = read_hello_untrusted(hello[HEADER_BYTES:], responder="beta", responder_keys=keys)
+    header = write_header(Kind.COOKIE, read.session_id, 7)
+    for cookie in (header + prove_cookie(secrets, read, header), None):
+        latest = next(transit.datagram for transit in reversed(network.history) if transit.datagram[0] == Kind.HELLO)
+        network.deliver(Transit(network.beta.address, network.alpha.address, cookie or answer_to(latest, 666)))
+        network.run_for(0.5)
+    shown = [transit.datagram[8:16] for transit in network.history if transit.datagram[0] == Kind.HELLO]
+    assert shown == [bytes(8)] + [(7).to_bytes(8, "little")] * (len(shown) - 1)
+    assert network.alpha.counters["dropped_bad_signature"] == 1

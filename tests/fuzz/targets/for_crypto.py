@@ -208,7 +208,7 @@ def _cookie(data: bytes) -> object:
 def _cookies() -> list[bytes]:
     initiator = _initiator()
     header = bytes([5, 0, 0, 0, 7, 0, 0, 0]) + b"a cookie"
-    proved = mac(initiator._secrets.as_initiator()[0], header, initiator.hello[-16:])
+    proved = mac(initiator._secrets.as_initiator()[0], header, initiator.hello[17:82])
     return [b"\x00" + header + proved, b"\x01" + header, b"\x00" + header + bytes(16)]
 
 
