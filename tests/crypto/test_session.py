@@ -17,6 +17,7 @@ from crypto.session import (
     Responder,
     _hello_mac,
     _sign,
+    _transcript,
     echo_cookie,
     prove_cookie,
     read_hello_untrusted,
@@ -179,6 +180,16 @@ def test_with_a_stolen_agreement_key_mallory_gets_an_accept_and_no_session() -> 
     forged = _sign(MALLORY, b"\x00batonpass link confirm 1\x00" + responder._confirmed)
     with pytest.raises(Tampered, match="signed"):
         responder.finish_untrusted(b"\x01" + forged + mac(key, b"\x03", responder._confirmed, forged))
+
+
+def test_with_a_stolen_agreement_key_mallory_cannot_answer_in_bobs_name() -> None:
+    alice = alice_opens()
+    answer = bob_answers(alice.hello).accept
+    core = answer[:78]
+    transcript = _transcript(alice._core, core, ALICE.public, BOB.public)
+    forged = _sign(MALLORY, b"\x00batonpass link accept 1\x00" + transcript)
+    with pytest.raises(Tampered, match="signed"):
+        alice.finish_untrusted(core + forged + mac(secrets_of(alice)[0], b"\x02", transcript, forged))
 
 
 def test_a_proof_is_of_its_direction_cookie_and_fields() -> None:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link import Address, LinkExpired
 from actors.link.frames import HEADER_BYTES, Kind, write_header
-from actors.link.sessions import MAX_HALF_OPEN
+from actors.link.sessions import HANDSHAKE_BURST, MAX_HALF_OPEN
 from crypto.keys import Identity
 from crypto.session import Initiator, echo_cookie, prove_cookie, read_hello_untrusted
 from crypto.static_secrets import StaticSecrets
@@ -169,6 +169,17 @@ def test_a_cookie_is_good_for_its_hello_its_address_and_under_its_initiators_mac
     assert network.beta.counters["dropped_unproved"] == 1  # the MAC covers the cookie
     network.deliver(Transit(source, network.beta.address, good))
     assert len(network.beta.link._sessions._half_open) == 5
+
+
+def test_a_peer_with_good_keys_gets_a_bounded_number_of_answers() -> None:
+    """Its own, and not the endpoint's: there are others."""
+    network = Network()
+    network.beta.link._sessions._gate._tokens = network.beta.link._sessions._gate._burst = 1000.0
+    place = ("10.0.0.7", 7)
+    for number in range(40):
+        cookie = cookie_of(network, RECORDED[number], place)
+        network.deliver(Transit(place, network.beta.address, as_repeated(number, cookie)))
+    assert network.beta.counters["dropped_handshake_rate"] == 40 - HANDSHAKE_BURST
 
 
 def test_a_half_open_handshake_ends_and_its_confirm_comes_too_late() -> None:
