@@ -8,6 +8,7 @@ import httpx
 import trio
 
 from actors.application import run_application
+from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
 from actors.clock import Clock
 from actors.key_service import KeyService, KeysRefused
@@ -73,7 +74,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     )
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
-    transfers = Transfers(sealer, store, directory, federation, link, clock)
+    transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints_of(config.name) or nowhere)
     raft = config.metadata.backend == "raft"
     leases = Leases(
         config.name,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 
+from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from actors.combining import Combiner
 from actors.link_service import LinkService
@@ -70,6 +71,7 @@ class Transfers:
         federation: Federation,
         link: LinkService,
         clock: Clock,
+        reached: Reached = nowhere,
     ) -> None:
         self._sealer = sealer
         self._instance = instance_of(sealer.name)
@@ -81,6 +83,7 @@ class Transfers:
         self._posting: dict[str, Combiner[Letter, None]] = {}
         self._verified_before = Verified()
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
+        self._reached = reached
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +257,9 @@ class Transfers:
         trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
         refusal, trace = ("", trace) if repeated else await self._ask_target_home(request, trace)
         trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
+        self._reached("deciding", request.transfer_id)
         decided = await self._decide(request, refusal)
+        self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(request, decided)
         if instance_of(request.source) == instance_of(request.target) == self._instance:
@@ -371,9 +376,11 @@ class Transfers:
         if report.chain:
             await self._learn_passes(report.entity, report.chain)
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        self._reached("reporting", report.transfer_id)
         data = await self._store.submit(
             "transfer.report", transfer_id=report.transfer_id, source=report.source, report=body
         )
+        self._reached("reported", report.transfer_id)
         await self._tell_of_owner_since(TransferRecord.from_data(data))
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)

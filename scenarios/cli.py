@@ -144,7 +144,13 @@ def bench() -> None:
 
 @cli.group(
     cls=_LazyGroup,
-    members={"tree": ("scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals")},
+    members={
+        "transfers": (
+            "scenarios.chaos.transfers",
+            "kill or stop either end, or the leader, in hand-overs",
+        ),
+        "tree": ("scenarios.chaos.tree", "kill, stop, partition, power cut, torn and corrupted journals"),
+    },
     short_help="Break things on purpose, and judge what becomes of it.",
 )
 def chaos() -> None:

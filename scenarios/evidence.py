@@ -13,7 +13,7 @@ from scenarios.custody import Custody, FinalAuthority, judge
 from scenarios.players import InputStream, Players
 from scenarios.report.model import Invariants
 
-__all__ = ["Evidence", "WorldCheck", "collect"]
+__all__ = ["Evidence", "WorldCheck", "collect", "inputs_of"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ async def collect(
         if stream is None:
             continue
         url = simservers[record["authority"]]
-        missing, wrong, applied[entity] = await _inputs(client, url, players.name, stream, world_check, findings)
+        missing, wrong, applied[entity] = await inputs_of(client, url, players.name, stream, world_check, findings)
         lost, duplicated = lost + missing, duplicated + wrong
         if missing or wrong:
             findings.append(f"{entity}: {missing} inputs lost, {wrong} repeated or out of order, of {stream.sent}")
@@ -98,7 +98,7 @@ async def _stints(
     return stints, period_ns
 
 
-async def _inputs(
+async def inputs_of(
     client: RestClient, url: str, player: str, stream: InputStream, world_check: WorldCheck, findings: list[str]
 ) -> tuple[int, int, int]:
     """(lost, repeated or out of order, applied) for one entity: cursor, fold and world against what was sent."""

@@ -9,6 +9,7 @@ import httpx
 import trio
 
 from actors.application import run_application
+from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ActorSpec, ServiceSpec
 from actors.clock import Clock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
@@ -33,7 +34,7 @@ from simserver.arrivals import Arrivals
 from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
 from simserver.courier import Courier
-from simserver.custody import CustodyLog
+from simserver.custody import CustodyLog, custody_file
 from simserver.departures import Departures
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
@@ -77,7 +78,10 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     keys.use(link.change_identity)
     counts: Counter[str] = Counter()
     courier = Courier(sealer, home, link, clock, counts)
-    custody = CustodyLog(config.name)
+    breakpoints = breakpoints_of(config.name)
+    # Who is killed on purpose leaves its custody log behind.
+    note = None if breakpoints is None else custody_file(config.directory / "custody.jsonl")
+    custody = CustodyLog(config.name, note)
 
     def count(what: str) -> None:
         counts[what] += 1
@@ -110,8 +114,10 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
     reception = Reception(world, courier, holdings, clock, Vacancies(config.max_entities), config.max_state_bytes)
-    departures = Departures(sealer, home, courier, holdings, admissions, clock, counts)
-    arrivals = Arrivals(sealer, home, courier, holdings, departures, reception, clock, counts)
+    departures = Departures(sealer, home, courier, holdings, admissions, clock, counts, reached=breakpoints or nowhere)
+    arrivals = Arrivals(
+        sealer, home, courier, holdings, departures, reception, clock, counts, reached=breakpoints or nowhere
+    )
     owners = Owners(home, clock, counts, arrivals.owned)
     node = Node(
         config,

@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from authority import incoming as machine
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
@@ -82,7 +83,9 @@ class Arrivals:
         reception: Reception,
         clock: Clock,
         counts: Counter[str],
+        reached: Reached = nowhere,
     ) -> None:
+        self._reached = reached
         self._sealer = sealer
         self._home = home
         self._courier = courier
@@ -194,11 +197,13 @@ class Arrivals:
         now_ns = self._clock.monotonic_ns()
         offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, now_ns)
         effect = self._machine(message.entity).offered(offer)
+        self._reached("offered", message.transfer_id)
         self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
 
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
         context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
+        self._reached("permitted", certificate.transfer_id)
         self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
 
     def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
@@ -219,6 +224,7 @@ class Arrivals:
         holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs, context.ownership)
         self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
+        self._reached("activated", permission.transfer_id)
         holding.delegated(context.chain, context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
@@ -253,6 +259,7 @@ class Arrivals:
         )
         trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
         self._courier.send(answer, trace, permission.source, on_path=context.numbered_answer)
+        self._reached("answered", permission.transfer_id)
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:

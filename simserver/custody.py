@@ -6,11 +6,14 @@ by side, the logs of all servers show whether the chain of custody of an entity 
 themselves.
 """
 
+import json
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CustodyLog", "Stint"]
+__all__ = ["CustodyLog", "Stint", "custody_file"]
 
 MAX_STINTS: Final = 200_000
 
@@ -38,10 +41,14 @@ class Stint:
 
 
 class CustodyLog:
-    """The stints of one server, oldest first; the oldest are forgotten beyond `MAX_STINTS`."""
+    """The stints of one server, oldest first; the oldest are forgotten beyond `MAX_STINTS`.
 
-    def __init__(self, server: str) -> None:
+    `note`, if given, is told of every beginning and every end, so that they outlive the server.
+    """
+
+    def __init__(self, server: str, note: Callable[[Stint], None] | None = None) -> None:
         self.server = server
+        self._note = note
         self._stints: deque[Stint] = deque(maxlen=MAX_STINTS)
         self.started = 0
 
@@ -49,9 +56,25 @@ class CustodyLog:
         """Note that a stint begins; the entity itself fills in the rest."""
         self._stints.append(stint)
         self.started += 1
+        self.changed(stint)
         return stint
+
+    def changed(self, stint: Stint) -> None:
+        """A stint has ended, or has not after all."""
+        if self._note is not None:
+            self._note(stint)
 
     def to_data(self, after: int = 0) -> list[dict[str, Any]]:
         """The stints from number `after` (counted from 0 since the start of this server) as plain data."""
         skip = max(0, after - (self.started - len(self._stints)))
         return [asdict(stint) for number, stint in enumerate(self._stints) if number >= skip]
+
+
+def custody_file(path: Path) -> Callable[[Stint], None]:
+    """Writes stints into a file, one line of JSON for each beginning and end; what is written outlives the process."""
+
+    def note(stint: Stint) -> None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(stint)) + "\n")
+
+    return note

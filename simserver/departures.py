@@ -7,6 +7,7 @@ served again, it goes on with every transfer that is under way.
 """
 
 import logging
+import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,6 +17,7 @@ from typing import Any
 
 import trio
 
+from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from authority import outgoing as machine
 from authority.admission import Need
@@ -50,7 +52,7 @@ from simserver.life import Frozen
 from simserver.patience import Patience
 from simserver.turnstile import Turnstile
 
-__all__ = ["Departures", "Plan"]
+__all__ = ["Departures", "Plan", "step_of"]
 
 _log = logging.getLogger("simserver.departures")
 
@@ -106,8 +108,10 @@ class Departures:
         clock: Clock,
         counts: Counter[str],
         new_id: Callable[[], str] = _random_id,
+        reached: Reached = nowhere,
     ) -> None:
-        """`new_id` makes the ids of the transfers that begin here."""
+        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps."""
+        self._reached = reached
         self._sealer = sealer
         self._home = home
         self._courier = courier
@@ -253,6 +257,7 @@ class Departures:
             holding.life.thaw()
             raise
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
+        self._reached("frozen", plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._spawn(self._keep_time, departure)
 
@@ -382,6 +387,8 @@ class Departures:
         return self._by_transfer.get(transfer_id)
 
     def _event(self, departure: _Departure, event: machine.Event) -> None:
+        if not isinstance(event, machine.Tick):
+            self._reached(step_of(event), departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
 
     # --- performing ------------------------------------------------------------------------------------------------
@@ -393,6 +400,7 @@ class Departures:
                 self._perform_one(departure, effect)
             except Exception:
                 self.went_wrong()
+            self._reached(step_of(effect), departure.plan.transfer_id)
 
     def _perform_one(self, departure: _Departure, effect: machine.Effect) -> None:
         match effect:
@@ -602,3 +610,8 @@ class Departures:
             if answer is not None and isinstance(answer.message, ReportReply):
                 return True
         return False
+
+
+def step_of(of: machine.Event | machine.Effect) -> str:
+    """What the breakpoint is called at which an event has come, or an effect has been performed: `send_state`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(of).__name__).lower()

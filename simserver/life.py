@@ -315,12 +315,14 @@ class Life:
         now_ns = self._env.monotonic_ns()
         self.frozen = True
         self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = self.tick, digest, now_ns
+        self._env.custody.changed(self.stint)
         return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
 
     def thaw(self) -> None:
         """Take back a freeze of which nobody else has heard."""
         if self.frozen:
             self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = 0, "", 0
+            self._env.custody.changed(self.stint)
             self._go_on()
 
     def resume(self, fence: Fence) -> None:

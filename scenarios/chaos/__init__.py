@@ -19,4 +19,11 @@ privacy     namespaces of the kernel in which all of this vanishes by itself
 tools       running ip, mount and their like
 report      results as data, JSON and a table
 tree        the command
+
+`baton chaos transfers` lets faults happen to hand-overs between simulation servers:
+
+handovers   the trials: at which step what happens to whom
+gate        where servers are held still at named steps
+chain       the judgement on who simulated what (pure)
+transfers   the command
 """

@@ -1,0 +1,317 @@
+"""Hand-overs that are held still at a named step while somebody is killed or stopped, and what becomes of them."""
+
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import cbor2
+import httpx
+import trio
+
+from actors.breakpoints import ENVIRONMENT
+from authority.names import instance_of
+from scenarios.blueprint import ServerPlan
+from scenarios.cases import Run, open_run
+from scenarios.chaos.chain import Kill, judge_chain, latest
+from scenarios.chaos.gate import Gate, Hold
+from scenarios.client import ApiFailure
+from scenarios.cluster import LocalCluster, Role, baton_launcher
+from scenarios.errors import EnvironmentFailed
+from scenarios.evidence import inputs_of
+from scenarios.players import InputStream
+from scenarios.topology import ClusterSpec
+
+__all__ = [
+    "STEPS",
+    "Deed",
+    "Ground",
+    "Outcome",
+    "Trial",
+    "TrialResult",
+    "Victim",
+    "all_trials",
+    "handover_ground",
+    "is_open",
+]
+
+_INPUT_HZ: Final = 50.0
+_PATIENCE_S: Final = 20.0
+"""Until an entity is simulated again and every input applied: many repetitions, and an election."""
+_REACH_S: Final = 10.0
+_STOP_S: Final = 1.5
+"""Longer than the first repetitions, and than an election."""
+_RESTART_S: Final = 60.0
+_START_S: Final = 120.0
+_LOOK_AGAIN_S: Final = 0.05
+
+
+class Victim(StrEnum):
+    """To whom it happens: the old authority, the new one, or the leader of the entity's home instance."""
+
+    OLD = "old"
+    NEW = "new"
+    LEADER = "leader"
+
+
+class Deed(StrEnum):
+    """What happens: SIGKILL and a new start, or SIGSTOP and SIGCONT after a while."""
+
+    KILL = "kill"
+    STOP = "stop"
+
+
+STEPS: Final[dict[str, tuple[str, ...]]] = {
+    "1": (
+        *("frozen", "ask_home", "send_state", "offered", "deciding", "decided", "committed", "send_activate"),
+        *("permitted", "activated", "answered", "peer_active", "forward_journal", "retire", "report"),
+        *("reporting", "reported"),
+    ),
+    "2": (
+        *("frozen", "ask_home", "send_state", "offered", "deciding", "decided", "permitted", "activated"),
+        *("answered", "peer_active", "forward_journal", "retire", "report", "reporting", "reported"),
+    ),
+    "3": (
+        *("frozen", "send_direct", "offered", "activated", "answered", "peer_active", "forward_journal", "retire"),
+        *("report", "reporting", "reported"),
+    ),
+}
+"""The breakpoints that a hand-over of each case passes, about in this order."""
+_TARGET: Final = {"1": "beta.s1", "2": "alpha.s2", "3": "alpha.s2"}
+_SOURCE: Final = "alpha.s1"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """At which step of which case what happens to whom."""
+
+    case: str
+    step: str
+    victim: Victim
+    deed: Deed = Deed.KILL
+
+    def __str__(self) -> str:
+        return f"case-{self.case}-{self.step}-{self.deed}-{self.victim}"
+
+
+def all_trials(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
+    """Every step, everybody, everything."""
+    return tuple(
+        Trial(case, step, victim, deed)
+        for case in cases
+        for step, victim, deed in itertools.product(STEPS[case], Victim, Deed)
+    )
+
+
+class Outcome(StrEnum):
+    """What became of the entity."""
+
+    GOES_ON = "goes on"
+    """One server simulates it, the one that the log names, and has applied every input once."""
+    UNAVAILABLE = "unavailable"
+    """Nobody simulates it within the patience, or inputs wait for ever. Not doubled, but not there."""
+
+
+def is_open(trial: Trial) -> bool:
+    """Whether it is known that the entity may be unavailable after this: nobody has its state, or is known to have it.
+
+    So it is as long as servers keep the states of entities in memory alone: that of an old authority before the new one
+    has it, and that of a new authority once the old one has dropped its copy, or cannot be answered any more. And of a
+    direct pass only the old authority tells the log: if it dies before that, the log does not know who has the entity.
+    """
+    if trial.deed is not Deed.KILL:
+        return False
+    steps = STEPS[trial.case]
+    at = steps.index(trial.step)
+    if trial.victim is Victim.OLD:
+        return at < steps.index("reported" if trial.case == "3" else "activated")
+    return trial.victim is Victim.NEW and at >= steps.index("activated")
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What became of a trial. `problems` are sentences about what must not be, whatever the outcome."""
+
+    trial: Trial
+    outcome: Outcome
+    took_s: float
+    authority: str = ""
+    problems: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """The problems, and an entity that is not there although it should be."""
+        if self.outcome is Outcome.UNAVAILABLE and not is_open(self.trial):
+            return (*self.problems, "nobody simulates it, or not all inputs arrive")
+        return self.problems
+
+    @property
+    def sentence(self) -> str:
+        """One line for the screen."""
+        return f"{self.trial!s:42} {self.outcome:12} {self.took_s:6.2f} s  {self.authority} {self.note}".rstrip()
+
+
+@dataclass
+class Ground:
+    """A cluster whose servers stand still where they are told to, with a player who never stops."""
+
+    cluster: LocalCluster
+    run: Run
+    gate: Gate
+    kills: list[Kill] = field(default_factory=list)
+    numbers: Any = field(default_factory=itertools.count)
+
+    async def do(self, trial: Trial) -> TrialResult:
+        """One trial on an entity of its own."""
+        entity = f"alpha.trial-{next(self.numbers)}"
+        stream = await self._begin(entity, trial.case)
+        transfer_id = f"{self.run.dice.getrandbits(96):024x}"
+        hold = self.gate.hold(trial.step, transfer_id)
+        began_s = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._push, entity)
+            nursery.start_soon(self._order, entity, transfer_id, trial.case)
+            note = await self._happen(trial, hold)
+            settled = await self._settled(entity, stream)
+            nursery.cancel_scope.cancel()
+        if settled:
+            # What the player still has under way arrives, or the entity is not there.
+            settled = await self.run.players.drained(_PATIENCE_S)
+        problems = judge_chain(latest(self._stints(entity)), self.kills)
+        authority = ""
+        if settled:
+            authority, wrong = await self._inputs(entity, stream)
+            problems += wrong
+        self.run.players.streams.pop(entity, None)
+        outcome = Outcome.GOES_ON if settled else Outcome.UNAVAILABLE
+        return TrialResult(trial, outcome, trio.current_time() - began_s, authority, tuple(problems), note)
+
+    async def _begin(self, entity: str, case: str) -> InputStream:
+        await self.run.spawn(entity, _SOURCE)
+        if case == "3":
+            body = {"group": sorted((_SOURCE, _TARGET[case]))}
+            await self.run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", body)
+        stream = self.run.players.streams[entity]
+        await self._push_one(stream)
+        if not await self.run.players.drained(_PATIENCE_S):
+            raise EnvironmentFailed(f"{entity} takes no inputs")
+        return stream
+
+    async def _push(self, entity: str) -> None:
+        while True:
+            await trio.sleep(1.0 / _INPUT_HZ)
+            await self._push_one(self.run.players.streams[entity])
+
+    async def _push_one(self, stream: InputStream) -> None:
+        push = [self.run.dice.randrange(-200_000, 200_001) for _ in range(3)]
+        if self.run.players.push(stream, cbor2.dumps(push)):
+            total = self.run.pushed[stream.entity]
+            self.run.pushed[stream.entity] = [a + b for a, b in zip(total, push, strict=True)]
+
+    async def _order(self, entity: str, transfer_id: str, case: str) -> None:
+        path = "direct" if case == "3" else "home"
+        body = {"to": _TARGET[case], "transfer_id": transfer_id, "path": path, "transport": "link"}
+        # Only the first time: what is lost on the way is for the servers to mend. The home may be stopped meanwhile.
+        with suppress(ApiFailure):
+            await self.run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body)
+
+    async def _happen(self, trial: Trial, hold: Hold) -> str:
+        """Wait for the step, do the deed, and let all of them go on; a note if it was not reached."""
+        with trio.move_on_after(_REACH_S) as waiting:
+            await hold.reached.wait()
+        if waiting.cancelled_caught:
+            self.gate.reset()
+            return "the step was not reached"
+        victim = await self._who(trial, hold)
+        if trial.deed is Deed.KILL:
+            await self.cluster.kill(victim)
+            self.kills.append(Kill(victim, time.monotonic_ns()))
+            hold.let_go()
+            await self.cluster.restart(victim, timeout_s=_RESTART_S)
+        else:
+            await self.cluster.pause(victim)
+            hold.let_go()
+            await trio.sleep(_STOP_S)
+            self.cluster.resume(victim)
+        return f"{trial.deed} {victim}"
+
+    async def _who(self, trial: Trial, hold: Hold) -> str:
+        match trial.victim:
+            case Victim.OLD:
+                return _SOURCE
+            case Victim.NEW:
+                return _TARGET[trial.case]
+            case Victim.LEADER:
+                return await self._leader(but_not=hold.server)
+
+    async def _leader(self, but_not: str) -> str:
+        """The leader of the home instance; whoever stands still is not asked."""
+        with trio.fail_after(_PATIENCE_S):
+            while True:
+                for server in self.cluster.servers:
+                    asked = server.role is Role.HOMESERVER and server.instance == "alpha" and server.name != but_not
+                    with suppress(httpx.HTTPError, ApiFailure):
+                        if asked and (leader := (await self.run.client.get(f"{server.rest_url}/v1/cluster"))["leader"]):
+                            return str(leader)
+                await trio.sleep(_LOOK_AGAIN_S)
+
+    async def _settled(self, entity: str, stream: InputStream) -> bool:
+        """Wait until the server that the log names simulates it, and has applied an input that came after all this."""
+        after = stream.sent
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                with suppress(ApiFailure, httpx.HTTPError):
+                    record = await self.run.client.call("alpha", "GET", f"/v1/entities/{entity}")
+                    url = self.run.simservers.get(record["authority"], "")
+                    here = await self.run.client.get(f"{url}/v1/local/entities/{entity}")
+                    same = (here["epoch"], here["sub"]) >= (record["epoch"], record["sub"])
+                    if same and not here["frozen"] and stream.acknowledged > after:
+                        return True
+                await trio.sleep(_LOOK_AGAIN_S)
+        return False
+
+    async def _inputs(self, entity: str, stream: InputStream) -> tuple[str, list[str]]:
+        """Who simulates it in the end, and what is wrong with the inputs that it has applied."""
+        record = await self.run.client.call("alpha", "GET", f"/v1/entities/{entity}")
+        url, findings = self.run.simservers[record["authority"]], list[str]()
+        lost, wrong, _ = await inputs_of(
+            self.run.client, url, self.run.players.name, stream, self.run.world_check, findings
+        )
+        if lost or wrong:
+            findings.append(f"{lost} inputs lost, {wrong} repeated or out of order, of {stream.sent}")
+        return str(record["authority"]), findings
+
+    def _stints(self, entity: str) -> list[dict[str, Any]]:
+        """What servers wrote down about it, living and dead ones."""
+        rows: list[dict[str, Any]] = []
+        for server in self.cluster.servers:
+            log = server.directory / "state" / "custody.jsonl"
+            if server.role is Role.SIMSERVER and log.exists():
+                lines = log.read_text(encoding="utf-8").splitlines()
+                rows += [row for line in lines if (row := json.loads(line))["entity"] == entity]
+        return rows
+
+
+@asynccontextmanager
+async def handover_ground(directory: Path, seed: int, cases: Sequence[str] = ("2", "3")) -> AsyncIterator[Ground]:
+    """A cluster for trials of these cases; `directory` is for the socket of the breakpoints, and must exist."""
+    gate = Gate(directory / "steps")
+
+    def launcher(plan: ServerPlan) -> Sequence[str]:
+        return ("env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
+
+    instances = {"alpha": 3} | {instance_of(_TARGET[case]): 1 for case in cases if case == "1"}
+    spec = ClusterSpec(instances, simservers=2, log_level="WARNING")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(gate.serve)
+        starting = LocalCluster.start(spec, launcher=launcher, timeout_s=_START_S, grace_s=0.0)
+        async with starting as cluster, open_run(cluster, seed) as run:
+            yield Ground(cluster, run, gate)
+            gate.reset()
+        nursery.cancel_scope.cancel()

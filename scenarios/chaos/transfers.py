@@ -1,0 +1,79 @@
+"""`baton chaos transfers`: somebody is killed or stopped at every named step of hand-overs between real processes."""
+
+import json
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+import click
+import trio
+from rich.console import Console
+
+from scenarios.chaos.handovers import STEPS, Outcome, Trial, TrialResult, all_trials, handover_ground, is_open
+from scenarios.options import json_file_option
+
+__all__ = ["command"]
+
+_WIDTH: Final = 110
+
+
+@click.command(
+    name="transfers", short_help="Kill or stop either end, or the leader, at every named step of hand-overs."
+)
+@click.option(
+    "--case", "cases", multiple=True, type=click.Choice(sorted(STEPS)), help="Of this case. [default: 2 and 3]"
+)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Trials like this: `case-2-decided-*`.")
+@click.option("--list", "list_trials", is_flag=True, help="List the trials, and end.")
+@click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed]")
+@json_file_option("Write the results as JSON.")
+def command(
+    cases: tuple[str, ...], only: tuple[str, ...], list_trials: bool, seed: int | None, json_file: Path | None
+) -> int:
+    """Hand entities over between real processes; hold them still at a named step; kill or stop somebody; go on.
+
+    In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
+    that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
+    applied once. Trials that end with an entity that nobody simulates are told apart: those of which it is known are
+    called open, any other is a violation, as is everything else. Exit status 1 if anything was violated.
+    """
+    trials = [trial for trial in all_trials(cases or ("2", "3")) if _is_chosen(trial, only)]
+    if list_trials:
+        for trial in trials:
+            click.echo(f"{trial}{'  (open)' if is_open(trial) else ''}")
+        return 0
+    seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    screen = Console(width=_WIDTH, highlight=False)
+    screen.print(f"seed {seed}; {len(trials)} trials", style="dim")
+    results: list[TrialResult] = []
+
+    def show(result: TrialResult) -> None:
+        results.append(result)
+        screen.print(result.sentence, style="" if result.outcome is Outcome.GOES_ON else "yellow")
+        for problem in result.violations:
+            screen.print(f"     {problem}", style="bold red")
+
+    trio.run(_run, trials, seed, cases or ("2", "3"), show)
+    counts = Counter(result.outcome for result in results)
+    violations = sum(len(result.violations) for result in results)
+    screen.print(f"{counts[Outcome.GOES_ON]} go on, {counts[Outcome.UNAVAILABLE]} unavailable, {violations} violations")
+    if json_file is not None:
+        rows = [asdict(r) | {"name": str(r.trial), "violations": r.violations} for r in results]
+        json_file.write_text(json.dumps({"seed": seed, "results": rows}, indent=2) + "\n", encoding="utf-8")
+    return 1 if violations else 0
+
+
+def _is_chosen(trial: Trial, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatch(str(trial), pattern) for pattern in patterns)
+
+
+async def _run(trials: list[Trial], seed: int, cases: tuple[str, ...], show: Callable[[TrialResult], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix="baton-") as directory:
+        async with handover_ground(Path(directory), seed, cases) as ground:
+            for trial in trials:
+                show(await ground.do(trial))

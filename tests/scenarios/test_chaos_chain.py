@@ -1,0 +1,64 @@
+"""Judging chains of custody with killed servers in them: clean ones pass, and each way to break one is found."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from scenarios.chaos.chain import Kill, judge_chain, latest
+from simserver.custody import CustodyLog, Stint, custody_file
+
+BALL = "alpha.ball"
+
+
+def stint(server: str, epoch: int, ticks: tuple[int, int | None], times: tuple[int, int]) -> dict[str, Any]:
+    """From tick to tick, None for one that wrote nothing of its end."""
+    begin, end = ticks
+    made = Stint(BALL, server, epoch, 0, begin, f"hash {begin}", times[0])
+    if end is not None:
+        made.ended_tick, made.ended_hash, made.ended_ns = end, f"hash {end}", times[1]
+    return asdict(made)
+
+
+FIRST = stint("alpha.s1", 1, (0, 4), (0, 100))
+KILLED = stint("alpha.s2", 2, (4, None), (110, 0))
+AFTER = stint("alpha.s1", 3, (4, None), (310, 0))
+KILL = Kill("alpha.s2", 300)
+
+
+def test_a_stint_ends_with_its_server_and_what_follows_may_be_an_earlier_state_of_it() -> None:
+    assert judge_chain([FIRST, KILLED, AFTER], [KILL]) == []
+    assert judge_chain([FIRST, KILLED, AFTER], [Kill("alpha.s2", 50), KILL]) == [], "the kill before is another's"
+
+
+@pytest.mark.parametrize(
+    ("chain", "problem"),
+    [
+        ([FIRST, KILLED, stint("alpha.s1", 3, (4, None), (299, 0))], "had not ended"),
+        ([FIRST, KILLED, stint("alpha.s1", 3, (3, None), (310, 0))], "began at tick 4, went on at 3"),
+        ([FIRST, KILLED, stint("alpha.s1", 2, (4, None), (310, 0))], "the same fence twice"),
+        ([FIRST, stint("alpha.s2", 2, (3, None), (110, 0))], "ended at tick 4, went on at 3"),
+        ([FIRST, stint("alpha.s2", 2, (4, None), (99, 0))], "had not ended"),
+    ],
+)
+def test_each_way_to_break_a_chain_is_found(chain: list[dict[str, Any]], problem: str) -> None:
+    found = judge_chain(chain, [KILL])
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_a_stint_that_was_never_killed_and_never_ended_is_a_second_authority() -> None:
+    assert "had not ended" in judge_chain([FIRST, KILLED, AFTER], [Kill("alpha.s1", 300)])[0]
+
+
+def test_what_is_written_down_of_a_stint_is_what_became_of_it(tmp_path: Any) -> None:
+    import json
+
+    log = CustodyLog("alpha.s1", custody_file(tmp_path / "custody.jsonl"))
+    one = log.start(Stint(BALL, "alpha.s1", 1, 0, 0, "hash 0", 5))
+    two = log.start(Stint(BALL, "alpha.s1", 2, 0, 4, "hash 4", 110))
+    one.ended_tick, one.ended_hash, one.ended_ns = 4, "hash 4", 100
+    log.changed(one)
+    rows = [json.loads(line) for line in (tmp_path / "custody.jsonl").read_text().splitlines()]
+    assert len(rows) == 3
+    assert latest(rows) == [asdict(one), asdict(two)]

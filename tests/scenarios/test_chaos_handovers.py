@@ -1,0 +1,119 @@
+"""Hand-overs between real processes, held still at named steps while somebody is killed or stopped there.
+
+A part of what `baton chaos transfers` does, bounded in time. What must hold is checked by the trials themselves: one
+authority and it is the log's, no state that goes back, every input applied once.
+"""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from actors.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
+from scenarios.chaos.gate import Gate
+from scenarios.chaos.handovers import STEPS, Outcome, Trial, TrialResult, all_trials, handover_ground, is_open
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def tried(directory: Path, *names: str) -> list[TrialResult]:
+    """What became of these trials, one after the other on one cluster."""
+    trials = {str(trial): trial for trial in all_trials()}
+    results = []
+    with trio.fail_after(280):
+        async with handover_ground(directory, seed=21) as ground:
+            for name in names:
+                results.append(await ground.do(trials[name]))
+    return results
+
+
+def assert_all_go_on(results: list[TrialResult]) -> None:
+    for result in results:
+        assert (result.outcome, result.violations) == (Outcome.GOES_ON, ()), result.sentence
+
+
+async def test_failures_row_10_the_old_authority_dies_after_the_commit(tmp_path: Path) -> None:
+    names = ("case-2-activated-kill-old", "case-2-peer_active-kill-old")
+    results = await tried(tmp_path, *names)
+    assert_all_go_on(results)
+    assert {result.authority for result in results} == {"alpha.s2"}
+
+
+async def test_failures_row_11_and_12_the_new_authority_dies_before_the_commit(tmp_path: Path) -> None:
+    names = ("case-2-offered-kill-new", "case-2-deciding-kill-new")
+    assert_all_go_on(await tried(tmp_path, *names))
+
+
+async def test_failures_row_13_the_new_authority_dies_between_commit_and_activation(tmp_path: Path) -> None:
+    names = ("case-2-permitted-kill-new", "case-3-offered-kill-new")
+    results = await tried(tmp_path, *names)
+    assert_all_go_on(results)
+    assert {result.authority for result in results} == {"alpha.s2"}
+
+
+async def test_failures_row_23_the_leader_dies_before_and_after_the_commit(tmp_path: Path) -> None:
+    names = ("case-2-deciding-kill-leader", "case-2-decided-kill-leader")
+    assert_all_go_on(await tried(tmp_path, *names))
+
+
+async def test_failures_row_24_either_end_or_the_leader_stands_still_for_a_while(tmp_path: Path) -> None:
+    names = (
+        "case-2-frozen-stop-old",
+        "case-2-decided-stop-old",
+        "case-3-send_direct-stop-new",
+        "case-2-permitted-stop-new",
+        "case-2-deciding-stop-leader",
+    )
+    assert_all_go_on(await tried(tmp_path, *names))
+
+
+async def test_whoever_is_unavailable_after_a_kill_is_never_doubled(tmp_path: Path) -> None:
+    """Open: nobody has the state any more. That must not tempt anybody to begin again from an older one."""
+    names = ("case-2-ask_home-kill-old",)
+    for result in await tried(tmp_path, *names):
+        assert is_open(result.trial)
+        assert result.problems == (), result.sentence
+
+
+# --- the means ------------------------------------------------------------------------------------------------------
+
+
+def test_there_are_no_breakpoints_unless_the_environment_asks_for_them(tmp_path: Path) -> None:
+    assert breakpoints_of("alpha.s1", {}) is None
+    nowhere("frozen", "transfer-1")
+    with pytest.raises(OSError, match="No such file"):
+        breakpoints_of("alpha.s1", {ENVIRONMENT: str(tmp_path / "nobody")})
+
+
+async def test_a_server_stands_still_until_it_is_let_go_and_only_where_it_is_held(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "steps")
+    passed: list[str] = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(gate.serve)
+        breakpoints = await trio.to_thread.run_sync(Breakpoints, "alpha.s1", str(gate.path))
+
+        async def reach(step: str) -> None:
+            await trio.to_thread.run_sync(breakpoints.reached, step, "transfer-1")
+            passed.append(step)
+
+        hold = gate.hold("retire", "transfer-1")
+        await reach("frozen")
+        nursery.start_soon(reach, "retire")
+        await hold.reached.wait()
+        assert (hold.server, passed) == ("alpha.s1", ["frozen"])
+        hold.let_go()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await reach("retire")
+        nursery.cancel_scope.cancel()
+    # Whoever listened is gone: nothing holds the server any more.
+    breakpoints.reached("frozen", "transfer-2")
+    breakpoints.close()
+    assert gate.steps == [("alpha.s1", step, "transfer-1") for step in ("frozen", "retire", "retire")]
+
+
+def test_every_step_has_a_trial_for_everybody_who_may_die_or_stand_still_there() -> None:
+    trials = all_trials(tuple(STEPS))
+    assert len(trials) == len({str(trial) for trial in trials}) == 6 * sum(map(len, STEPS.values()))
+    assert {trial.step for trial in trials if trial.case == "3"} == set(STEPS["3"])
+    assert not any(is_open(trial) for trial in trials if trial.deed == "stop")
+    assert isinstance(trials[0], Trial)
