@@ -64,6 +64,8 @@ class Reason(StrEnum):
     """The target did not answer in time."""
     TARGET_DOWN = "target_down"
     """The lease of the target is over, or it has just come back, so it can be given nothing."""
+    STATE_TOO_LARGE = "state_too_large"
+    """The entity's state is larger than what a transfer carries (60 MiB)."""
     TOO_LATE = "too_late"
     """The transfer has its result already."""
     TOO_OFTEN = "too_often"

@@ -12,6 +12,7 @@ Rules it keeps:
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,7 @@ class Offer:
     tick: int
     state: bytes
     staged_ns: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,15 @@ class Incoming:
     def staged(self) -> int:
         """How many offered states are held."""
         return len(self._offers)
+
+    @property
+    def offers(self) -> Iterable[Offer]:
+        """The offered states that are held, oldest first."""
+        return self._offers.values()
+
+    def forget_offer(self, transfer_id: str) -> None:
+        """Let go of an offered state, for want of room; it will be sent again if it matters."""
+        self._offers.pop(transfer_id, None)
 
     @property
     def expecting(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 import cbor2
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from actors.link import LARGE_MESSAGE_BYTES
+from actors.link import MAX_MESSAGE_BYTES
 from authority.admission import MAX_PLACES
 from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.epoch import Fence
@@ -80,8 +80,8 @@ MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 # A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
 # envelope takes 16/9 of its contents and 15 ms for a megabyte, and the link has encrypted the state already.
 INLINE_STATE_BYTES: Final = 16 * 1024
-# With its parcel it is one message of the link.
-MAX_STATE_BYTES: Final = LARGE_MESSAGE_BYTES - 64 * 1024
+# With its parcel it is one message of the link, and what is sealed takes at most 16/9 of its own bound.
+MAX_STATE_BYTES: Final = MAX_MESSAGE_BYTES - 2 * MAX_BODY_BYTES
 MAX_INPUTS: Final = 4096
 MAX_INPUT_BYTES: Final = 4096
 MAX_TOKEN_CHARS: Final = 8192

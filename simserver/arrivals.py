@@ -35,6 +35,7 @@ from authority.names import instance_of
 from authority.ownership import UNTOLD, Ownership
 from authority.records import Role
 from authority.sealing import Opened, Sealer
+from authority.staging import Staging
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.verified import Verified
@@ -96,6 +97,7 @@ class Arrivals:
         self._counts = counts
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         self._contexts: OrderedDict[str, _Context] = OrderedDict()
+        self._staging = Staging()
         self._verified_before = Verified()
 
     # --- messages --------------------------------------------------------------------------------------------------
@@ -195,10 +197,26 @@ class Arrivals:
         # Before the machine sees it: it answers for what it acted on, so nothing may fail for the state's sake later.
         _decoded_untrusted(message.state, message.entity)
         now_ns = self._clock.monotonic_ns()
-        offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, now_ns)
+        offer = Offer(
+            message.transfer_id,
+            fence,
+            message.state_hash,
+            message.kind,
+            message.tick,
+            message.state,
+            now_ns,
+            opened.sender,
+        )
         effect = self._machine(message.entity).offered(offer)
         self._reached("offered", message.transfer_id)
         self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+
+    def _settle(self, entity: str) -> None:
+        """The offers held of an entity may be others than before: those for which there is no room are let go."""
+        known = self._machines.get(entity)
+        for other, transfer_id in self._staging.settle(entity, () if known is None else known.offers):
+            self._counts["staged_state_dropped"] += 1
+            self._machines[other].forget_offer(transfer_id)
 
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
         context = self._remember(certificate.transfer_id, context)
@@ -207,6 +225,7 @@ class Arrivals:
         self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
 
     def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
+        self._settle(entity)
         match effect:
             case machine.Activate(offer, permission) if context is not None:
                 self._begin(entity, offer, permission, context)
@@ -317,7 +336,7 @@ class Arrivals:
         if known is None:
             known = self._machines[entity] = Incoming()
             if len(self._machines) > MAX_MACHINES:
-                self._machines.popitem(last=False)
+                self._settle(self._machines.popitem(last=False)[0])
         self._machines.move_to_end(entity)
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
         # Whatever this server did itself also raises the fence below which nothing is listened to.

@@ -18,6 +18,8 @@ MAX_SPEED_UM_S: Final = 50_000_000
 # Each bounce keeps 9/10 of the speed; gravity pulls along the last axis.
 BOUNCE: Final = (9, 10)
 GRAVITY_UM_S2: Final = -9_810_000
+# More than can be handed over, to see that refused.
+MAX_BALLAST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Balls:
@@ -36,8 +38,8 @@ class Balls:
         position = _vector(params.get("p", [BOX_UM // 2] * 3), 0, BOX_UM)
         speed = _vector(params.get("v", [0, 0, 0]), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
         ballast = params.get("ballast", 0)
-        if not isinstance(ballast, int) or not 0 <= ballast <= 1024 * 1024:
-            raise ValueError(f"ballast is 0 to 1048576 bytes, not {ballast!r}")
+        if not isinstance(ballast, int) or not 0 <= ballast <= MAX_BALLAST_BYTES:
+            raise ValueError(f"ballast is 0 to {MAX_BALLAST_BYTES} bytes, not {ballast!r}")
         return {"p": position, "v": speed, "pushes": 0, "pushed": [0, 0, 0], "ballast": bytes(ballast)}
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import trio
 
 from actors.clock import Clock
+from actors.link import LARGE_MESSAGE_BYTES
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
@@ -20,12 +21,16 @@ from authority.letters import Letter, Outbox
 from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, encode_link
 from authority.sealing import Sealer
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.under_way import UnderWay
 
 __all__ = ["Courier"]
 
 _log = logging.getLogger("simserver.courier")
-# States on a channel of their own, so that they do not stand in the way of short messages.
+# States on channels of their own, so that they do not stand in the way of short messages, nor large ones in that of
+# small ones. Those that travel beside their message are taken as they arrive, whatever is missing before them.
 STATE_CHANNEL = 1
+MEDIUM_STATE_CHANNEL = 16
+LARGE_STATE_CHANNEL = 17
 MAX_KNOWN_ADDRESSES = 100_000
 
 
@@ -48,6 +53,7 @@ class Courier:
         self._counts = counts
         self._addresses: dict[str, tuple[str, int]] = {}
         self._outbox = Outbox()
+        self._large = UnderWay(lambda peer: link.backlog(peer).bytes)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Send what there is to send, until cancelled."""
@@ -55,6 +61,7 @@ class Courier:
             self._nursery = nursery
             # What an earlier life of this left behind is lost, as if on the way.
             self._outbox = Outbox()
+            self._large.forget()
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -77,23 +84,41 @@ class Courier:
         on_path: bool,
         address: tuple[str, int] | None = None,
         sent: Callable[[int], None] | None = None,
-    ) -> None:
+    ) -> bool:
         """Seal a message and send it, now or after looking up where and for whom.
 
         What is sent to one receiver at the same moment leaves as one parcel. `sent` is told about how many bytes of it
-        are this message.
+        are this message. False when it is not sent: nobody serves, or it is large, and on its way already.
         """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
-            return
+            return False
         if len(getattr(message, "state", b"")) > INLINE_STATE_BYTES:
-            large = [_Letter(message, trace, on_path, sent)]
-            self._nursery.start_soon(self._guarded, large, to, address, STATE_CHANNEL)
-            return
+            if self._large.is_under_way(trace.transfer_id, to, self._clock.monotonic_ns()):
+                # A repetition of tens of megabytes on top of themselves would only make them later.
+                self._counts["state_under_way"] += 1
+                return False
+            self._large.begin(trace.transfer_id, to, len(getattr(message, "state", b"")))
+            large = _Letter(message, trace, on_path, sent)
+            self._nursery.start_soon(self._carry_large, large, to, address)
+            return True
         channel = STATE_CHANNEL if message.type == "state" else 0
         destination = (to, address, channel)
         if self._outbox.put(destination, _Letter(message, trace, on_path, sent)):
             self._nursery.start_soon(self._carry, *destination)
+        return True
+
+    def posted_bytes(self, to: str) -> int:
+        """What was sent to another server so far."""
+        return self._large.posted_bytes(to)
+
+    async def _carry_large(self, letter: _Letter, to: str, address: tuple[str, int] | None) -> None:
+        before = self._large.posted_bytes(to)
+        is_large = len(letter.message.state) > LARGE_MESSAGE_BYTES // 2
+        await self._guarded([letter], to, address, LARGE_STATE_CHANNEL if is_large else MEDIUM_STATE_CHANNEL)
+        # Other messages may have been posted beside it, but not so large ones.
+        is_lost = self._large.posted_bytes(to) - before < len(letter.message.state)
+        self._large.posted(letter.trace.transfer_id, to, is_lost=is_lost)
 
     async def _carry(self, to: str, address: tuple[str, int] | None, channel: int) -> None:
         """Take what waits for one receiver, parcel by parcel, until nothing is left."""
@@ -148,6 +173,7 @@ class Courier:
     def _post(self, to: str, where: tuple[str, int], data: bytes, channel: int) -> None:
         try:
             self._link.post(to, where, data, channel=channel)
+            self._large.count(to, len(data))
         except (LinkDown, LinkFull) as error:
             self._counts["unsent_link"] += 1
             # It may have moved: look its address up again next time.

@@ -49,6 +49,7 @@ from simserver.courier import Courier
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
+from simserver.oversized import Oversized
 from simserver.patience import Patience
 from simserver.turnstile import Turnstile
 
@@ -128,6 +129,7 @@ class Departures:
         self._by_transfer: dict[str, _Departure] = {}
         self._unreported: dict[str, _Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
+        self._oversized = Oversized()
         self._turnstile: Turnstile[Plan] = Turnstile()
         self._patience = Patience()
 
@@ -163,7 +165,7 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity):
+        if self.is_under_way(entity) or self._oversized.is_known(entity, self._clock.monotonic_ns()):
             return
         plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
         try:
@@ -249,6 +251,11 @@ class Departures:
         frozen = holding.life.freeze()
         if frozen is None:
             self._counts["order_busy"] += 1
+            return
+        if self._oversized.find(plan.entity, len(frozen.state), frozen.frozen_ns):
+            holding.life.thaw()
+            self._counts["state_too_large"] += 1
+            self._decline(plan, Reason.STATE_TOO_LARGE)
             return
         try:
             departure = self._depart(plan, holding, frozen)
@@ -465,8 +472,6 @@ class Departures:
 
     def _send_state(self, departure: _Departure) -> None:
         frozen, plan = departure.frozen, departure.plan
-        departure.off_path["state"] += 1
-        departure.counters["state_bytes"] += len(frozen.state)
         message = StateTransfer(
             transfer_id=plan.transfer_id,
             entity=plan.entity,
@@ -482,12 +487,12 @@ class Departures:
             departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
             departure.counters["sealed_state_bytes"] += sealed_bytes
 
-        self._courier.send(message, Trace(plan.transfer_id), plan.target, on_path=False, sent=sent)
+        if self._courier.send(message, Trace(plan.transfer_id), plan.target, on_path=False, sent=sent):
+            departure.off_path["state"] += 1
+            departure.counters["state_bytes"] += len(frozen.state)
 
     def _send_direct(self, departure: _Departure, attempt: int) -> None:
         frozen, plan = departure.frozen, departure.plan
-        departure.counters["requests"] += 1
-        departure.counters["state_bytes"] += len(frozen.state)
         fence = frozen.fence.passed()
         message = DirectHandoff(
             transfer_id=plan.transfer_id,
@@ -501,7 +506,8 @@ class Departures:
             chain=list(departure.chain),
         )
         base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
-        self._courier.send(message, base, plan.target, on_path=True)
+        if self._courier.send(message, base, plan.target, on_path=True):
+            departure.counters.update(requests=1, state_bytes=len(frozen.state))
 
     def _send_activate(self, departure: _Departure, certificate: str, attempt: int) -> None:
         if attempt > 1:

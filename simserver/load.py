@@ -117,7 +117,7 @@ class Post(Protocol):
 
     def send(
         self, message: Message, trace: Trace, to: str, *, on_path: bool, address: tuple[str, int] | None = None
-    ) -> None:
+    ) -> object:
         """Seal and send."""
 
 

@@ -20,6 +20,7 @@ from authority.messages import (
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.records import MAX_UNKNOWN_CHARS
 from authority.sealing import LIFETIME_S
+from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
@@ -28,7 +29,8 @@ MIB = 1024 * 1024
 EXPECTED = {
     "what is sealed in a parcel": f"{MAX_BODY_BYTES // MIB} MiB",
     "state inside the sealed message": f"{INLINE_STATE_BYTES // 1024} KiB",
-    "state beside the sealed message": f"{-(-MAX_STATE_BYTES // MIB)} MiB less {-MAX_STATE_BYTES % MIB // 1024} KiB",
+    "state beside the sealed message": f"{MAX_STATE_BYTES // MIB} MiB",
+    "states that are offered, of all entities": f"{MAX_STAGED_BYTES // MIB} MiB",
     "header of a sealed message": f"{MAX_HEADER_CHARS:,} characters",
     "life of a sealed message": f"{LIFETIME_S:.0f} s",
     "hops, marks of a trace": f"{MAX_HOPS}, {MAX_MARKS}",

@@ -1,0 +1,61 @@
+"""Entities of tens of megabytes move over a real link, in nobody's way; those that are larger stay, and say why."""
+
+from authority.messages import MAX_STATE_BYTES
+from simserver.oversized import Oversized
+from tests.homeserver.served import Home, until
+
+MIB = 1024 * 1024
+
+
+async def begin(home: Home, entity: str, to: str, transfer_id: str) -> None:
+    body = {"to": to, "transfer_id": transfer_id, "transport": "link"}
+    await home.api.do("POST", f"/v1/entities/{entity}/transfers", body)
+
+
+async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -> None:
+    one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 50 * MIB})
+    await alpha.entity("alpha.small", ada, "alpha.s1", params={"ballast": 100})
+    await begin(alpha, "alpha.big", "alpha.s2", "transfer-big")
+    await until(lambda: len(one.departures))
+    await begin(alpha, "alpha.small", "alpha.s2", "transfer-small")
+    await until(lambda: two.holdings.get("alpha.small"))
+    assert two.holdings.get("alpha.big") is None
+    for transfer_id in ("transfer-small", "transfer-big"):
+        assert (await alpha.finished(transfer_id))["result"] == "done"
+    holding = two.holdings.get("alpha.big")
+    assert holding is not None
+    assert len(holding.life.world["ballast"]) == 50 * MIB
+    # However long it took, it was sent once: what is repeated meanwhile is not the state.
+    assert one.courier.posted_bytes("alpha.s2") < 51 * MIB
+    assert one.counts["internal_error"] == two.counts["internal_error"] == 0
+
+
+async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home) -> None:
+    one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": MAX_STATE_BYTES})
+    await begin(alpha, "alpha.big", "alpha.s2", "transfer-1")
+    view = await alpha.finished("transfer-1")
+    assert (view["result"], view["reason"]) == ("refused", "state_too_large")
+    await until(lambda: not len(one.departures))
+    holding = one.holdings.get("alpha.big")
+    assert holding is not None
+    await until(lambda: not holding.life.frozen)
+    assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
+    assert one.counts["state_too_large"] == 1
+    assert one.link.backlog("alpha.s2").bytes == 0
+    assert two.holdings.get("alpha.big") is None
+    assert one.counts["internal_error"] == 0
+
+    # The world's own wish to move it ends here: nothing is asked, and it goes on.
+    one.departures._oversized = Oversized()
+    one.departures.wants_to_go("alpha.big", "alpha.s2")
+    one.departures.wants_to_go("alpha.big", "alpha.s2")
+    assert one.counts["state_too_large"] == 2
+    assert not holding.life.frozen
+    # What was asked while this node was busy is answered before it ends.
+    for _ in range(3):
+        assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
+    await until(lambda: not one.departures._undeclined)
