@@ -10,7 +10,7 @@ machines only differences taken on one server mean anything.
 """
 
 import hashlib
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from authority.errors import MessageError
@@ -39,6 +39,10 @@ class Hop:
     sent_ns: int = 0
     received_ns: int = 0
     size_bytes: int = 0
+
+    def to_data(self) -> list[Any]:
+        """As plain data. By hand: a trace is written several times for every message, and `astuple` copies deeply."""
+        return [self.number, self.kind, self.src, self.dst, self.sent_ns, self.received_ns, self.size_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,8 @@ class Trace:
         """As plain data for CBOR or JSON."""
         return {
             "transfer_id": self.transfer_id,
-            "hops": [list(astuple(hop)) for hop in self.hops],
-            "marks": [list(astuple(mark)) for mark in self.marks],
+            "hops": [hop.to_data() for hop in self.hops],
+            "marks": [[mark.server, mark.label, mark.at_ns] for mark in self.marks],
         }
 
     @classmethod

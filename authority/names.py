@@ -6,6 +6,7 @@ so every name says whom to ask. Names stand in URLs, tree paths and certificates
 """
 
 import re
+from functools import lru_cache
 
 __all__ = ["INSTANCE_PATTERN", "NAME_PATTERN", "BadName", "check_name", "instance_of"]
 
@@ -18,6 +19,8 @@ class BadName(ValueError):
     """A name is not of the form `instance.local`."""
 
 
+# The same few names stand in every hop of every trace. Only names are kept, so an entry has at most 81 characters.
+@lru_cache(maxsize=4096)
 def check_name(name: str) -> str:
     """Return `name` if it is a qualified name.
 

@@ -132,6 +132,7 @@ def run() -> None:
     cls=_LazyGroup,
     members={
         "actors": ("scenarios.bench.actors.command", "actors against other Python actor libraries and bare trio"),
+        "drain": ("scenarios.bench.drain", "how long it takes to empty a server of very many entities"),
         "link": ("scenarios.bench.link.command", "the sealed link against UDP, TLS, CurveZMQ, QUIC; envelopes"),
         "transfers": ("scenarios.bench.transfers.command", "hand-overs of authority, above bare UDP and cryptography"),
         "tree": ("scenarios.bench.command", "the replicated tree against etcd, on this machine"),

@@ -1,0 +1,181 @@
+"""`baton bench drain`: how long it takes to empty a simulation server of very many entities.
+
+A fresh cluster of real processes. One simulation server is filled and then drained onto the others, as `baton drain`
+does it. What is judged is not what the servers believe, but their custody logs: every entity has to be simulated by
+exactly one server all the time but for its gap, from the freeze here to the first breath there.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import httpx
+import trio
+
+from scenarios.bench.process_facts import processor_seconds
+from scenarios.cases import Run, open_run
+from scenarios.client import ApiFailure
+from scenarios.cluster import LocalCluster, Role
+from scenarios.custody import FinalAuthority, judge
+from scenarios.options import FiniteRange, json_file_option
+from scenarios.report.statistics import percentile
+from scenarios.topology import ClusterSpec
+
+__all__ = ["DEMANDED_S", "Drained", "command", "measure"]
+
+DEMANDED_S: Final = 15.0
+"""10,000 entities have to be gone within this time."""
+_DEMANDED_ENTITIES: Final = 10_000
+_SOURCE: Final = "alpha.s1"
+_SPAWNS_AT_ONCE: Final = 32
+_TRIES: Final = 20
+_POLL_S: Final = 0.05
+_PATIENCE_S: Final = 600.0
+_MILLISECONDS: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What was measured. `gap_*_ms` is for how long nobody simulated an entity; `processor_s` is by server."""
+
+    entities: int
+    simservers: int
+    tick_hz: float
+    seconds: float
+    per_second: float
+    gap_p50_ms: float
+    gap_p99_ms: float
+    gap_max_ms: float
+    gap_ticks_max: int
+    processor_s: dict[str, float]
+    findings: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is not as demanded."""
+        too_slow = self.seconds > DEMANDED_S and self.entities <= _DEMANDED_ENTITIES
+        slow = f"{self.entities:,} entities took {self.seconds:.1f} s, and are to take at most {DEMANDED_S:g} s"
+        return [*self.findings, *([slow] if too_slow else [])]
+
+
+async def measure(
+    entities: int, simservers: int, tick_hz: float, say: Callable[[str], None] = lambda _: None
+) -> Drained:
+    """Fill a server, drain it, and judge what happened."""
+    spec = ClusterSpec({"alpha": 3}, simservers=simservers, tick_hz=tick_hz, log_level="WARNING")
+    async with LocalCluster.start(spec) as cluster, open_run(cluster, 1) as run:
+        say(f"filling {_SOURCE} with {entities:,} entities")
+        await _fill(run, entities)
+        say("draining it")
+        pids = {server.name: server.pid for server in cluster.servers if server.pid and server.role is not Role.RELAY}
+        before = {name: processor_seconds(pid) for name, pid in pids.items()}
+        seconds = await _drain(run, cluster)
+        used = {name: round(processor_seconds(pid) - before[name], 2) for name, pid in pids.items()}
+        return await _judged(run, entities, tick_hz, seconds, used)
+
+
+async def _fill(run: Run, entities: int) -> None:
+    limit = trio.CapacityLimiter(_SPAWNS_AT_ONCE)
+
+    async def spawn(number: int) -> None:
+        body = {"id": f"alpha.e{number}", "kind": "ball", "spawner": run.players.name, "server": _SOURCE}
+        async with limit:
+            for attempt in range(_TRIES):
+                try:
+                    await run.client.call("alpha", "POST", "/v1/entities", body)
+                except ApiFailure:
+                    if attempt == _TRIES - 1:
+                        raise
+                    await trio.sleep(0.2)
+                else:
+                    return
+
+    async with trio.open_nursery() as nursery:
+        for number in range(entities):
+            nursery.start_soon(spawn, number)
+
+
+async def _drain(run: Run, cluster: LocalCluster) -> float:
+    """Seconds from the request until the server says that it is empty."""
+    token = (cluster.directory / "secrets" / "alpha.operator-token").read_text().strip()
+    home = cluster.server((await run.client.call("alpha", "GET", "/v1/cluster"))["leader"]).rest_url
+    source = f"{cluster.server(_SOURCE).rest_url}/v1/local/stats"
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
+        began_s = trio.current_time()
+        answer = await http.post(f"{home}/v1/servers/{_SOURCE}/drain", headers={"authorization": f"Bearer {token}"})
+        answer.raise_for_status()
+        with trio.fail_after(_PATIENCE_S):
+            while True:
+                await trio.sleep(_POLL_S)
+                if (await run.client.get(source))["entities"] == 0:
+                    return trio.current_time() - began_s
+
+
+async def _judged(run: Run, entities: int, tick_hz: float, seconds: float, used: dict[str, float]) -> Drained:
+    stints: list[Mapping[str, Any]] = []
+    for url in run.simservers.values():
+        stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
+    gaps_ms = _gaps_ms(stints)
+    last = {s["entity"]: s for s in stints if not s["ended_ns"]}
+    finals = {name: FinalAuthority(s["server"], s["epoch"], s["sub"]) for name, s in last.items()}
+    custody = judge(stints, finals, round(1e9 / tick_hz))
+    findings = list(custody.findings)
+    if len(last) != entities:
+        findings.append(f"{len(last):,} of {entities:,} entities are simulated at the end")
+    return Drained(
+        entities=entities,
+        simservers=len(run.simservers),
+        tick_hz=tick_hz,
+        seconds=round(seconds, 2),
+        per_second=round(entities / seconds, 1),
+        gap_p50_ms=round(percentile(gaps_ms, 50), 1),
+        gap_p99_ms=round(percentile(gaps_ms, 99), 1),
+        gap_max_ms=round(max(gaps_ms, default=math.nan), 1),
+        gap_ticks_max=max(custody.gaps_ticks.values(), default=0),
+        processor_s=used,
+        findings=findings,
+    )
+
+
+def _gaps_ms(stints: list[Mapping[str, Any]]) -> list[float]:
+    ordered = sorted(stints, key=lambda s: (s["entity"], s["epoch"], s["sub"]))
+    return [
+        (after["started_ns"] - before["ended_ns"]) / _MILLISECONDS
+        for before, after in itertools.pairwise(ordered)
+        if before["entity"] == after["entity"] and before["ended_ns"]
+    ]
+
+
+@click.command(name="drain")
+@click.option("--entities", type=click.IntRange(1, 100_000), default=_DEMANDED_ENTITIES, show_default=True)
+@click.option("--simservers", type=click.IntRange(2, 9), default=3, show_default=True, help="The drained one included.")
+@click.option(
+    "--tick-hz",
+    type=FiniteRange(min=0.1, max=100.0),
+    default=1.0,
+    show_default=True,
+    help="Of the simulation: 10,000 entities at 20 Hz are more than one core can tick.",
+)
+@json_file_option()
+def command(entities: int, simservers: int, tick_hz: float, json_file: Path | None) -> int:
+    """Fill a simulation server of a fresh cluster with entities, and measure how long it takes to drain it.
+
+    10,000 entities have to be gone in 15 seconds. Exit status 1 if they are not, or if the custody logs show an entity
+    that two servers simulated, or none.
+    """
+    drained = trio.run(measure, entities, simservers, tick_hz, lambda text: click.echo(text, err=True))
+    click.echo(
+        f"{drained.entities:,} entities in {drained.seconds:.1f} s: {drained.per_second:,.0f}/s; gap p50 "
+        f"{drained.gap_p50_ms:.0f} ms, p99 {drained.gap_p99_ms:.0f} ms, largest {drained.gap_max_ms:.0f} ms"
+    )
+    click.echo(f"processor time: {', '.join(f'{name} {used:.1f} s' for name, used in drained.processor_s.items())}")
+    for problem in drained.problems:
+        click.echo(f"PROBLEM: {problem}")
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(drained), indent=2) + "\n", encoding="utf-8")
+    return 1 if drained.problems else 0
