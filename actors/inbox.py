@@ -12,7 +12,7 @@ from actors.lookout import Lookout, Parked
 
 __all__ = ["Inbox", "Received", "Turns"]
 
-BATCH_MESSAGES: Final = 64
+BATCH_MESSAGES: Final = 128
 """Sent, or taken from the inbox, between two turns of the scheduler."""
 
 

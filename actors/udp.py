@@ -211,6 +211,7 @@ class LinkEndpoint:
         self._waiters: dict[Link, deque[_Waiter]] = {}
         self._deadlines: Deadlines[Link] = Deadlines()
         self._dirty: dict[Link, None] = {}
+        self._marked_s = -math.inf  # when something was last queued for later
         self._expected: dict[Link, None] = {}  # somebody has just got a message of theirs, and may answer
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
@@ -393,10 +394,14 @@ class LinkEndpoint:
         link = self._links.get(peer)
         if link is None or link.hint != address:
             link = self._link_to(peer, address)
-        self._post(link, message, channel, trio.current_time())
+        # What is added to something in this turn of the scheduler is as old as that.
+        self._post(link, message, channel, self._marked_s if link in self._dirty else trio.current_time())
 
     def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
-        if self._socket is not None and link not in self._dirty:
+        if link in self._dirty:
+            link.send(message, now, channel)
+            return
+        if self._socket is not None:
             datagram = link.send_at_once(message, now, channel)
             if datagram is not None and link.address is not None:
                 self._transmit(self._socket, ((datagram, link.address),))
@@ -407,6 +412,7 @@ class LinkEndpoint:
                 self._flush_link(self._socket, link, now)
                 return
         link.send(message, now, channel)
+        self._marked_s = now
         self._mark(link)
 
     def _link_to(self, peer: str, address: Address) -> Link:

@@ -19,6 +19,7 @@ from actors.link.frames import (
     MESSAGE_OVERHEAD_BYTES,
     PIECE_OVERHEAD_BYTES,
     Ack,
+    message_head,
     write_pieces,
 )
 from actors.link.outgoing_message import REQUEST, Chunk, LargeMessage, OutgoingMessage
@@ -117,9 +118,11 @@ class Outgoing:
         )
 
     def enqueue(self, data: bytes, channel: int) -> None:
-        """Take a message. Raises LinkFull, or ValueError when it can never be sent."""
-        require_sendable(data, channel)
-        if self.held_messages >= self._max_messages or self.held_bytes + len(data) > self._max_bytes:
+        """Take a message. Raises LinkFull, or ValueError when it can never be sent. Budget: 0.8 us."""
+        size = len(data)
+        if not 0 <= channel < CHANNELS or size > LARGE_MESSAGE_BYTES:
+            require_sendable(data, channel)
+        if self.held_messages >= self._max_messages or self.held_bytes + size > self._max_bytes:
             raise LinkFull(
                 f"{self.held_messages} messages with {self.held_bytes} bytes wait to be acknowledged; "
                 f"the bounds are {self._max_messages} and {self._max_bytes}"
@@ -127,7 +130,6 @@ class Outgoing:
         queue = self._queues[channel]
         if not queue and self._sending[channel] is None:
             self._ready.append(channel)
-        size = len(data)
         self.held_bytes += size
         self.held_messages += 1
         if size > LARGE_MESSAGE_BYTES:
@@ -200,10 +202,60 @@ class Outgoing:
             if self._is_turn_of_lost:
                 room_bytes = self._fill_lost(room_bytes, parts, chunks)
             self._is_turn_of_lost = not self._is_turn_of_lost
+        if len(self._ready) == 1 and not chunks:
+            room_bytes = self._fill_small(room_bytes, parts, chunks)
         room_bytes = self._fill_new(room_bytes, parts, chunks)
         if self._lost:  # also the request for a large message that has just come up
             self._fill_lost(room_bytes, parts, chunks)
         return chunks
+
+    def _fill_small(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
+        """What `_fill_new` does with the small messages at the head of the only channel that is ready; it goes on with
+        whatever is different. Returns the room that is left. Budget: 0.6 us for a message."""
+        channel = self._ready[0]
+        if channel >= ORDERED_CHANNELS or self._waiting_for_credit is not None:
+            return room_bytes
+        queue, start = self._queues[channel], self._started[channel].append
+        begun = self._sending[channel]
+        if begun is not None:  # by the datagram before, which had no room for it
+            size_bytes = begun.frame_bytes(0)
+            if begun.piece_bytes or size_bytes > room_bytes:
+                return room_bytes
+            room_bytes -= size_bytes
+            begun.write(0, parts)
+            begun.started_chunks = 1
+            chunks.append((begun, 0))
+            self._sending[channel] = None
+        number = first = self._next_number[channel]
+        # The credit that is left is room for contents, too.
+        credit_bytes = self._credit_bytes - self._used_bytes
+        end = first + min(self._credit_messages - self._used_messages, MAX_CONTENT_FRAMES - len(chunks))
+        left_bytes, used_bytes = room_bytes, 0
+        while queue and number < end:
+            message = queue[0]
+            size = len(message.data)
+            used_bytes += size
+            if size + MESSAGE_OVERHEAD_BYTES > left_bytes or used_bytes > credit_bytes:
+                used_bytes -= size
+                break
+            left_bytes -= size + MESSAGE_OVERHEAD_BYTES
+            queue.popleft()
+            message.number = number
+            message.started_chunks = 1
+            message.is_wanted = True
+            parts += (message_head(channel, number, size), message.data)
+            chunks.append((message, 0))
+            start(message)
+            number += 1
+        count = number - first
+        self._next_number[channel] = number
+        self._queued_bytes -= used_bytes
+        self._queued_messages -= count
+        self._used_bytes += used_bytes
+        self._used_messages += count
+        if not queue:
+            self._ready.popleft()
+        return left_bytes
 
     def _fill_new(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
         """What has not been sent before; returns the room that is left."""

@@ -25,6 +25,7 @@ from actors.link.frames import (
     write_ack,
 )
 from actors.link.incoming import Incoming, NoRoom
+from actors.link.outgoing import Outgoing
 from crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node
 
@@ -32,9 +33,10 @@ SIZES = st.one_of(st.integers(0, 300), st.sampled_from([880, 900, 1100, 1156, 11
 CHANNELS = st.sampled_from([0, 0, 0, 1, 15, 16])
 Step = tuple[str, float, list[tuple[int, int]]]
 NOTHING: st.SearchStrategy[list[tuple[int, int]]] = st.just([])
-TALK = st.tuples(st.just("talk"), st.integers(0, 1), st.lists(st.tuples(CHANNELS, SIZES), max_size=6))
-WAIT = st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0005, 0.004, 0.1, 1.0]), NOTHING)
 SAID = st.lists(st.tuples(CHANNELS, SIZES), max_size=8)
+TALK = st.tuples(st.just("talk"), st.integers(0, 1), SAID)
+WAIT = st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0005, 0.004, 0.1, 1.0]), NOTHING)
+BUNDLE = st.tuples(st.just("bundle"), st.integers(0, 31), SAID)
 RALLY = st.tuples(st.just("rally"), st.sampled_from([0.0005, 0.004, 0.05]), SAID)
 TAKE = st.tuples(st.just("take"), st.integers(0, 1), NOTHING)
 FAULTS = st.builds(
@@ -52,6 +54,7 @@ def long_way_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("actors.link.link.read_usual_untrusted", lambda _: None)
         patch.setattr(Link, "send_at_once", lambda *_: None)
+        patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)
         yield
 
 
@@ -81,6 +84,11 @@ def play(seed: int, faults: Faults, settings: LinkSettings, steps: list[Step]) -
         if kind == "talk":
             for channel, size in messages:
                 say(network, node, bytes(size), channel)
+        elif kind == "bundle":
+            for channel, size in messages:
+                for _ in range(1 + int(which) // 2):
+                    node.link.send(bytes(size), network.now, channel)
+            network.pump(node)
         elif kind == "rally":  # one after the other says something, and waits
             for at, (channel, size) in enumerate(messages):
                 say(network, network.nodes[at % 2], bytes(size), channel)
@@ -116,7 +124,7 @@ def state(node: Node) -> object:
     st.integers(0, 2**32),
     FAULTS,
     st.sampled_from([32, 1024]),
-    st.lists(st.one_of(TALK, RALLY, RALLY, WAIT, TAKE), max_size=10),
+    st.lists(st.one_of(TALK, BUNDLE, RALLY, RALLY, WAIT, TAKE), max_size=10),
 )
 def test_both_ways_put_the_same_on_the_wire(seed: int, faults: Faults, window: int, steps: list[Step]) -> None:
     settings = LinkSettings(max_datagram_bytes=1200, window_messages=window)
