@@ -31,6 +31,14 @@ _ROWS: Final = (
         "a stream puts messages together by itself",
     ),
     Row(
+        "messages",
+        "100 bytes one way, 1024 on their way",
+        Unit.PER_SECOND,
+        (_RAW, _RAW_TRIO, _TLS, _TLS_TRIO, _CURVE, _QUIC),
+        (Limit(2.5, _RAW_TRIO), Limit(1.5, _CURVE), Limit(60, _QUIC)),
+        "counted where they arrive; every 256 are answered together; streams are given 256 at once",
+    ),
+    Row(
         "bulk",
         "1 MiB, loopback",
         Unit.MEGABYTES_PER_SECOND,
@@ -89,7 +97,7 @@ COURSE: Final = Course(
     work={
         (subject, work): f"{kind}-{'bulk' if work == 'bulk-1200' else work}"
         for subject, kind in ((_RAW, "blocking"), (_RAW_TRIO, "trio"), (_TLS, "blocking"), (_TLS_TRIO, "trio"))
-        for work in ("rtt", "echo", "bulk", "bulk-1200")
+        for work in ("rtt", "echo", "messages", "bulk", "bulk-1200")
     }
     | {(_QUIC, "bulk-1200"): "bulk"},
     versions=("batonpass", "trio", "cryptography"),

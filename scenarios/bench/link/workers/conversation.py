@@ -1,5 +1,6 @@
 """What all workers say, and how it is counted. Standard library only; runs in any environment."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -13,8 +14,13 @@ SMALL = bytes(range(100))
 BULK = os.urandom(1024 * 1024)
 """A large one; random, so that nothing is gained by compressing it."""
 ANSWER = b"ok"
-"""To a large message. A small one comes back as it is."""
+"""To a large message, and to `WINDOW` counted ones. Another small one comes back as it is."""
+COUNTED = bytes([255]) + SMALL[1:]
+"""A small message that is not answered but counted."""
 WINDOW = 256
+"""Small messages on their way; of counted ones, every so many are answered together."""
+COUNTED_WINDOWS = 4
+"""Of counted ones, so many windows are on their way: 1024, what an inbox of the link holds."""
 BULK_WINDOW = 4
 STOP = b"stop"
 """Asks the other end to go."""
@@ -22,9 +28,16 @@ STOP = b"stop"
 _WARM_UP_RTTS = 200
 
 
-def answer_to(message: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
-    """What the server says."""
-    return ANSWER if len(message) > len(SMALL) else message
+_counted = itertools.count(1)
+
+
+def answer_to(message: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
+    """What the server says; None: nothing."""
+    if len(message) > len(SMALL):
+        return ANSWER
+    if message[0] == COUNTED[0]:
+        return None if next(_counted) % WINDOW else ANSWER
+    return message
 
 
 @contextmanager

@@ -22,6 +22,8 @@ from cryptography.x509.oid import NameOID
 from scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
+    COUNTED,
+    COUNTED_WINDOWS,
     SMALL,
     WINDOW,
     Stopwatch,
@@ -56,6 +58,7 @@ class Messages(QuicConnectionProtocol):  # type: ignore[misc, unused-ignore]
             return
         self.buffer += event.data
         count = 0
+        answers = b""
         while len(self.buffer) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self.buffer)[0]
             if len(self.buffer) < end:
@@ -64,7 +67,10 @@ class Messages(QuicConnectionProtocol):  # type: ignore[misc, unused-ignore]
             del self.buffer[:end]
             count += 1
             if not self._quic.configuration.is_client:
-                self.say(event.stream_id, framed(answer_to(message)))
+                answer = answer_to(message)
+                answers += framed(answer) if answer is not None else b""
+        if answers:
+            self.say(event.stream_id, answers)
         if count:
             self.came.put_nowait(count)
 
@@ -127,6 +133,13 @@ async def converse(quic: Messages, work: str, seconds: float) -> float:
             await quic.came.get()
 
         return await async_rtt(there_and_back, seconds)
+    if work == "messages":
+        quic.say(stream, framed(COUNTED) * (COUNTED_WINDOWS - 1) * WINDOW)
+        watch = Stopwatch(seconds)
+        while True:
+            quic.say(stream, framed(COUNTED) * WINDOW)
+            if not watch.count(WINDOW * await quic.came.get()):
+                return watch.per_second
     message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
     quic.say(stream, framed(message) * window)
     watch = Stopwatch(seconds)

@@ -16,6 +16,8 @@ from crypto.keys import Identity, PublicIdentity, decode_point_untrusted, encode
 from scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
+    COUNTED,
+    COUNTED_WINDOWS,
     SMALL,
     WINDOW,
     Stopwatch,
@@ -28,7 +30,7 @@ from scenarios.bench.link.workers.envelopes import SIZES, processor_time
 from scenarios.bench.loops import arguments, tell
 
 MODULE = "scenarios.bench.link.workers.on_batonpass"
-SMALL_WINDOW = 1024
+SMALL_WINDOW = COUNTED_WINDOWS * WINDOW
 
 
 class Lossy(LinkEndpoint):
@@ -68,7 +70,9 @@ async def serve(work: str, client_keys: str) -> None:
         host, port = await nursery.start(server.serve)
         ready(host, port, to_text(identity.public))
         async for received in server.inbox:
-            server.post("client", received.address, bytes(answer_to(received.message)))
+            answer = answer_to(received.message)
+            if answer is not None:
+                server.post("client", received.address, bytes(answer))
 
 
 def to_text(keys: PublicIdentity) -> str:
@@ -104,6 +108,15 @@ async def converse(client: LinkEndpoint, server: tuple[str, int], work: str, sec
             await client.inbox.receive()
 
         return await async_rtt(there_and_back, seconds)
+    if work == "messages":
+        watch = Stopwatch(seconds)
+        for _ in range(COUNTED_WINDOWS - 1):
+            post_window(client, server)
+        while True:
+            post_window(client, server)
+            await client.inbox.receive()
+            if not watch.count(WINDOW):
+                return watch.per_second
     small = work == "echo"
     message, window = (SMALL, WINDOW) if small else (BULK, BULK_WINDOW)
     for _ in range(window):
@@ -114,6 +127,12 @@ async def converse(client: LinkEndpoint, server: tuple[str, int], work: str, sec
         client.post("server", server, message)
         if not watch.count(1):
             return watch.per_second if small else watch.per_second * len(BULK) / 1e6
+
+
+def post_window(client: LinkEndpoint, server: tuple[str, int]) -> None:
+    """One message after the other; which of them share a datagram is the link's business."""
+    for _ in range(WINDOW):
+        client.post("server", server, COUNTED)
 
 
 async def goodput(seconds: float) -> float:

@@ -7,6 +7,8 @@ import zmq
 from scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
+    COUNTED,
+    COUNTED_WINDOWS,
     SMALL,
     WINDOW,
     Stopwatch,
@@ -30,7 +32,26 @@ def serve() -> None:
         ready(port, public.decode())
         while True:
             client, message = router.recv_multipart()
-            router.send_multipart((client, answer_to(message)))
+            answer = answer_to(message)
+            if answer is not None:
+                router.send_multipart((client, answer))
+
+
+def one_way(dealer: zmq.Socket[bytes], seconds: float) -> float:
+    """Counted messages per second; which of them share a segment is the library's business."""
+
+    def send_window() -> None:
+        for _ in range(WINDOW):
+            dealer.send(COUNTED)
+
+    for _ in range(COUNTED_WINDOWS - 1):
+        send_window()
+    watch = Stopwatch(seconds)
+    while True:
+        send_window()
+        dealer.recv()
+        if not watch.count(WINDOW):
+            return watch.per_second
 
 
 def measure(work: str, seconds: float) -> float:
@@ -48,6 +69,8 @@ def measure(work: str, seconds: float) -> float:
                 dealer.recv()
 
             return rtt(there_and_back, seconds)
+        if work == "messages":
+            return one_way(dealer, seconds)
         message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
         for _ in range(window):
             dealer.send(message)

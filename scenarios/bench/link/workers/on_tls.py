@@ -9,7 +9,7 @@ import ssl
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from cryptography.x509.oid import NameOID
 from scenarios.bench.link.workers.conversation import (
     BULK,
     BULK_WINDOW,
+    COUNTED,
+    COUNTED_WINDOWS,
     SMALL,
     WINDOW,
     Stopwatch,
@@ -59,6 +61,12 @@ class Frames:
                 return
             yield self._buffer[_LENGTH.size : end]
             del self._buffer[:end]
+
+
+def answers_to(messages: Iterator[bytearray]) -> bytes:
+    """What the server says, in one go."""
+    answers = [answer_to(message) for message in messages]
+    return b"".join(framed(answer) for answer in answers if answer is not None)
 
 
 @contextmanager
@@ -104,7 +112,7 @@ def serve_blocking() -> None:
         with context.wrap_socket(tcp, server_side=True) as stream:
             frames = Frames()
             while data := stream.recv(_READ_BYTES):
-                answers = b"".join(framed(answer_to(message)) for message in frames.feed(data))
+                answers = answers_to(frames.feed(data))
                 if answers:
                     stream.sendall(answers)
 
@@ -115,7 +123,7 @@ async def serve_trio() -> None:
     async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
         frames = Frames()
         while data := await stream.receive_some(_READ_BYTES):
-            answers = b"".join(framed(answer_to(message)) for message in frames.feed(data))
+            answers = answers_to(frames.feed(data))
             if answers:
                 await stream.send_all(answers)
 
@@ -126,6 +134,32 @@ async def serve_trio() -> None:
             raise TypeError("a TCP listener has a socket")
         ready(listener.socket.getsockname()[1])
         await trio.serve_listeners(answer, listeners)
+
+
+def one_way_blocking(stream: ssl.SSLSocket, receive: Callable[[], int], seconds: float) -> float:
+    """Counted messages, a window at a time."""
+    stream.sendall(framed(COUNTED) * (COUNTED_WINDOWS - 1) * WINDOW)
+    watch = Stopwatch(seconds)
+    while True:
+        stream.sendall(framed(COUNTED) * WINDOW)
+        while not (came := receive()):
+            pass
+        if not watch.count(came * WINDOW):
+            return watch.per_second
+
+
+async def one_way_trio(
+    stream: trio.SSLStream[trio.SocketStream], receive: Callable[[], Awaitable[int]], seconds: float
+) -> float:
+    """As `one_way_blocking`."""
+    await stream.send_all(framed(COUNTED) * (COUNTED_WINDOWS - 1) * WINDOW)
+    watch = Stopwatch(seconds)
+    while True:
+        await stream.send_all(framed(COUNTED) * WINDOW)
+        while not (came := await receive()):
+            pass
+        if not watch.count(came * WINDOW):
+            return watch.per_second
 
 
 def measure_blocking(work: str, seconds: float) -> float:
@@ -146,6 +180,8 @@ def measure_blocking(work: str, seconds: float) -> float:
                         pass
 
                 return rtt(there_and_back, seconds)
+            if work == "messages":
+                return one_way_blocking(stream, receive, seconds)
             message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
             for _ in range(window):
                 stream.sendall(framed(message))
@@ -174,6 +210,8 @@ async def measure_trio(work: str, seconds: float) -> float:
                     pass
 
             return await async_rtt(there_and_back, seconds)
+        if work == "messages":
+            return await one_way_trio(stream, receive, seconds)
         message, window = (SMALL, WINDOW) if work == "echo" else (BULK, BULK_WINDOW)
         # Sent by a task of its own: a stream that both ends only write to would stand still.
         to_send, from_caller = trio.open_memory_channel[int](window)

@@ -9,7 +9,18 @@ import sys
 
 import trio
 
-from scenarios.bench.link.workers.conversation import SMALL, WINDOW, Stopwatch, async_rtt, other_end, ready, rtt
+from scenarios.bench.link.workers.conversation import (
+    COUNTED,
+    COUNTED_WINDOWS,
+    SMALL,
+    WINDOW,
+    Stopwatch,
+    answer_to,
+    async_rtt,
+    other_end,
+    ready,
+    rtt,
+)
 from scenarios.bench.loops import arguments, tell
 
 MODULE = "scenarios.bench.link.workers.on_udp"
@@ -31,7 +42,9 @@ def serve_blocking() -> None:
         ready(udp.getsockname()[1])
         while True:
             data, source = udp.recvfrom(2048)
-            udp.sendto(data, source)
+            answer = answer_to(data)
+            if answer is not None:
+                udp.sendto(answer, source)
 
 
 async def serve_trio() -> None:
@@ -40,11 +53,42 @@ async def serve_trio() -> None:
     ready(udp.getsockname()[1])
     while True:
         data, source = await udp.recvfrom(2048)
-        await udp.sendto(data, source)
+        answer = answer_to(data)
+        if answer is not None:
+            await udp.sendto(answer, source)
+
+
+def one_way_blocking(udp: socket.socket, watch: Stopwatch) -> float:
+    """Counted messages. Without an answer, some of a window were lost."""
+    for _ in range((COUNTED_WINDOWS - 1) * WINDOW):
+        udp.send(COUNTED)
+    while True:
+        for _ in range(WINDOW):
+            udp.send(COUNTED)
+        try:
+            udp.recv(2048)
+            came = WINDOW
+        except TimeoutError:
+            came = 0
+        if not watch.count(came):
+            return watch.per_second
+
+
+async def one_way_trio(udp: trio.socket.SocketType, watch: Stopwatch) -> float:
+    """As `one_way_blocking`."""
+    for _ in range((COUNTED_WINDOWS - 1) * WINDOW):
+        await udp.send(COUNTED)
+    while True:
+        for _ in range(WINDOW):
+            await udp.send(COUNTED)
+        with trio.move_on_after(_PAUSE_S) as pause:
+            await udp.recv(2048)
+        if not watch.count(0 if pause.cancelled_caught else WINDOW):
+            return watch.per_second
 
 
 def measure_blocking(work: str, seconds: float) -> float:
-    """Round trips, or echoes."""
+    """Round trips, echoes, or messages one way."""
     with other_end(MODULE, "blocking") as (port,), opened() as udp:
         udp.connect(("127.0.0.1", int(port)))
         if work == "rtt":
@@ -56,6 +100,8 @@ def measure_blocking(work: str, seconds: float) -> float:
             return rtt(there_and_back, seconds)
         udp.settimeout(_PAUSE_S)
         watch = Stopwatch(seconds)
+        if work == "messages":
+            return one_way_blocking(udp, watch)
         while True:
             for _ in range(WINDOW):
                 udp.send(SMALL)
@@ -71,7 +117,7 @@ def measure_blocking(work: str, seconds: float) -> float:
 
 
 async def measure_trio(work: str, seconds: float) -> float:
-    """Round trips, or echoes."""
+    """Round trips, echoes, or messages one way."""
     with other_end(MODULE, "trio") as (port,):
         udp = trio.socket.from_stdlib_socket(opened())
         await udp.connect(("127.0.0.1", int(port)))
@@ -83,6 +129,8 @@ async def measure_trio(work: str, seconds: float) -> float:
 
             return await async_rtt(there_and_back, seconds)
         watch = Stopwatch(seconds)
+        if work == "messages":
+            return await one_way_trio(udp, watch)
         while True:
             for _ in range(WINDOW):
                 await udp.send(SMALL)
