@@ -5,6 +5,8 @@ sign nothing. They are published: the directory has them beside the old ones. Th
 server use a key that nobody can look up, or is it addressed by one that it does not have; whoever has not heard of the
 new keys yet goes on with the old ones until the overlap ends. After a crash in between it is
 where it was, or one step further.
+
+Asked to, it changes them by itself when they have reached an age.
 """
 
 import logging
@@ -15,7 +17,8 @@ from typing import Final
 import trio
 
 from actors.clock import Clock
-from crypto.continuity import Published
+from crypto.continuity import MIN_ROTATION_S, Published
+from crypto.errors import KeyFileError
 from crypto.key_store import KeyRing, KeyStore
 from crypto.keys import Identity
 
@@ -40,10 +43,17 @@ class KeysRefused(Exception):
 class KeyService:
     """The keys kept in `store`, of the server called `name`, and the identity in force.
 
-    Serve it; `identity` is what to sign and open with at any moment. Raises KeyFileError when the keys cannot be used.
+    Serve it; `identity` is what to sign and open with at any moment. With `rotate_every_s`, keys of that age are
+    replaced; the old ones overlap for a day, or as long as that if it is shorter.
+
+    Raises KeyFileError when the keys cannot be used, ValueError for a `rotate_every_s` below `MIN_ROTATION_S`.
     """
 
-    def __init__(self, name: str, store: KeyStore, clock: Clock) -> None:
+    def __init__(self, name: str, store: KeyStore, clock: Clock, *, rotate_every_s: float = math.inf) -> None:
+        if rotate_every_s < MIN_ROTATION_S:
+            raise ValueError(f"keys are rotated every {MIN_ROTATION_S:.0f} s at most, not every {rotate_every_s} s")
+        self._rotate_every_s: Final = rotate_every_s
+        self._not_before_s = -math.inf
         self.name: Final = name
         self._store: Final = store
         self._clock: Final = clock
@@ -117,8 +127,9 @@ class KeyService:
                     self._refusal = error
                 self._tell()
                 continue
-            with trio.move_on_after(self._until_next_end_s()):
+            with trio.move_on_after(self._until_next_change_s()):
                 await self._work.wait()
+            self._rotate_when_due()
             self._take(self._identity.valid_at(self._clock.unix_s()))
 
     async def _change(self, change: Callable[[], KeyRing], timeout_s: float) -> KeyRing:
@@ -168,6 +179,33 @@ class KeyService:
         done, self._done = self._done, trio.Event()
         done.set()
 
-    def _until_next_end_s(self) -> float:
+    def _rotate_when_due(self) -> None:
+        """Begin a rotation if the keys are old enough, and nobody changes them now; it is published by the caller."""
+        now_s = self._clock.unix_s()
+        if now_s < self._due_at_s() or not self.is_published or self._lock.locked():
+            return
+        overlap_s = min(DEFAULT_OVERLAP_S, self._rotate_every_s)
+        try:
+            ring = self._store.rotate(self.name, now_s=now_s, overlap_s=overlap_s)
+        except (KeyFileError, OSError, ValueError) as error:
+            self._not_before_s = now_s + MIN_ROTATION_S
+            _log.error("%s goes on with its keys, though they are old: %s", self.name, error)
+            return
+        _log.info("%s has keys of version %d: the ones before were old enough", self.name, ring.version)
+        self._ring, self._refusal = ring, None
+        self._take(self._before_publishing(ring.identity))
+
+    def _due_at_s(self) -> float:
+        if self._rotate_every_s == math.inf:
+            return math.inf
+        try:
+            made_at_s = self._store.made_at_s(self._ring)
+        except KeyFileError as error:
+            _log.error("%s goes on with its keys, however old: %s", self.name, error)
+            return math.inf
+        return max(made_at_s + self._rotate_every_s, self._not_before_s)
+
+    def _until_next_change_s(self) -> float:
         ends = [one.expires_at_s for one in self._identity.retiring]
-        return min(max(min(ends, default=math.inf) - self._clock.unix_s(), 0.1), MAX_WAIT_S)
+        soonest_s = min(min(ends, default=math.inf), self._due_at_s())
+        return min(max(soonest_s - self._clock.unix_s(), 0.1), MAX_WAIT_S)

@@ -9,14 +9,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from authority.names import INSTANCE_PATTERN, NAME_PATTERN
+from crypto.continuity import MIN_ROTATION_S
 
-__all__ = ["Address", "ConfigError", "InstanceName", "ServerName", "Settings", "read_secret"]
+__all__ = ["Address", "ConfigError", "InstanceName", "RotationPeriod", "ServerName", "Settings", "read_secret"]
 
 ServerName = Annotated[str, Field(pattern=NAME_PATTERN)]
 InstanceName = Annotated[str, Field(pattern=INSTANCE_PATTERN)]
+
+
+def _rotation_period(value_s: float) -> float:
+    if value_s and not MIN_ROTATION_S <= value_s <= 3650 * 86_400:
+        raise ValueError(f"keys are rotated after {MIN_ROTATION_S:.0f} s to ten years, or never (0)")
+    return value_s
+
+
+RotationPeriod = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_rotation_period)]
+"""After how many seconds a server replaces its own keys; 0 means never. See `actors.key_service`."""
 
 # Long enough that guessing is hopeless, short enough that a pasted book is noticed.
 MIN_SECRET_BYTES = 16

@@ -45,6 +45,7 @@ __all__ = [
     "MAX_STATEMENTS",
     "MAX_STATEMENT_CHARS",
     "MAX_VERSION",
+    "MIN_ROTATION_S",
     "Pin",
     "Published",
     "Reset",
@@ -69,6 +70,10 @@ MAX_OWN_VERSION: Final = 2**30
 """The last version that a server can give itself. Those above are for resets, which it so cannot use up."""
 
 MAX_REASON_CHARS: Final = 200
+
+MIN_ROTATION_S: Final = 3600.0
+"""The shortest time between two rotations that a server makes by itself: each is an entry in the log, and one of the
+sixteen statements by which others follow."""
 
 NO_PARENT: Final = "0" * 64
 """What a reset names that comes after keys about which nothing sound is said."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto import key_files
-from crypto.continuity import MAX_STATEMENTS, Published, sign_successor
+from crypto.continuity import MAX_STATEMENTS, Published, read_statement_untrusted, sign_successor
 from crypto.errors import KeyFileError, Malformed
 from crypto.key_forms import private_key_from_pem_untrusted, private_pem
 from crypto.keys import Identity, RetiringIdentity
@@ -112,6 +112,15 @@ class KeyStore:
         """
         fresh = Identity.generate()
         return self._change(name, now_s, lambda old: old.without(kid, now_s=now_s, fresh=fresh))
+
+    def made_at_s(self, ring: KeyRing) -> float:
+        """When the keys of `ring` came into force, in Unix seconds: of a first version, when its file was written."""
+        try:
+            if ring.statements:
+                return read_statement_untrusted(ring.statements[-1])[1].issued_at_s
+            return (self.directory / SIGNING_FILE).stat().st_mtime
+        except (OSError, Malformed) as error:
+            raise KeyFileError(f"{self.directory} does not tell how old its keys are: {error}") from error
 
     def adopt(self, published: Published) -> KeyRing:
         """Go on from what the directory shows for these keys: it was set there by the operator (a reset).

@@ -1,6 +1,7 @@
 """The composition root of a homeserver: builds the parts, and runs them as a supervision tree."""
 
 import logging
+import math
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -61,7 +62,12 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         federation=read_secret(config.federation_secret_file),
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
-    keys = KeyService(config.name, KeyStore(config.directory / "keys"), clock)
+    keys = KeyService(
+        config.name,
+        KeyStore(config.directory / "keys"),
+        clock,
+        rotate_every_s=config.rotate_keys_every_s or math.inf,
+    )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity)
     backend = BackendService(partial(make_backend, config))

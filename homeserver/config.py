@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from authority.placement import Balance
-from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
+from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings
 
 __all__ = [
     "DEFAULT_LEASE_TERM_S",
@@ -130,6 +130,8 @@ class HomeserverConfig(Settings):
     federation_secret_file: Path
     # Without it, nobody can change the members over REST.
     operator_token_file: Path | None = None
+    # Keys of this age are replaced by the server itself; 0: never.
+    rotate_keys_every_s: RotationPeriod = 0.0
     # How long a simulation server that is silent keeps what it simulates; docs/failover.md has the arithmetic. All
     # homeservers of an instance must say the same.
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)

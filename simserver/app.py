@@ -1,6 +1,7 @@
 """The composition root of a simulation server: builds the parts, and runs them as a supervision tree."""
 
 import logging
+import math
 from collections import Counter
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -66,7 +67,12 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     Raises:
         ConfigError, KeyFileError: the world, secrets or keys cannot be used.
     """
-    keys = KeyService(config.name, KeyStore(config.directory / "keys"), clock)
+    keys = KeyService(
+        config.name,
+        KeyStore(config.directory / "keys"),
+        clock,
+        rotate_every_s=config.rotate_keys_every_s or math.inf,
+    )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
     sealer = Sealer(config.name, keys.identity)
     home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock, pins)

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from authority.messages import MAX_STATE_BYTES
-from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings
+from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings
 
 __all__ = ["ConfigError", "SimserverConfig"]
 
@@ -27,6 +27,8 @@ class SimserverConfig(Settings):
     join_token_file: Path
     # Without it, nobody can look into its actors over HTTP.
     operator_token_file: Path | None = None
+    # Keys of this age are replaced by the server itself; 0: never.
+    rotate_keys_every_s: RotationPeriod = 0.0
     tick_hz: float = Field(default=20.0, gt=0, le=1000)
     # Of other servers it takes entities up to this number, and none whose encoded state is longer.
     max_entities: int = Field(default=100_000, ge=0)

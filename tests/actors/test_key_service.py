@@ -1,5 +1,6 @@
 """How a running server comes to use other keys: in three steps, whatever fails in between."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,8 +11,9 @@ import trio
 import trio.testing
 
 from actors.clock import Clock
-from actors.key_service import KeyService, KeysRefused, NotPublishedYet
+from actors.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
 from crypto.continuity import Published, sign_reset
+from crypto.errors import KeyFileError
 from crypto.key_store import KeyStore
 from crypto.keys import Identity
 
@@ -43,9 +45,9 @@ class Shelf:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, publish: Callable[[Published], Awaitable[Published]]
+    directory: Path, publish: Callable[[Published], Awaitable[Published]], **options: float
 ) -> AsyncIterator[tuple[KeyService, list[Identity]]]:
-    service = KeyService("alpha.s1", KeyStore(directory), TrioClock())
+    service = KeyService("alpha.s1", KeyStore(directory), TrioClock(), **options)
     used: list[Identity] = []
     service.use(used.append)
     async with trio.open_nursery() as nursery:
@@ -167,3 +169,103 @@ async def test_what_an_operator_has_set_is_gone_on_from(tmp_path: Path, autojump
         shelf.answer = lambda keys: Published(9, lost.public, keys.statements)
         with pytest.raises(KeysRefused, match="is kept here"):
             await service.rotate(60.0)
+
+
+# Rotations by the server itself
+
+MONTH_S = 30 * 86_400.0
+
+
+def made_at(directory: Path, unix_s: float) -> None:
+    KeyStore(directory).load_or_create()
+    os.utime(directory / "signing.pem", (unix_s, unix_s))
+
+
+async def test_keys_are_replaced_when_they_have_reached_their_age_and_overlap(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    shelf = Shelf()
+    made_at(tmp_path, NOW_S - MONTH_S + 1000)
+    async with serving(tmp_path, shelf.publish, rotate_every_s=MONTH_S) as (service, _):
+        old = service.identity.public.signing_kid
+        await trio.sleep(999)
+        assert service.identity.public.signing_kid == old
+        await trio.sleep(2)
+        assert (service.ring.version, service.is_published) == (2, True)
+        assert service.identity.public.signing_kid != old
+        service.identity.public.signing_key(old, NOW_S + trio.current_time())  # which is good still
+        await trio.sleep(DEFAULT_OVERLAP_S)
+        assert not service.identity.retiring
+        await trio.sleep(MONTH_S - DEFAULT_OVERLAP_S - 10)
+        assert service.ring.version == 2
+        await trio.sleep(20)
+        assert service.ring.version == 3
+        # By hand it begins anew.
+        await service.rotate(60.0)
+        await trio.sleep(MONTH_S - 60)
+        assert service.ring.version == 4
+    async with serving(tmp_path, shelf.publish, rotate_every_s=MONTH_S) as (service, _):
+        assert service.ring.version == 4
+        await trio.sleep(120)
+        assert service.ring.version == 5
+    assert [one.version for one in shelf.shown] == [1, 2, 3, 4, 4, 5]
+
+
+async def test_two_days_of_hourly_rotations_never_has_too_many_generations(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    shelf = Shelf()
+    made_at(tmp_path, NOW_S)
+    async with serving(tmp_path, shelf.publish, rotate_every_s=3600.0) as (service, _):
+        await trio.sleep(50 * 3600 + 60)
+        assert service.ring.version == 51
+        assert len(service.identity.retiring) <= 1
+
+
+async def test_while_the_directory_is_away_keys_are_not_replaced_again_and_again(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    shelf = Shelf()
+    made_at(tmp_path, NOW_S)
+    async with serving(tmp_path, shelf.publish, rotate_every_s=MONTH_S) as (service, _):
+        old = service.identity.public.signing_kid
+        shelf.is_away = trio.Event()
+        await trio.sleep(2.5 * MONTH_S)
+        assert (service.ring.version, service.is_published) == (2, False)
+        assert service.identity.public.signing_kid == old
+        shelf.is_away.set()
+        await trio.sleep(7200)
+        assert service.is_published
+        assert service.ring.version == 3
+
+
+async def test_keys_that_cannot_be_replaced_are_kept_and_tried_again(
+    tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = Shelf()
+    made_at(tmp_path, NOW_S)
+    tries = []
+
+    def full(self: KeyStore, name: str, *, now_s: float, overlap_s: float) -> None:
+        tries.append(now_s)
+        raise KeyFileError("No space left on device")
+
+    async with serving(tmp_path, shelf.publish, rotate_every_s=MONTH_S) as (service, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(KeyStore, "rotate", full)
+            await trio.sleep(MONTH_S + 3 * 3600 + 60)
+        assert 3 <= len(tries) <= 5
+        assert service.ring.version == 1
+        await trio.sleep(2 * 3600)
+        assert service.ring.version == 2
+    assert "No space left" in caplog.text
+
+
+async def test_keys_are_not_replaced_unless_asked_for_nor_too_often(tmp_path: Path, autojump_clock: object) -> None:
+    shelf = Shelf()
+    made_at(tmp_path, NOW_S - 1e9)
+    async with serving(tmp_path, shelf.publish) as (service, _):
+        await trio.sleep(MONTH_S)
+        assert service.ring.version == 1
+    with pytest.raises(ValueError, match="every 3600 s at most"):
+        KeyService("alpha.s1", KeyStore(tmp_path), TrioClock(), rotate_every_s=60.0)

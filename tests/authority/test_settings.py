@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from authority.settings import Address, ConfigError, InstanceName, ServerName, Settings, read_secret
+from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings, read_secret
 
 
 class ExampleSettings(Settings):
@@ -116,3 +117,13 @@ def test_a_missing_secret_is_named(tmp_path: Path) -> None:
 def test_a_directory_is_no_secret(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read secret file"):
         read_secret(tmp_path)
+
+
+@pytest.mark.parametrize(("value_s", "is_taken"), [(0, 1), (3600, 1), (3e6, 1), (60, 0), (-1, 0)])
+def test_keys_are_rotated_every_hour_at_most_or_never(value_s: float, is_taken: int) -> None:
+    reader = TypeAdapter(RotationPeriod)
+    if is_taken:
+        assert reader.validate_python(value_s) == value_s
+    else:
+        with pytest.raises(ValidationError, match="or never"):
+            reader.validate_python(value_s)
