@@ -44,6 +44,7 @@ __all__ = [
     "DirectHandoff",
     "ForwardInputs",
     "Grant",
+    "HandoffAbort",
     "HandoffReply",
     "HandoffRequest",
     "Input",
@@ -69,6 +70,11 @@ __all__ = [
     "Reserved",
     "Spawn",
     "Spawned",
+    "Stage",
+    "StageDiscard",
+    "StageInquiry",
+    "StageWord",
+    "Staged",
     "StateTransfer",
     "decode_link_untrusted",
     "decode_message_untrusted",
@@ -143,6 +149,16 @@ class HandoffRequest(_Fenced):
     tick: TickNumber
     state_hash: Hash
     transport: Literal["rest", "link"] = "rest"
+    chain: Chain = Field(default_factory=list)
+
+
+class HandoffAbort(_Fenced):
+    """Old authority → home: give this hand-over up for `reason`; raise the epoch, so that I may go on."""
+
+    type: Literal["handoff_abort"] = "handoff_abort"
+    source: Name
+    target: Name
+    reason: ReasonText
     chain: Chain = Field(default_factory=list)
 
 
@@ -224,6 +240,22 @@ class Decline(_Message):
     reason: ReasonText
 
 
+class StageInquiry(_Fenced):
+    """Target → home: I have had this state on my disk for a while, frozen under this fence; what became of it?"""
+
+    type: Literal["stage_inquiry"] = "stage_inquiry"
+    target: Name
+
+
+class StageWord(_Message):
+    """Home → target: it is yours (with the certificate), nothing will come of it, or nobody has decided yet."""
+
+    type: Literal["stage_word"] = "stage_word"
+    transfer_id: TransferId
+    outcome: Literal["committed", "void", "open"]
+    certificate: Token = ""
+
+
 class OwnerRequest(_Message):
     """Authority → home: a player says that it owns this entity, and I have not heard of that; who does?"""
 
@@ -264,6 +296,7 @@ class Order(_Message):
     target: Name
     direct: bool = False
     transport: Literal["rest", "link"] = "rest"
+    mode: Literal["eager", "staged"] = "eager"
 
 
 class Delegation(_Message):
@@ -345,6 +378,26 @@ class StateTransfer(_WithState):
     type: Literal["state"] = "state"
 
 
+class Stage(_WithState):
+    """Old → new authority in staged mode: keep this on your disk and tell me when it is there. The *old* fence."""
+
+    type: Literal["stage"] = "stage"
+
+
+class Staged(_Fenced):
+    """New → old authority: it is on my disk; or with a `reason`: I do not take it."""
+
+    type: Literal["staged"] = "staged"
+    state_hash: Hash
+    reason: ReasonText = ""
+
+
+class StageDiscard(_Fenced):
+    """Old → new authority: nothing comes of the state that was staged under this fence."""
+
+    type: Literal["stage_discard"] = "stage_discard"
+
+
 class Activate(_Message):
     """Old → new authority (case 1, last hop): the log's certificate, and the inputs that came since the freeze."""
 
@@ -355,7 +408,10 @@ class Activate(_Message):
 
 
 class DirectHandoff(_WithState):
-    """Old → new authority (case 3, hop 1): state and the chain of certificates whose last one names the receiver."""
+    """Old → new authority (case 3): state and the chain of certificates whose last one names the receiver.
+
+    The state is empty if the receiver has staged it.
+    """
 
     type: Literal["direct"] = "direct"
     chain: Chain
@@ -381,6 +437,7 @@ class ForwardInputs(_Fenced):
 
 Message = Annotated[
     HandoffRequest
+    | HandoffAbort
     | HandoffReply
     | AdmitRequest
     | AdmitReply
@@ -399,6 +456,11 @@ Message = Annotated[
     | Spawn
     | Spawned
     | StateTransfer
+    | Stage
+    | Staged
+    | StageDiscard
+    | StageInquiry
+    | StageWord
     | Activate
     | DirectHandoff
     | Activated

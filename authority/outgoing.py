@@ -3,7 +3,9 @@
 Rules it keeps, whatever the network does:
 
 1. The entity is frozen before anything is sent, and does not tick again under the old fence.
-2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal.
+2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal. In staged mode the
+   old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to
+   the target, so it may give up; it does so through the log, which raises the epoch and tells whoever asked.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
 4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
@@ -18,9 +20,12 @@ from enum import StrEnum
 from typing import Final
 
 from authority.epoch import Fence
+from authority.errors import Reason
 
 __all__ = [
     "ATTEMPTS_WITHOUT_HOME",
+    "STAGE_PATIENCE_NS",
+    "AskAbort",
     "AskHome",
     "Case",
     "Committed",
@@ -28,6 +33,7 @@ __all__ = [
     "Event",
     "ForwardJournal",
     "Lost",
+    "Mode",
     "Outgoing",
     "OutgoingPhase",
     "PeerActive",
@@ -37,8 +43,13 @@ __all__ = [
     "Retire",
     "SendActivate",
     "SendDirect",
+    "SendDiscard",
+    "SendStage",
     "SendState",
+    "StageRefused",
+    "Staged",
     "StepDown",
+    "Superseded",
     "Tick",
 ]
 
@@ -51,9 +62,18 @@ class Case(StrEnum):
     DIRECT = "3"
 
 
+class Mode(StrEnum):
+    """What the commit waits for (docs/transfer.md)."""
+
+    EAGER = "eager"
+    STAGED = "staged"
+
+
 class OutgoingPhase(StrEnum):
     """Where the transfer stands, as far as the old authority knows."""
 
+    STAGING = "staging"
+    ABORTING = "aborting"
     REQUESTED = "requested"
     COMMITTED = "committed"
     RETIRED = "retired"
@@ -96,11 +116,30 @@ class PeerActive:
 
 
 @dataclass(frozen=True, slots=True)
+class Staged:
+    """The target has the frozen state on its disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRefused:
+    """The target will not take the state."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A certificate proves that the log has gone on to `fence`, which is this server's: the entity has come back."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-Event = Committed | Refusal | Lost | PeerActive | Tick
+Event = Staged | StageRefused | Committed | Refusal | Lost | PeerActive | Superseded | Tick
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -109,6 +148,26 @@ Event = Committed | Refusal | Lost | PeerActive | Tick
 @dataclass(frozen=True, slots=True)
 class SendState:
     """Send the frozen state to the target (off the numbered path)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendStage:
+    """Send, or repeat, the frozen state to the target, which answers when it is on its disk (staged mode)."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskAbort:
+    """Ask, or ask again, the home instance to give the transfer up for `reason` and to raise the epoch."""
+
+    reason: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDiscard:
+    """Tell the target that nothing will come of the state that it may have staged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +225,40 @@ class Report:
     """Tell the home instance how it went."""
 
 
-Effect = SendState | AskHome | SendDirect | SendActivate | ForwardJournal | Retire | Resume | StepDown | Report
+Effect = (
+    SendStage
+    | AskAbort
+    | SendDiscard
+    | SendState
+    | AskHome
+    | SendDirect
+    | SendActivate
+    | ForwardJournal
+    | Retire
+    | Resume
+    | StepDown
+    | Report
+)
 
 # Every legal transition. An event that is absent for a phase is stale (a repetition or a late answer) and changes
 # nothing: nothing may follow from it, because the phase already holds the log's word.
 TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
+    (OutgoingPhase.STAGING, Staged): OutgoingPhase.REQUESTED,
+    (OutgoingPhase.STAGING, StageRefused): OutgoingPhase.ABORTING,
+    (OutgoingPhase.STAGING, Superseded): OutgoingPhase.RETIRED,
+    (OutgoingPhase.STAGING, Tick): OutgoingPhase.STAGING,
+    (OutgoingPhase.ABORTING, Refusal): OutgoingPhase.RESUMED,
+    (OutgoingPhase.ABORTING, Lost): OutgoingPhase.LOST,
+    (OutgoingPhase.ABORTING, Superseded): OutgoingPhase.RETIRED,
+    (OutgoingPhase.ABORTING, Tick): OutgoingPhase.ABORTING,
     (OutgoingPhase.REQUESTED, Committed): OutgoingPhase.COMMITTED,
     (OutgoingPhase.REQUESTED, Refusal): OutgoingPhase.RESUMED,
     (OutgoingPhase.REQUESTED, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.REQUESTED, PeerActive): OutgoingPhase.RETIRED,
+    (OutgoingPhase.REQUESTED, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.REQUESTED, Tick): OutgoingPhase.REQUESTED,
     (OutgoingPhase.COMMITTED, PeerActive): OutgoingPhase.RETIRED,
+    (OutgoingPhase.COMMITTED, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.COMMITTED, Tick): OutgoingPhase.COMMITTED,
 }
 
@@ -186,6 +268,9 @@ FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
 # A target that has not answered this many times may have handed the entity on and be gone. Only the log knows.
 ATTEMPTS_WITHOUT_HOME: Final = 3
+# How long a target may take to stage a state: the entity stands still meanwhile. A server that has its disk and its
+# network needs milliseconds for it, and one that is not there would be waited for in vain.
+STAGE_PATIENCE_NS: Final = 2_000_000_000
 
 
 class Outgoing:
@@ -196,12 +281,25 @@ class Outgoing:
         fence: the fence under which the entity was frozen; `leads_to` is the one that the target gets.
         now_ns: monotonic time of the freeze.
         first_retry_ns: after how long without an answer it repeats for the first time.
+        mode: whether the state must be on the target's disk before the commit.
+        patience_ns: how long the target may take for that.
     """
 
-    def __init__(self, case: Case, fence: Fence, now_ns: int, first_retry_ns: int = FIRST_RETRY_NS) -> None:
+    def __init__(
+        self,
+        case: Case,
+        fence: Fence,
+        now_ns: int,
+        first_retry_ns: int = FIRST_RETRY_NS,
+        mode: Mode = Mode.EAGER,
+        patience_ns: int = STAGE_PATIENCE_NS,
+    ) -> None:
         self.case = case
         self.fence = fence
-        self.phase = OutgoingPhase.REQUESTED
+        self.mode = mode
+        self.phase = OutgoingPhase.STAGING if mode is Mode.STAGED else OutgoingPhase.REQUESTED
+        self._staged_by_ns = now_ns + patience_ns
+        self._abort_reason = ""
         self.attempt = 0
         self.leads_to = fence.passed() if case is Case.DIRECT else fence.raised()
         self._certificate = ""
@@ -224,53 +322,77 @@ class Outgoing:
 
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
         """Take one event; return what must be done, in order."""
+        if isinstance(event, Tick) and now_ns < self._retry_at_ns:
+            return []
+        if isinstance(event, Tick) and self.phase is OutgoingPhase.STAGING and now_ns >= self._staged_by_ns:
+            event = StageRefused(Reason.TARGET_FAILED.value)
         target = TABLE.get((self.phase, type(event)))
         if target is None or not self._believable(event):
-            return []
-        if isinstance(event, Tick) and now_ns < self._retry_at_ns:
             return []
         self.phase = target
         match event:
             case Tick():
                 return self._repeat(now_ns)
+            case Staged():
+                return self._begin_anew(now_ns)
+            case StageRefused(reason=reason):
+                self._abort_reason = reason
+                return self._begin_anew(now_ns)
             case Committed(certificate=certificate):
                 self._certificate = certificate
-                self.attempt = 0
-                self._retry_at_ns = now_ns
                 # In case 2 the home tells the target itself; the old authority steps in only when that takes long.
                 if self.case is Case.DIFFERENT_HOMES:
-                    return self._repeat(now_ns)
-                self._retry_at_ns = now_ns + self._first_retry_ns
+                    return self._begin_anew(now_ns)
+                self.attempt, self._retry_at_ns = 0, now_ns + self._first_retry_ns
                 return []
-            case PeerActive():
-                return [ForwardJournal(), Retire(self.leads_to), Report()]
+            case _:
+                return self._end(event)
+
+    def _end(self, event: Event) -> list[Effect]:
+        """What ends the transfer."""
+        match event:
             case Refusal(reason=reason, fence=fence):
-                return [Resume(fence, reason)]
+                discard: list[Effect] = [SendDiscard()] if self.mode is Mode.STAGED else []
+                return [Resume(fence, reason), *discard]
             case Lost(authority=authority, fence=fence):
                 return [StepDown(authority, fence)]
+            case _:
+                return [ForwardJournal(), Retire(self.leads_to), Report()]
 
     def _believable(self, event: Event) -> bool:
         """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
         match event:
-            case Committed(fence=fence) | PeerActive(fence=fence):
+            case Committed(fence=fence) | PeerActive(fence=fence) | Superseded(fence=fence):
                 return fence >= self.leads_to
             case Refusal(fence=fence):
                 return fence == self.fence.raised()
             case Lost(fence=fence):
                 return fence >= self.fence
-            case Tick():
+            case Tick() | Staged() | StageRefused():
                 return True
+
+    def _begin_anew(self, now_ns: int) -> list[Effect]:
+        """Another phase has begun, in which nothing has been tried yet."""
+        self.attempt = 0
+        self._retry_at_ns = now_ns
+        return self._repeat(now_ns)
 
     def _repeat(self, now_ns: int) -> list[Effect]:
         self.attempt += 1
         # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
         longest_ns = max(self._first_retry_ns, MAX_RETRY_NS)
         self._retry_at_ns = now_ns + min(self._first_retry_ns << min(self.attempt - 1, 8), longest_ns)
+        if self.phase is OutgoingPhase.STAGING:
+            self._retry_at_ns = min(self._retry_at_ns, max(self._staged_by_ns, now_ns + 1))
+            return [SendStage(self.attempt)]
+        if self.phase is OutgoingPhase.ABORTING:
+            return [AskAbort(self._abort_reason, self.attempt)]
         if self.case is Case.DIRECT:
             return [SendDirect(self.attempt)]
         if self.phase is OutgoingPhase.REQUESTED:
-            # The request leaves first: it has the longer way to go.
-            return [AskHome(self.attempt), SendState()]
+            # The request leaves first: it has the longer way to go. What is staged need not be sent beside it.
+            is_there = self.mode is Mode.STAGED and self.attempt == 1
+            return [AskHome(self.attempt)] if is_there else [AskHome(self.attempt), SendState()]
         # A repetition re-sends the state too: the target may have restarted and lost what it had staged in memory.
         resend: list[Effect] = [SendState()] if self.attempt > 1 else []
         ask: list[Effect] = [AskHome(self.attempt)] if self.attempt > ATTEMPTS_WITHOUT_HOME else []

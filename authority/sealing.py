@@ -21,6 +21,7 @@ from authority.messages import (
     Manifest,
     Message,
     Parcel,
+    Stage,
     StateTransfer,
     decode_message_untrusted,
     encode_message,
@@ -157,7 +158,7 @@ class Sealer:
 
 def _detach(message: Message) -> tuple[Message, bytes]:
     """The message as it is sealed, and what travels beside it."""
-    if not isinstance(message, StateTransfer | DirectHandoff) or len(message.state) <= INLINE_STATE_BYTES:
+    if not isinstance(message, StateTransfer | Stage | DirectHandoff) or len(message.state) <= INLINE_STATE_BYTES:
         return message, b""
     length = len(message.state)
     if length > MAX_STATE_BYTES:
@@ -168,7 +169,7 @@ def _detach(message: Message) -> tuple[Message, bytes]:
 
 def _attach_untrusted(message: Message, body: bytes) -> Message:
     """The message with the state that its manifest, which is proved, speaks of. Raises MessageError."""
-    manifest = message.manifest if isinstance(message, StateTransfer | DirectHandoff) else None
+    manifest = message.manifest if isinstance(message, StateTransfer | Stage | DirectHandoff) else None
     if manifest is None:
         if body:
             raise MessageError(f"a parcel has a body of which its {message.type} says nothing")

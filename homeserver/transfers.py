@@ -27,6 +27,7 @@ from authority.messages import (
     Decline,
     Delegation,
     Grant,
+    HandoffAbort,
     HandoffReply,
     HandoffRequest,
     Message,
@@ -37,6 +38,8 @@ from authority.messages import (
     Parcel,
     Report,
     ReportReply,
+    StageInquiry,
+    StageWord,
     encode_link,
 )
 from authority.names import instance_of
@@ -221,6 +224,10 @@ class Transfers:
         match opened.message:
             case HandoffRequest() as request:
                 return await self._handoff(request, opened)
+            case HandoffAbort() as request:
+                return await self._abort(request, opened)
+            case StageInquiry() as request:
+                return await self._stage_inquiry(request, opened)
             case AdmitRequest() as request:
                 return await self._admit(request, opened)
             case Report() as report:
@@ -261,7 +268,7 @@ class Transfers:
         decided = await self._decide(request, refusal)
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
-        reply = self._reply(request, decided)
+        reply = self._reply(decided)
         if instance_of(request.source) == instance_of(request.target) == self._instance:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
@@ -307,11 +314,11 @@ class Transfers:
             answer = await self._store.submit("transfer.commit", **args)
         return dict(answer)
 
-    def _reply(self, request: HandoffRequest, decided: dict[str, Any]) -> HandoffReply:
+    def _reply(self, decided: dict[str, Any]) -> HandoffReply:
         transfer = TransferRecord.from_data(decided["transfer"])
         committed = decided["outcome"] == Outcome.COMMITTED
         return HandoffReply(
-            transfer_id=request.transfer_id,
+            transfer_id=transfer.id,
             outcome="committed" if committed else "refused",
             reason=transfer.reason,
             authority=decided["authority"],
@@ -347,6 +354,36 @@ class Transfers:
             if not repeated:
                 return None
         return Letter(reply, trace, on_path=False)
+
+    async def _abort(self, request: HandoffAbort, opened: Opened) -> Letter:
+        """The old authority gives up what it had frozen for, before anybody was asked to commit it."""
+        await self._check_speaks_for(opened.sender, request.source)
+        home = instance_of(request.entity)
+        if home != self._instance:
+            return await self._passed_on(request, home, opened)
+        args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
+        passes = await self._passes_untrusted(request.chain, request.entity)
+        decided = await self._store.submit("transfer.refuse", **args, passes=passes)
+        return Letter(self._reply(dict(decided)), opened.trace, on_path=False)
+
+    async def _stage_inquiry(self, request: StageInquiry, opened: Opened) -> Letter:
+        """A server asks what became of a state that it has staged."""
+        await self._check_speaks_for(opened.sender, request.target)
+        home = instance_of(request.entity)
+        if home != self._instance:
+            return await self._passed_on(request, home, opened)
+        await self._store.fresh()
+        return Letter(self._word_of(request), opened.trace, on_path=False)
+
+    def _word_of(self, request: StageInquiry) -> StageWord:
+        record, transfer = self._store.entity(request.entity), self._store.transfer(request.transfer_id)
+        if record is not None and transfer is not None and transfer.entity == record.id:
+            is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
+            if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
+                return StageWord(transfer_id=transfer.id, outcome="committed", certificate=self._certify(transfer))
+        # Frozen under the fence that the log still knows: it may come to a commit yet.
+        is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
+        return StageWord(transfer_id=request.transfer_id, outcome="open" if is_open else "void")
 
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
@@ -385,7 +422,9 @@ class Transfers:
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)
 
-    async def _passed_on(self, message: Report | Decline, home: str, opened: Opened) -> Letter:
+    async def _passed_on(
+        self, message: Report | Decline | HandoffAbort | StageInquiry, home: str, opened: Opened
+    ) -> Letter:
         """The answer of the record's home to what was said here."""
         reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
         return Letter(reply, opened.trace, on_path=False)
@@ -501,6 +540,7 @@ class Transfers:
             target=transfer.target,
             direct=transfer.direct,
             transport="link" if transfer.transport == "link" else "rest",
+            mode="staged" if transfer.mode == "staged" else "eager",
         )
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 

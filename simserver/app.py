@@ -39,12 +39,14 @@ from simserver.custody import CustodyLog, custody_file
 from simserver.departures import Departures
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
+from simserver.inquiries import Inquiries
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.node import Node
 from simserver.owners import Owners
+from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.world import load_world
 
@@ -120,10 +122,12 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
     reception = Reception(world, courier, holdings, clock, Vacancies(config.max_entities), config.max_state_bytes)
+    stages = Stages(config.directory / "stages")
     departures = Departures(sealer, home, courier, holdings, admissions, clock, counts, reached=breakpoints or nowhere)
     arrivals = Arrivals(
-        sealer, home, courier, holdings, departures, reception, clock, counts, reached=breakpoints or nowhere
+        sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
     )
+    inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     owners = Owners(home, clock, counts, arrivals.owned)
     node = Node(
         config,
@@ -138,6 +142,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         arrivals,
         admissions,
         reception,
+        stages,
+        inquiries,
         owners,
         custody,
         ledger,
@@ -190,6 +196,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("lease", node.lease.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("owners", node.owners.serve),
+            ServiceSpec("inquiries", node.inquiries.serve),
             messages,
             ServiceSpec("rest", web.serve),
             ServiceSpec("ticks", node.serve_ticks),
@@ -211,6 +218,8 @@ async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio
         for row in node.ledger.interrupted:
             if node.holdings.get(row.entity) is None and node.holdings.gone(row.entity) is None:
                 node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
+        for stage in node.stages.waiting():
+            node.arrivals.restage(stage)
         task_status.started()
 
 

@@ -29,8 +29,11 @@ from authority.messages import (
     OwnerWord,
     Spawn,
     Spawned,
+    Staged,
+    StageWord,
     StateTransfer,
 )
+from authority.messages import Stage as StageMessage
 from authority.names import instance_of
 from authority.ownership import UNTOLD, Ownership
 from authority.records import Role
@@ -47,6 +50,7 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
+from simserver.stages import Stage, Stages, StagesFull
 
 __all__ = ["Arrivals"]
 
@@ -82,6 +86,7 @@ class Arrivals:
         holdings: Holdings,
         departures: Departures,
         reception: Reception,
+        stages: Stages,
         clock: Clock,
         counts: Counter[str],
         reached: Reached = nowhere,
@@ -93,6 +98,7 @@ class Arrivals:
         self._holdings = holdings
         self._departures = departures
         self._reception = reception
+        self._stages = stages
         self._clock = clock
         self._counts = counts
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
@@ -145,6 +151,66 @@ class Arrivals:
         """A frozen state, ahead of the permission to simulate it."""
         self._offer(message, message.fence, opened)
 
+    async def stage(self, message: StageMessage, opened: Opened) -> None:
+        """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        snapshot = self._checked(message, opened)
+        reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state))
+        if not reason:
+            effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
+            self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+            if isinstance(effect, machine.Drop):
+                # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
+                return
+            reason = await self._keep(message, opened.sender)
+        answer = Staged(
+            transfer_id=message.transfer_id,
+            entity=message.entity,
+            epoch=message.epoch,
+            sub=message.sub,
+            state_hash=message.state_hash,
+            reason=reason,
+        )
+        self._courier.send(answer, opened.trace, opened.sender, on_path=True)
+
+    async def _keep(self, message: StageMessage, source: str) -> str:
+        """Have the state on disk; why it cannot be, or nothing."""
+        stage = Stage(
+            transfer_id=message.transfer_id,
+            entity=message.entity,
+            source=source,
+            epoch=message.epoch,
+            sub=message.sub,
+            kind=message.kind,
+            tick=message.tick,
+            state_hash=message.state_hash,
+            state=message.state,
+        )
+        try:
+            await self._stages.put(stage)
+        except StagesFull as error:
+            return error.reason.value
+        return ""
+
+    def stage_void(self, transfer_id: str, sender: str) -> None:
+        """Nothing comes of a state that was staged: its source says so, or the log."""
+        stage = self._stages.get(transfer_id)
+        if stage is not None and stage.source == sender:
+            self._stages.drop(transfer_id)
+
+    def restage(self, stage: Stage) -> None:
+        """A state was on disk when this server started: it may be the one to begin with."""
+        effect = self._machine(stage.entity).offered(self._offer_of(stage, stage.fence, stage.source))
+        self._perform(stage.entity, effect, None)
+
+    async def stage_word(self, stage: Stage, word: StageWord) -> None:
+        """The log's word of what became of a staged state."""
+        if word.outcome == "void":
+            self._stages.drop(stage.transfer_id)
+        elif word.outcome == "committed":
+            certificate = await self._commit_certificate(word.certificate)
+            trace = Trace(certificate.transfer_id)
+            self._permit(certificate, _Context(trace, False, [], ownership=certificate.ownership))
+
     async def grant(self, message: Grant, opened: Opened) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
         certificate = await self._commit_certificate(message.certificate)
@@ -170,7 +236,8 @@ class Arrivals:
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
         context = self._remember(last.transfer_id, context)
-        self._offer(message, Fence(last.epoch, last.sub - 1), opened)
+        if message.state:
+            self._offer(message, Fence(last.epoch, last.sub - 1), opened)
         self._perform(message.entity, known.permitted(permission), context)
 
     async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
@@ -192,24 +259,33 @@ class Arrivals:
     # --- the two halves --------------------------------------------------------------------------------------------
 
     def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
+        self._checked(message, opened)
+        effect = self._machine(message.entity).offered(self._offer_of(message, fence, opened.sender))
+        self._reached("offered", message.transfer_id)
+        self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+
+    def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: Opened) -> Snapshot:
+        """The state of a message, read before a machine sees it. Raises `MessageError`.
+
+        A machine answers for what it acted on, so nothing may fail for the state's sake later.
+        """
         if hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
-        # Before the machine sees it: it answers for what it acted on, so nothing may fail for the state's sake later.
-        _decoded_untrusted(message.state, message.entity)
-        now_ns = self._clock.monotonic_ns()
-        offer = Offer(
+        return _decoded_untrusted(message.state, message.entity)
+
+    def _offer_of(
+        self, message: StateTransfer | StageMessage | DirectHandoff | Stage, fence: Fence, source: str
+    ) -> Offer:
+        return Offer(
             message.transfer_id,
             fence,
             message.state_hash,
             message.kind,
             message.tick,
             message.state,
-            now_ns,
-            opened.sender,
+            self._clock.monotonic_ns(),
+            source,
         )
-        effect = self._machine(message.entity).offered(offer)
-        self._reached("offered", message.transfer_id)
-        self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
 
     def _settle(self, entity: str) -> None:
         """The offers held of an entity may be others than before: those for which there is no room are let go."""
@@ -222,7 +298,12 @@ class Arrivals:
         context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
         self._reached("permitted", certificate.transfer_id)
-        self._perform(certificate.entity, self._machine(certificate.entity).permitted(permission), context)
+        known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
+        effect = known.permitted(permission)
+        if isinstance(effect, machine.Wait) and stage is not None:
+            # It is on disk, and the machine keeps a few only.
+            effect = known.offered(self._offer_of(stage, stage.fence, stage.source))
+        self._perform(certificate.entity, effect, context)
 
     def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
         self._settle(entity)
@@ -244,6 +325,7 @@ class Arrivals:
         self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
         self._reached("activated", permission.transfer_id)
+        self._stages.used(permission.transfer_id)
         holding.delegated(context.chain, context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)

@@ -11,7 +11,6 @@ import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,31 +20,30 @@ from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from authority import outgoing as machine
 from authority.admission import Need
-from authority.certificates import MAX_CHAIN, PassCertificate, token_hash
+from authority.certificates import MAX_CHAIN
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason
 from authority.hops import BadTrace, Trace
 from authority.messages import (
-    Activate,
     Activated,
     Decline,
-    DirectHandoff,
-    ForwardInputs,
+    HandoffAbort,
     HandoffReply,
     HandoffRequest,
-    InputItem,
     NotHere,
     Report,
     ReportReply,
+    Stage,
+    Staged,
     StateTransfer,
 )
 from authority.names import instance_of
-from authority.outgoing import Case, Outgoing
+from authority.outgoing import Case, Mode, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
-from crypto import jose
 from simserver.admission import Admission
 from simserver.courier import Courier
+from simserver.departing import Departure, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
@@ -53,43 +51,16 @@ from simserver.oversized import Oversized
 from simserver.patience import Patience
 from simserver.turnstile import Turnstile
 
-__all__ = ["Departures", "Plan", "step_of"]
+__all__ = ["Departures", "step_of"]
 
 _log = logging.getLogger("simserver.departures")
 
 # How often a report is offered to the home instance, two seconds apart; it is for people, safety does not need it.
 REPORT_TRIES = 30
 # Transfers begun here lately, so that a late repetition of an order is recognised.
+# Large states take longer to be staged: time for 10 MB a second.
+STAGE_NS_PER_BYTE = 100
 MAX_BEGUN = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done: which entity goes where, by which path and transport; `ordered` if the log knows of it."""
-
-    transfer_id: str
-    entity: str
-    target: str
-    direct: bool = False
-    transport: str = "rest"
-    ordered: bool = False
-
-
-@dataclass
-class _Departure:
-    """One entity on its way out."""
-
-    plan: Plan
-    holding: Holding
-    frozen: Frozen
-    machine: Outgoing
-    trace: Trace
-    chain: tuple[str, ...] = ()
-    asking: bool = False
-    state_sent_ns: int = 0
-    journal: list[InputItem] = field(default_factory=list)
-    off_path: Counter[str] = field(default_factory=Counter)
-    counters: Counter[str] = field(default_factory=Counter)
 
 
 def _random_id() -> str:
@@ -125,9 +96,9 @@ class Departures:
         self._asking_for_room: set[str] = set()
         self._undeclined: dict[str, Decline] = {}
         self._new_id = new_id
-        self._leaving: dict[str, _Departure] = {}
-        self._by_transfer: dict[str, _Departure] = {}
-        self._unreported: dict[str, _Departure] = {}
+        self._leaving: dict[str, Departure] = {}
+        self._by_transfer: dict[str, Departure] = {}
+        self._unreported: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
         self._oversized = Oversized()
         self._turnstile: Turnstile[Plan] = Turnstile()
@@ -216,13 +187,7 @@ class Departures:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
         if not plan.ordered:
             return
-        decline = Decline(
-            transfer_id=plan.transfer_id,
-            entity=plan.entity,
-            source=self._sealer.name,
-            target=plan.target,
-            reason=reason,
-        )
+        decline = plan.declined(self._sealer.name, reason)
         self._undeclined[plan.transfer_id] = decline
         self._spawn(self._tell_declined, decline)
 
@@ -268,13 +233,14 @@ class Departures:
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._spawn(self._keep_time, departure)
 
-    def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> _Departure:
+    def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
-        outgoing = Outgoing(case, frozen.fence, frozen.frozen_ns, self._patience.first_retry_ns)
-        departure = _Departure(plan, holding, frozen, outgoing, trace)
-        if case is Case.DIRECT:
-            departure.chain = (*holding.chain, self._sign_pass(departure))
+        patience_ns = machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state)
+        outgoing = Outgoing(case, frozen.fence, frozen.frozen_ns, self._patience.first_retry_ns, plan.mode, patience_ns)
+        departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
+        if case is Case.DIRECT and plan.mode is Mode.EAGER:
+            departure.sign_pass(self._sealer)
         return departure
 
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
@@ -322,22 +288,7 @@ class Departures:
         same = here == instance_of(plan.entity) == instance_of(plan.target)
         return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
 
-    def _sign_pass(self, departure: _Departure) -> str:
-        fence = departure.frozen.fence.passed()
-        certificate = PassCertificate(
-            entity=departure.plan.entity,
-            epoch=fence.epoch,
-            sub=fence.sub,
-            transfer_id=departure.plan.transfer_id,
-            source=self._sealer.name,
-            target=departure.plan.target,
-            tick=departure.frozen.tick,
-            state_hash=departure.frozen.state_hash,
-            parent=token_hash(departure.holding.chain[-1]),
-        )
-        return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
-
-    async def _keep_time(self, departure: _Departure) -> None:
+    async def _keep_time(self, departure: Departure) -> None:
         """Feed the machine its ticks until the transfer is over."""
         while (due_ns := departure.machine.next_timer_ns) is not None:
             now_ns = self._clock.monotonic_ns()
@@ -354,11 +305,11 @@ class Departures:
         if departure is None:
             self._counts["late_reply"] += 1
             return
-        if not departure.machine.over:
+        if reply.outcome == "committed" and not departure.machine.over:
             departure.trace = opened.trace
         self._event(departure, self._reading(departure, reply))
 
-    def _reading(self, departure: _Departure, reply: HandoffReply) -> machine.Event:
+    def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
         """What the log's answer means to the machine."""
         if reply.outcome == "committed":
             if reply.fence > departure.frozen.fence.raised():
@@ -384,23 +335,36 @@ class Departures:
         departure.trace = trace
         self._event(departure, machine.PeerActive(message.fence))
 
+    def staged(self, opened: Opened, message: Staged) -> None:
+        """The target has the state on its disk, or will not take it."""
+        departure = self._departure(message.transfer_id)
+        if departure is None or opened.sender != departure.plan.target:
+            self._counts["late_staged"] += 1
+            return
+        if message.reason:
+            self._event(departure, machine.StageRefused(message.reason))
+        elif message.state_hash == departure.frozen.state_hash:
+            if departure.machine.phase is machine.OutgoingPhase.STAGING:
+                departure.trace = departure.base = opened.trace
+            self._event(departure, machine.Staged())
+
     def superseded(self, entity: str, fence: Fence) -> None:
         """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past."""
         departure = self._leaving.get(entity)
         if departure is not None:
-            self._event(departure, machine.PeerActive(fence))
+            self._event(departure, machine.Superseded(fence))
 
-    def _departure(self, transfer_id: str) -> _Departure | None:
+    def _departure(self, transfer_id: str) -> Departure | None:
         return self._by_transfer.get(transfer_id)
 
-    def _event(self, departure: _Departure, event: machine.Event) -> None:
+    def _event(self, departure: Departure, event: machine.Event) -> None:
         if not isinstance(event, machine.Tick):
             self._reached(step_of(event), departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
 
     # --- performing ------------------------------------------------------------------------------------------------
 
-    def _perform(self, departure: _Departure, effects: list[machine.Effect]) -> None:
+    def _perform(self, departure: Departure, effects: list[machine.Effect]) -> None:
         """Do what the machine decided, all of it: an effect that fails must not keep the next from being performed."""
         for effect in effects:
             try:
@@ -409,56 +373,56 @@ class Departures:
                 self.went_wrong()
             self._reached(step_of(effect), departure.plan.transfer_id)
 
-    def _perform_one(self, departure: _Departure, effect: machine.Effect) -> None:
+    def _perform_one(self, departure: Departure, effect: machine.Effect) -> None:  # noqa: C901, PLR0912 — one line for each
+        plan = departure.plan
         match effect:
+            case machine.SendStage():
+                if self._courier.send(departure.state(Stage), departure.base, plan.target, on_path=True):
+                    departure.counters["state_bytes"] += len(departure.frozen.state)
+            case machine.AskAbort(reason, attempt):
+                base = Trace(plan.transfer_id)
+                self._send_home(departure, departure.abort(reason), base, attempt, on_path=False)
+            case machine.SendDiscard():
+                self._courier.send(departure.discard(), Trace(plan.transfer_id), plan.target, on_path=False)
             case machine.AskHome(attempt):
-                self._ask_home(departure, attempt)
+                departure.counters["requests"] += 1
+                self._send_home(departure, departure.request(), departure.base, attempt, on_path=True)
             case machine.SendState():
                 self._send_state(departure)
             case machine.SendDirect(attempt):
                 self._send_direct(departure, attempt)
             case machine.SendActivate(certificate, attempt):
-                self._send_activate(departure, certificate, attempt)
+                departure.counters["repeated_activate"] += attempt > 1
+                self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
             case machine.ForwardJournal():
                 self._forward_journal(departure)
             case machine.Retire(fence):
-                self._retire(departure, departure.plan.target, fence)
+                self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
                 self._retire(departure, authority, fence)
             case machine.Resume(fence, reason):
                 self._resume(departure, fence, reason)
             case machine.Report():
-                self._unreported[departure.plan.transfer_id] = departure
+                self._unreported[plan.transfer_id] = departure
                 self._spawn(self._report, departure)
 
-    def _ask_home(self, departure: _Departure, attempt: int) -> None:
-        plan, frozen = departure.plan, departure.frozen
-        departure.counters["requests"] += 1
-        request = HandoffRequest(
-            transfer_id=plan.transfer_id,
-            entity=plan.entity,
-            epoch=frozen.fence.epoch,
-            sub=frozen.fence.sub,
-            source=self._sealer.name,
-            target=plan.target,
-            tick=frozen.tick,
-            state_hash=frozen.state_hash,
-            transport="link" if plan.transport == "link" else "rest",
-            chain=list(departure.holding.chain) if len(departure.holding.chain) > 1 else [],
-        )
-        base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
-        if plan.transport == "link":
+    def _send_home(
+        self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool
+    ) -> None:
+        if departure.plan.transport == "link":
             members = list(self._home.members())
             if members:
                 member = members[(attempt - 1) % len(members)]
                 address = (member.link_host, member.link_port)
-                self._courier.send(request, base, member.name, on_path=True, address=address)
+                self._courier.send(request, base, member.name, on_path=on_path, address=address)
         elif not departure.asking:
-            departure.asking = self._spawn(self._ask_by_rest, departure, request, base)
+            departure.asking = self._spawn(self._ask_by_rest, departure, request, base, on_path)
 
-    async def _ask_by_rest(self, departure: _Departure, request: HandoffRequest, base: Trace) -> None:
+    async def _ask_by_rest(
+        self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, on_path: bool
+    ) -> None:
         try:
-            answer = await self._home.ask(request, base, on_path=True)
+            answer = await self._home.ask(request, base, on_path=on_path)
         except (HomeUnreachable, HomeRefused) as error:
             # Not the log's word: the machine asks again.
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
@@ -470,71 +434,31 @@ class Departures:
         elif isinstance(answer.message, HandoffReply):
             self.replied(answer, answer.message)
 
-    def _send_state(self, departure: _Departure) -> None:
-        frozen, plan = departure.frozen, departure.plan
-        message = StateTransfer(
-            transfer_id=plan.transfer_id,
-            entity=plan.entity,
-            epoch=frozen.fence.epoch,
-            sub=frozen.fence.sub,
-            kind=frozen.kind,
-            tick=frozen.tick,
-            state=frozen.state,
-            state_hash=frozen.state_hash,
-        )
+    def _send_state(self, departure: Departure) -> None:
 
         def sent(sealed_bytes: int) -> None:
             departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
             departure.counters["sealed_state_bytes"] += sealed_bytes
 
-        if self._courier.send(message, Trace(plan.transfer_id), plan.target, on_path=False, sent=sent):
+        message, trace = departure.state(StateTransfer), Trace(departure.plan.transfer_id)
+        if self._courier.send(message, trace, departure.plan.target, on_path=False, sent=sent):
             departure.off_path["state"] += 1
-            departure.counters["state_bytes"] += len(frozen.state)
+            departure.counters["state_bytes"] += len(message.state)
 
-    def _send_direct(self, departure: _Departure, attempt: int) -> None:
-        frozen, plan = departure.frozen, departure.plan
-        fence = frozen.fence.passed()
-        message = DirectHandoff(
-            transfer_id=plan.transfer_id,
-            entity=plan.entity,
-            epoch=fence.epoch,
-            sub=fence.sub,
-            kind=frozen.kind,
-            tick=frozen.tick,
-            state=frozen.state,
-            state_hash=frozen.state_hash,
-            chain=list(departure.chain),
-        )
-        base = Trace(plan.transfer_id, (), departure.trace.marks[:1])
-        if self._courier.send(message, base, plan.target, on_path=True):
-            departure.counters.update(requests=1, state_bytes=len(frozen.state))
+    def _send_direct(self, departure: Departure, attempt: int) -> None:
+        if not departure.chain:
+            departure.sign_pass(self._sealer)
+        message = departure.direct(with_state=departure.plan.mode is Mode.EAGER or attempt > 1)
+        if self._courier.send(message, departure.base, departure.plan.target, on_path=True):
+            departure.counters.update(requests=1, state_bytes=len(message.state))
 
-    def _send_activate(self, departure: _Departure, certificate: str, attempt: int) -> None:
-        if attempt > 1:
-            departure.counters["repeated_activate"] += 1
-        departure.journal += departure.holding.life.take_journal()
-        message = Activate(
-            transfer_id=departure.plan.transfer_id, certificate=certificate, inputs=list(departure.journal)
-        )
-        self._courier.send(message, departure.trace, departure.plan.target, on_path=True)
-
-    def _forward_journal(self, departure: _Departure) -> None:
+    def _forward_journal(self, departure: Departure) -> None:
         items = departure.holding.life.take_journal()
         if items:
-            departure.off_path["forward"] += 1
-            departure.counters["forwarded_inputs"] += len(items)
-            frozen, direct = departure.frozen.fence, departure.machine.case is Case.DIRECT
-            fence = frozen.passed() if direct else frozen.raised()
-            message = ForwardInputs(
-                transfer_id=departure.plan.transfer_id,
-                entity=departure.plan.entity,
-                epoch=fence.epoch,
-                sub=fence.sub,
-                inputs=items,
-            )
+            message = departure.forward(items, departure.machine.leads_to)
             self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
 
-    def _retire(self, departure: _Departure, authority: str, fence: Fence) -> None:
+    def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
         sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
@@ -546,14 +470,14 @@ class Departures:
             notice = NotHere(entity=entity, moved_to=authority, epoch=fence.epoch, sub=fence.sub)
             self._courier.tell_player(source, notice)
 
-    def _resume(self, departure: _Departure, fence: Fence, reason: str) -> None:
+    def _resume(self, departure: Departure, fence: Fence, reason: str) -> None:
         entity = departure.plan.entity
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         departure.holding.stays(fence)
         self._forget(departure)
 
-    def _forget(self, departure: _Departure) -> None:
+    def _forget(self, departure: Departure) -> None:
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
             self._turnstile.leave(departure.plan.entity)
@@ -583,23 +507,14 @@ class Departures:
         except Exception:
             self.went_wrong()
 
-    async def _report(self, departure: _Departure) -> None:
+    async def _report(self, departure: Departure) -> None:
         if not await self._reported(departure):
             self._counts["report_given_up"] += 1
         self._unreported.pop(departure.plan.transfer_id, None)
 
-    async def _reported(self, departure: _Departure) -> bool:
+    async def _reported(self, departure: Departure) -> bool:
         """Tell home how it went, until it has heard; whether it ever will."""
-        report = Report(
-            transfer_id=departure.plan.transfer_id,
-            entity=departure.plan.entity,
-            source=self._sealer.name,
-            trace=departure.trace.to_data(),
-            off_path=dict(departure.off_path),
-            counters=dict(departure.counters),
-            chain=list(departure.chain),
-        )
-        return await self._told_home(report)
+        return await self._told_home(departure.report())
 
     async def _told_home(self, message: Report | Decline) -> bool:
         """Tell home, until it has heard; whether it has."""

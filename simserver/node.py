@@ -32,10 +32,14 @@ from authority.messages import (
     Reserve,
     Reserved,
     Spawn,
+    Stage,
+    Staged,
+    StageDiscard,
     StateTransfer,
     decode_link_untrusted,
 )
 from authority.names import instance_of
+from authority.outgoing import Mode
 from authority.records import Role
 from authority.sealing import Opened, Sealer
 from crypto import jose
@@ -45,15 +49,18 @@ from simserver.arrivals import Arrivals
 from simserver.config import SimserverConfig
 from simserver.courier import Courier
 from simserver.custody import CustodyLog
-from simserver.departures import Departures, Plan
+from simserver.departing import Plan
+from simserver.departures import Departures
 from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.inquiries import Inquiries
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import Loads
 from simserver.owners import Owners
+from simserver.stages import Stages
 
 __all__ = ["Node"]
 
@@ -79,6 +86,8 @@ class Node:
     arrivals: Arrivals
     admissions: Admissions
     reception: Reception
+    stages: Stages
+    inquiries: Inquiries
     owners: Owners
     custody: CustodyLog
     ledger: Ledger
@@ -221,6 +230,18 @@ class Node:
                 await self.arrivals.direct(message, opened)
             case ForwardInputs() as message:
                 await self.arrivals.forwarded(message, opened)
+            case Stage() as message:
+                await self.arrivals.stage(message, opened)
+            case StageDiscard() as message:
+                self.arrivals.stage_void(message.transfer_id, opened.sender)
+            case _:
+                await self._dispatch_to_departures(opened)
+
+    async def _dispatch_to_departures(self, opened: Opened) -> None:
+        """Answers to what this server asked for its own entities."""
+        match opened.message:
+            case Staged() as message:
+                self.departures.staged(opened, message)
             case Activated() as message:
                 self.departures.activated(opened, message)
             case HandoffReply() as message:
@@ -264,4 +285,5 @@ class Node:
 
 
 def _plan(order: Order) -> Plan:
-    return Plan(order.transfer_id, order.entity, order.target, order.direct, order.transport, ordered=True)
+    mode = Mode(order.mode)
+    return Plan(order.transfer_id, order.entity, order.target, order.direct, order.transport, ordered=True, mode=mode)

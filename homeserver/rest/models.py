@@ -188,7 +188,7 @@ class NewTransfer(_Body):
     ask_timeout_s: int = Field(
         default=ASK_LIFETIME_S, ge=1, le=ASK_LIFETIME_S, description="how long the master may take, if it is asked"
     )
-    mode: Literal["eager"] = "eager"
+    mode: Literal["eager", "staged"] = "eager"
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
     )

@@ -28,12 +28,13 @@ from typing import Any, Final, NamedTuple
 
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
-from authority.messages import Grant, HandoffReply, Message, ReportReply
-from authority.records import EntityRecord
+from authority.messages import Grant, HandoffReply, Message, ReportReply, StageWord
+from authority.outgoing import OutgoingPhase
+from authority.records import EntityRecord, Phase
 from crypto import base64url
 from scenarios.simulation.handover_host import ENTITY, HOME, Host, Keys, Note, Parts, TransfersAtHome, homeserver_for
 from scenarios.simulation.search import Step
-from simserver.departures import Plan
+from simserver.departing import Plan
 from simserver.life import Snapshot, state_hash
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]
@@ -52,8 +53,8 @@ class Bounds:
 
     `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive once
     more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets the two
-    first servers pass the entity directly; `refusals` has a world try a transfer that the log refuses.
-    `stale_ledger` lets a crash take the last note with it that a server made in its ledger.
+    first servers pass the entity directly; `refusals` has a world try a transfer that the log refuses; `staged` moves
+    the entity in staged mode. `stale_ledger` lets a crash take the last note with it that a server made in its ledger.
     """
 
     homes: str = "one-home"
@@ -64,6 +65,7 @@ class Bounds:
     inputs: int = 1
     delegated: bool = False
     refusals: bool = False
+    staged: bool = False
     stale_ledger: bool = False
 
 
@@ -76,6 +78,8 @@ class State(NamedTuple):
     """Ascending."""
     newest: tuple[Fence, int]
     """The highest fence under which the entity was ever simulated, and the place of the server."""
+    heir: str
+    """A crash took the newest copy, but a state of this hash is on the disk of whoever has authority."""
     is_destroyed: bool
     """A crash took the newest copy: what comes after is failover's to decide."""
     transfers: int
@@ -108,6 +112,8 @@ class _Server:
     notes: tuple[Note | None, Note | None]
     journal: tuple[int, ...]
     phase: str
+    staged: tuple[tuple[str, str], ...]
+    wondering: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class Handovers:
         self._home.create(self._names[0])
         servers = []
         for place, host in enumerate(self._hosts):
-            host.new()
+            host.first()
             if place == 0:
                 host.spawn()
             servers.append(self._keep(place))
@@ -168,7 +174,7 @@ class Handovers:
         if self.bounds.delegated:
             self._home.delegate(self._names[:2])
         network = self._posted(HOME, self._home.sent)
-        return State(tuple(servers), self._keep_log(), network, (Fence(1), 0), False, 0, 0, 0, 0)
+        return State(tuple(servers), self._keep_log(), network, (Fence(1), 0), "", False, 0, 0, 0, 0)
 
     def _keep(self, place: int) -> int:
         host = self._hosts[place]
@@ -187,6 +193,8 @@ class Handovers:
                 (host.note, host.note_before if self.bounds.stale_ledger else None),
                 () if holding is None else tuple(item.seq for item in holding.life._journal),
                 "" if departure is None else f"{departure.machine.phase} to {departure.plan.target}",
+                host.staged,
+                host.wondering,
             )
 
         return self._servers[place].number(host.fingerprint(), look)
@@ -241,6 +249,7 @@ class Handovers:
                 yield self._changed(("early timer", place), early, place, ("timer",), is_free=False)
             for transfer_id in server.unreported:
                 yield self._reported(state, place, transfer_id)
+            yield from self._steps_of_staging(state, place, server)
             if server.is_running and server.has_pending:
                 yield self._changed(("tick", place), state, place, ("tick",), is_free=True)
             if server.fence is not None:
@@ -249,6 +258,14 @@ class Handovers:
                         yield self._changed(("input", place, seq), state, place, ("input", seq), is_free=False)
             if state.crashes < bounds.crashes:
                 yield from self._crashes(state, place, server)
+
+    def _steps_of_staging(self, state: State, place: int, server: _Server) -> Iterator[Step]:
+        if server.phase.startswith(OutgoingPhase.STAGING):
+            yield self._changed(("patience", place), state, place, ("patience",), is_free=False)
+        for transfer_id in server.wondering:
+            if not any(self._messages.things[n].about == transfer_id for n in state.network):
+                inquire = ("inquire", transfer_id)
+                yield self._changed(("inquire", place, transfer_id), state, place, inquire, is_free=True)
 
     def _reported(self, state: State, place: int, transfer_id: str) -> Step:
         host = self._hosts[place]
@@ -263,9 +280,25 @@ class Handovers:
     def _crashes(self, state: State, place: int, server: _Server) -> Iterator[Step]:
         notes = server.notes if self.bounds.stale_ledger else server.notes[:1]
         is_newest = state.newest == (server.fence, place)
-        crashed = state._replace(crashes=state.crashes + 1, is_destroyed=state.is_destroyed or is_newest)
+        heir = state.heir
+        if is_newest and not server.is_running and self._is_staged_at_authority(state, server):
+            heir, is_newest = state_hash(server.snapshot), False
+        crashed = state._replace(
+            crashes=state.crashes + 1, is_destroyed=state.is_destroyed or is_newest, heir="" if is_newest else heir
+        )
         for note in dict.fromkeys(notes):
             yield self._changed(("crash", place, note), crashed, place, ("crash", note), is_free=False)
+
+    def _is_staged_at_authority(self, state: State, server: _Server) -> bool:
+        """Whether the log has given the entity to a server that has the very state on its disk (FAILURES row 13)."""
+        record = self._record(state)
+        return record.authority in self._names and state_hash(server.snapshot) in self._staged_at(
+            state, record.authority
+        )
+
+    def _staged_at(self, state: State, name: str) -> set[str]:
+        server: _Server = self._servers[self._names.index(name)].things[state.servers[self._names.index(name)]]
+        return {digest for _, digest in server.staged}
 
     def _steps_of_people(self, state: State) -> Iterator[Step]:
         bounds = self.bounds
@@ -334,13 +367,18 @@ class Handovers:
                 sender = envelope.sender
                 if isinstance(envelope.message, HandoffReply):
                     sender = homeserver_for(host.name) or sender
-                host.take(sender, envelope.message)
+                if isinstance(envelope.message, StageWord):
+                    host.stage_word(envelope.message)
+                else:
+                    host.take(sender, envelope.message)
             case ("timer",):
                 host.timer()
-            case ("reported", transfer_id):
-                host.reported(transfer_id)
             case ("tick",):
                 host.tick()
+            case ("reported", transfer_id):
+                host.reported(transfer_id)
+            case ("patience",) | ("inquire", _):
+                host.about_staging(*event[1:])
             case ("input", seq):
                 host.input(seq)
             case ("wander", transfer_id, target):
@@ -357,6 +395,7 @@ class Handovers:
             known = self._decisions[key] = self._decide(state.log, event)
         log, sent, violation = known
         after = state._replace(log=log)
+        violation = violation or self._why_not_committed(state, after)
         if sent:
             after = after._replace(network=tuple(sorted({*after.network, *sent})))
         return Step(action, after, is_free, violation)
@@ -370,11 +409,23 @@ class Handovers:
         violation = _why_not_after(before, record)
         return self._keep_log(), self._posted(HOME, home.sent), violation
 
+    def _why_not_committed(self, before: State, after: State) -> str:
+        """In staged mode the log gives the entity to nobody who has not its state on his disk."""
+        record = self._record(after)
+        if not self.bounds.staged or record.fence == self._record(before).fence or record.sub:
+            return ""
+        data = self._logs.things[after.log][0]
+        for path, row in data.items():
+            is_this = path[0] == "transfers" and (row["phase"], row["epoch"]) == (Phase.COMMITTED, record.epoch)
+            if is_this and row["state_hash"] not in self._staged_at(after, record.authority):
+                return f"{record.authority} was given {record.fence}, and has not the state on its disk"
+        return ""
+
     def _perform_at_home(self, event: tuple[Any, ...]) -> None:
         home = self._home
         match event:
             case ("order", transfer_id, target, direct):
-                home.propose(transfer_id, target, direct=direct)
+                home.propose(transfer_id, target, direct=direct, staged=self.bounds.staged)
             case ("take", number):
                 envelope = self._messages.things[number]
                 home.take(homeserver_for(envelope.sender) or envelope.sender, envelope.message)
@@ -393,7 +444,7 @@ class Handovers:
             if why := self._why_not_begin(before, place, fence, started_hash):
                 return after, why
             newest = (fence, place)
-        after = after._replace(newest=newest)
+        after = after._replace(newest=newest, heir="" if change.begun else after.heir)
         if was.is_running and was.snapshot != now.snapshot and before.newest != (was.fence, place):
             return after, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
         if newest == (was.fence, place) and now.fence is None and not is_crash:
@@ -413,7 +464,8 @@ class Handovers:
         if fence.epoch > record.epoch:
             return f"{name} began under {fence}, but the log is at {record.fence}"
         newest: _Server = self._servers[holder].things[state.servers[holder]]
-        if not state.is_destroyed and started_hash != state_hash(newest.snapshot):
+        expected = state.heir or state_hash(newest.snapshot)
+        if not state.is_destroyed and started_hash != expected:
             return f"{name} began under {fence} with another state than {self._names[holder]} ended with"
         return ""
 
@@ -426,7 +478,9 @@ class Handovers:
         return [f"{self._names[place]} under {server.fence}" for place, server in servers if server.is_running]
 
     def is_settled(self, state: State) -> bool:
-        """Exactly one copy, simulated by whom the log says, under the fence that the log says."""
+        """Exactly one copy, simulated by whom the log says, under the fence that it says; and nobody wonders."""
+        if any(self._servers[place].things[number].wondering for place, number in enumerate(state.servers)):
+            return False
         copies = [
             (self._names[place], server.fence, server.is_running)
             for place, number in enumerate(state.servers)
@@ -453,10 +507,14 @@ class Handovers:
                 return f"{self._names[place]} repeats what it asked for{early}"
             case ("report", place, transfer_id):
                 return f"{self._names[place]} reports {transfer_id}"
-            case ("tick", place):
-                return f"{self._names[place]} ticks"
-            case ("input", place, seq):
-                return f"input {seq} comes to {self._names[place]}"
+            case ("patience" | "inquire" | "tick" | "input" as what, place, *about):
+                said = {
+                    "patience": "waits no longer for the state to be staged",
+                    "inquire": "asks what became of {}",
+                    "tick": "ticks",
+                    "input": "gets input {}",
+                }
+                return f"{self._names[place]} {said[what].format(*about)}"
             case ("crash", place, note):
                 known = "nothing" if note is None else f"{note.moved_to or 'it lives here'} at {note.fence}"
                 return f"CRASH of {self._names[place]}; its ledger says: {known}"

@@ -21,7 +21,7 @@ from authority.admission import Need
 from authority.epoch import Fence
 from authority.hops import Trace
 from authority.incoming import Incoming
-from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report
+from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Report, StageWord
 from authority.names import instance_of
 from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
 from authority.ownership import Ownership
@@ -29,11 +29,14 @@ from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity, PublicIdentity
 from homeserver.transfers import Transfers
+from scenarios.simulation.durable_stages import DurableStages
 from simserver.arrivals import Arrivals
 from simserver.custody import Stint
-from simserver.departures import Departures, Plan
+from simserver.departing import Plan
+from simserver.departures import Departures
 from simserver.entity import Entity, NewInput, TickNow
 from simserver.holdings import Holding, Holdings, Tombstone
+from simserver.inquiries import Inquiries
 from simserver.life import EntityEnvironment, Life
 from simserver.node import Node
 
@@ -221,6 +224,9 @@ class _Rooms:
     def arrived(self, source: str) -> None:
         pass
 
+    def why_not(self, kind: str, schema_version: int, state_bytes: int) -> str:
+        return ""
+
 
 _ROOMS: Final = _Rooms()
 
@@ -253,7 +259,7 @@ class Host:
         nothing = cast(Any, None)
         self._node: Final = Node(
             nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
-            nothing, nothing, nothing, nothing, nothing, counts, nothing, nothing,
+            nothing, nothing, nothing, nothing, nothing, nothing, nothing, counts, nothing, nothing,
         )  # fmt: skip
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
@@ -283,8 +289,13 @@ class Host:
 
     # --- saved and loaded ------------------------------------------------------------------------------------------
 
+    def first(self) -> None:
+        """Start it with an empty disk."""
+        self._node.stages = cast(Any, DurableStages())
+        self.new()
+
     def new(self, note: Note | None = None) -> None:
-        """Start it, with what a ledger remembers (as `simserver.app` does)."""
+        """Start it, with what a ledger remembers and with what is staged (as `simserver.app` does)."""
         node, ledger = self._node, _Ledger()
         node.ledger = cast(Any, ledger)
         node.holdings = Holdings(node.environment, ledger)
@@ -299,8 +310,12 @@ class Host:
             node.holdings,
             node.departures,
             cast(Any, _ROOMS),
+            node.stages,
             node.clock,
             node.counts,
+        )
+        node.inquiries = Inquiries(
+            self.name, node.home, node.stages, node.holdings, node.clock, node.counts, node.arrivals.stage_word
         )
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note
@@ -308,6 +323,8 @@ class Host:
             node.holdings.remember(ENTITY, Tombstone(note.moved_to, note.fence))
         elif note is not None:
             self.remember_lived(note.fence)
+        for stage in node.stages.waiting():
+            node.arrivals.restage(stage)
 
     def remember_lived(self, fence: Fence) -> None:
         """It knows from its ledger that the entity lived here under this fence when it stopped."""
@@ -325,12 +342,13 @@ class Host:
             machine.__class__ = self._parts.outgoing
             # The clock stands still, so the next timer is due.
             machine._retry_at_ns, machine.attempt = 0, min(machine.attempt, _ATTEMPTS_APART)
-        return (node.ledger, node.holdings, node.departures, node.arrivals)
+        return (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
 
     def load(self, saved: tuple[Any, ...]) -> None:
         """Go on from a copy of what was saved."""
         node = self._node
-        node.ledger, node.holdings, node.departures, node.arrivals = copy.deepcopy(saved, dict(self._shared))
+        parts = copy.deepcopy(saved, dict(self._shared))
+        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts
         self.sent, self.begun, self.acknowledged = [], [], 0
         node.counts.clear()
 
@@ -347,6 +365,20 @@ class Host:
     def timer(self) -> None:
         """Time passes until the departure under way repeats what it asked."""
         self._node.departures._event(self.departure, outgoing.Tick())
+
+    def about_staging(self, transfer_id: str = "") -> None:
+        """It asks what became of a state that it has staged; or without one: its own state was not staged in time."""
+        if not transfer_id:
+            self._node.departures._event(self.departure, outgoing.StageRefused("target_failed"))
+        stage = self._node.stages.get(transfer_id)
+        if stage is not None:
+            self.sent.append((HOME, self._node.inquiries.inquiry(stage)))
+
+    def stage_word(self, word: StageWord) -> None:
+        """The answer."""
+        stage = self._node.stages.get(word.transfer_id)
+        if stage is not None:
+            _run_now(self._node.arrivals.stage_word(stage, word))
 
     def report(self, transfer_id: str) -> Report:
         """What it tells home of a transfer that is over."""
@@ -398,6 +430,18 @@ class Host:
         return cast(_Ledger, self._node.ledger).row_before
 
     @property
+    def staged(self) -> tuple[tuple[str, str], ...]:
+        """Transfers and hashes of the states on its disk."""
+        stages = cast(DurableStages, self._node.stages).kept.values()
+        return tuple(sorted((stage.transfer_id, stage.state_hash) for stage in stages))
+
+    @property
+    def wondering(self) -> tuple[str, ...]:
+        """The transfers whose staged states it would ask about."""
+        node = self._node
+        return tuple(stage.transfer_id for stage in node.stages.waiting() if not node.inquiries._has_begun(stage))
+
+    @property
     def unreported(self) -> tuple[str, ...]:
         """The transfers that home has not heard of."""
         return tuple(sorted(self._node.departures._unreported))
@@ -422,6 +466,7 @@ class Host:
             tuple(sorted((name, one.chain) for name, one in departures._unreported.items())),
             tuple(sorted(departures._begun)),
             self._fingerprint_of_arrivals(),
+            (self.staged, cast(DurableStages, self._node.stages).begun),
         )
 
     def _fingerprint_of_life(self) -> tuple[Any, ...]:
@@ -440,7 +485,7 @@ class Host:
         frozen, journal = departure.frozen, tuple(item.seq for item in departure.journal)
         fences = (machine.fence, machine.leads_to, frozen.fence, frozen.state_hash)
         attempt = min(machine.attempt, _ATTEMPTS_APART)
-        doing = (machine.case, machine.phase, attempt, machine._certificate)
+        doing = (machine.case, machine.phase, attempt, machine._certificate, machine._abort_reason)
         return (departure.plan, departure.chain, journal, fences, doing, departure.holding is self.holding)
 
     def _fingerprint_of_arrivals(self) -> tuple[Any, ...]:
@@ -504,6 +549,9 @@ class _Store:
     def entity(self, entity_id: str) -> EntityRecord:
         return EntityRecord.from_data(self.data["entities", entity_id])
 
+    async def fresh(self) -> None:
+        pass
+
 
 class _Federation:
     """The home of the server that is not of the entity's instance: it takes everything."""
@@ -553,9 +601,10 @@ class TransfersAtHome(Transfers):
             # What a homeserver of another instance asks, it asks for a server, and passes the answer on.
             self.sent.append((getattr(message, "source", sender), letter.message))
 
-    def propose(self, transfer_id: str, target: str, *, direct: bool) -> None:
+    def propose(self, transfer_id: str, target: str, *, direct: bool, staged: bool = False) -> None:
         """Somebody wants the entity moved."""
         args = {"transfer_id": transfer_id, "entity": ENTITY, "target": target, "direct": direct, "transport": "link"}
+        args |= {"mode": "staged"} if staged else {}
         transfer = TransferRecord.from_data(self.store.run("transfer.propose", args))
         _run_now(self.order(transfer))
 

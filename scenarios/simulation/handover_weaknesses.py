@@ -4,16 +4,18 @@ The random walks of tests/authority/test_handover_stateful.py have to notice the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from authority import incoming, outgoing, procedures
 from authority.epoch import Fence
 from authority.incoming import Incoming, Offer, Permission
+from authority.messages import Stage, StageWord
 from authority.outgoing import Outgoing, OutgoingPhase
 from scenarios.simulation.handover import Bounds
 from scenarios.simulation.handover_host import ENTITY, HOME, Parts
+from simserver.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
 
@@ -98,6 +100,32 @@ class _AsksOnce(Outgoing):
         return super()._repeat(now_ns) if self.attempt == 0 else []
 
 
+class _AsksBeforeStaged(Outgoing):
+    def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
+        effects = super().handle(event, now_ns)
+        if isinstance(event, outgoing.Tick) and self.phase is OutgoingPhase.STAGING:
+            return [*effects, *super().handle(outgoing.Staged(), now_ns)]
+        return effects
+
+
+class _ResumesWithoutTheLog(Outgoing):
+    def handle(self, event: outgoing.Event, now_ns: int) -> list[outgoing.Effect]:
+        effects = super().handle(event, now_ns)
+        if self.phase is OutgoingPhase.ABORTING:
+            self.phase = OutgoingPhase.RESUMED
+            return [outgoing.Resume(self.fence.raised(), "impatient")]
+        return effects
+
+
+class _AnswersBeforeItIsOnDisk(Arrivals):
+    async def _keep(self, message: Stage, source: str) -> str:
+        return ""
+
+
+class _HearsNoWord(Arrivals):
+    async def stage_word(self, stage: Any, word: StageWord) -> None: ...
+
+
 def _with(name: str, procedure: Callable[[Callable[..., Any], Any, Mapping[str, Any]], Any]) -> Parts:
     original = procedures.PROCEDURES[name]
     return Parts(procedures={**procedures.PROCEDURES, name: lambda rows, args: procedure(original, rows, args)})
@@ -126,6 +154,7 @@ def _commits_for_anybody(original: Callable[..., Any], rows: Any, args: Mapping[
 
 
 _REFUSAL: Final = Bounds(losses=0, repeats=0, inputs=1, refusals=True)
+_STAGED: Final = Bounds(transfers=1, repeats=0, inputs=0, staged=True)
 _CRASH: Final = Bounds(repeats=0, inputs=0, crashes=1)
 
 _ALL: Final = (
@@ -190,4 +219,34 @@ _ALL: Final = (
     ),
 )
 
-WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})
+_STAGING: Final = (
+    Weakness(
+        "asks-before-staged",
+        "in staged mode the commit is asked for before the target has the state",
+        Parts(outgoing=_AsksBeforeStaged),
+        _STAGED,
+    ),
+    Weakness(
+        "resumes-without-the-log",
+        "a state that could not be staged is resumed without asking the log",
+        Parts(outgoing=_ResumesWithoutTheLog),
+        _STAGED,
+    ),
+    Weakness(
+        "answers-before-it-is-on-disk",
+        "the target says that a state is staged and has it in memory only",
+        Parts(arrivals=_AnswersBeforeItIsOnDisk),
+        _STAGED,
+    ),
+    Weakness(
+        "hears-no-word",
+        "a target that wonders what became of a staged state does not act on the answer",
+        Parts(arrivals=_HearsNoWord),
+        replace(_STAGED, crashes=1),
+        "recovery",
+    ),
+)
+
+WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType(
+    {weakness.name: weakness for weakness in (*_ALL, *_STAGING)}
+)

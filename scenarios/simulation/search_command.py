@@ -29,6 +29,9 @@ SCOPES: Final[Mapping[str, Bounds]] = MappingProxyType(
         "direct": Bounds(repeats=0, inputs=0, delegated=True),
         "refusals": Bounds(losses=0, repeats=1, inputs=0, refusals=True),
         "inputs": Bounds(transfers=1, losses=1, repeats=0, inputs=2),
+        "staged": Bounds(repeats=0, inputs=0, staged=True),
+        "staged-crash": Bounds(transfers=1, losses=1, repeats=0, inputs=0, crashes=1, staged=True),
+        "staged-direct": Bounds(transfers=1, losses=1, repeats=0, inputs=1, delegated=True, staged=True),
         "crash": Bounds(repeats=0, inputs=0, crashes=1),
     }
 )

@@ -20,17 +20,22 @@ from authority.certificates import CommitCertificate, DelegationGrant, PassCerti
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.messages import (
+    Activated,
     Delegation,
     Grant,
+    HandoffAbort,
     HandoffReply,
     HandoffRequest,
     Message,
     Order,
     Report,
     ReportReply,
+    Stage,
+    StageDiscard,
     StateTransfer,
 )
 from authority.names import instance_of
+from authority.outgoing import Mode
 from authority.records import EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.rules import Rule
 from tests.authority.model_server import (
@@ -114,6 +119,9 @@ class HandoverWorld:
         match envelope.message:
             case HandoffRequest() as request:
                 self._handoff(request)
+            case HandoffAbort() as abort:
+                args = abort.model_dump(exclude={"type", "chain"}) | {"passes": self._passes(abort.chain)}
+                self._reply(self.run("transfer.refuse", **args), abort.source)
             case Report() as report:
                 if report.chain:
                     self._learn_passes(report.chain)
@@ -122,7 +130,7 @@ class HandoverWorld:
                     self.run("transfer.report", transfer_id=report.transfer_id, source=report.source, report=body)
                 finally:  # refused or not: the old authority does not ask again
                     self.send(HOME, report.source, ReportReply(transfer_id=report.transfer_id))
-            case StateTransfer():
+            case StateTransfer() | Stage() | StageDiscard() | Activated():
                 pass  # the old authority was told to move the entity to a homeserver; the log will not have it
             case other:
                 raise AssertionError(f"nobody sends {other.type} to a homeserver")
@@ -159,23 +167,33 @@ class HandoverWorld:
             decided = self.run("transfer.commit", **args)
         else:
             decided = self.run("transfer.refuse", **args, reason=Reason.UNKNOWN_TARGET.value)
+        if decided["outcome"] == Outcome.COMMITTED:
+            self._check_staged(TransferRecord.from_data(decided["transfer"]))
+            certificate = _certificate(TransferRecord.from_data(decided["transfer"]))
+            if at_home and instance_of(request.source) == "alpha":
+                self.send(HOME, request.target, Grant(certificate=certificate))
+                if not repeated:
+                    return
+        self._reply(decided, request.source)
+
+    def _check_staged(self, transfer: TransferRecord) -> None:
+        if transfer.mode == Mode.STAGED and transfer.target in self.servers:
+            is_staged = transfer.state_hash in self.servers[transfer.target].staged
+            self.check(is_staged, f"{transfer.id} was committed, and {transfer.target} has not the state on its disk")
+
+    def _reply(self, decided: Any, to: str) -> None:
         transfer = TransferRecord.from_data(decided["transfer"])
         committed = decided["outcome"] == Outcome.COMMITTED
-        certificate = _certificate(transfer) if committed else ""
         reply = HandoffReply(
-            transfer_id=request.transfer_id,
+            transfer_id=transfer.id,
             outcome="committed" if committed else "refused",
             reason=transfer.reason,
             authority=decided["authority"],
             epoch=decided["epoch"],
             sub=decided["sub"],
-            certificate=certificate,
+            certificate=_certificate(transfer) if committed else "",
         )
-        if committed and at_home and instance_of(request.source) == "alpha":
-            self.send(HOME, request.target, Grant(certificate=certificate))
-            if not repeated:
-                return
-        self.send(HOME, request.source, reply)
+        self.send(HOME, to, reply)
 
     # --- the network -----------------------------------------------------------------------------------------------
 
@@ -224,25 +242,28 @@ class HandoverWorld:
             server.time_passed()
         self.check_all()
 
-    def order(self, target: str, *, direct: bool = False, requester: str = "") -> None:
+    def order(self, target: str, *, direct: bool = False, requester: str = "", staged: bool = False) -> None:
         """Somebody has the home instance move the entity."""
-        self._propose(self.new_id(), target, direct, requester)
+        self._propose(self.new_id(), target, direct, requester, staged=staged)
 
     def order_again(self, place: int) -> None:
         """A client repeats its request for a transfer that the log remembers."""
         known = self.rows.transfers()
         transfer = self.rows.transfer(known[place % len(known)]) if known else None
         if transfer is not None and transfer.entity == ENTITY:
-            self._propose(transfer.id, transfer.target, transfer.direct, transfer.requester)
+            self._propose(transfer.id, transfer.target, transfer.direct, transfer.requester, staged=False)
 
-    def _propose(self, transfer_id: str, target: str, direct: bool, requester: str) -> None:
+    def _propose(self, transfer_id: str, target: str, direct: bool, requester: str, *, staged: bool) -> None:
         args = {"transfer_id": transfer_id, "target": target, "direct": direct, "requester": requester}
+        args |= {"mode": "staged"} if staged else {}
         try:
             data = self.run("transfer.propose", entity=ENTITY, **args)
         except Refused:
             return
-        if TransferRecord.from_data(data).phase is Phase.PERMITTED:
-            order = Order(transfer_id=transfer_id, entity=ENTITY, target=target, direct=direct)
+        transfer = TransferRecord.from_data(data)
+        if transfer.phase is Phase.PERMITTED:
+            mode: Any = transfer.mode
+            order = Order(transfer_id=transfer_id, entity=ENTITY, target=target, direct=direct, mode=mode)
             self.send(HOME, self.record.authority, order)
 
     def wander(self, source: str, target: str, *, direct: bool) -> None:

@@ -54,6 +54,7 @@ def take_step(world: HandoverWorld, name: str, dice: Random) -> None:
             dice.choices(TARGETS, (5, 5, 5, 1, 1))[0],
             direct=dice.random() < 0.5,
             requester=dice.choice(("", MASTER, STRANGER)),
+            staged=dice.random() < 0.4,
         ),
         "again": lambda: world.order_again(place),
         "wander": lambda: world.wander(dice.choice(SERVERS), dice.choice(SERVERS), direct=dice.random() < 0.5),

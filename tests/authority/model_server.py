@@ -17,16 +17,20 @@ from authority.messages import (
     Delegation,
     DirectHandoff,
     Grant,
+    HandoffAbort,
     HandoffReply,
     HandoffRequest,
     Message,
     Order,
     Report,
     ReportReply,
+    Stage,
+    Staged,
+    StageDiscard,
     StateTransfer,
 )
 from authority.names import instance_of
-from authority.outgoing import Case, Outgoing
+from authority.outgoing import Case, Mode, Outgoing
 
 if TYPE_CHECKING:
     from tests.authority.handover_model import HandoverWorld
@@ -120,8 +124,9 @@ class ModelServer:
         self.departure: Departure | None = None
         self.incoming = world.variant.incoming()
         self.reports: dict[str, Report] = {}
+        self.staged: set[str] = set()
 
-    def take(self, envelope: Envelope) -> None:
+    def take(self, envelope: Envelope) -> None:  # noqa: C901, PLR0912 — one line for each kind of message
         """A message arrives."""
         match envelope.message:
             case Order() as order:
@@ -134,6 +139,14 @@ class ModelServer:
                     self._event(departure, outgoing.PeerActive(message.fence))
             case StateTransfer() as message:
                 self._offer(message, message.fence)
+            case Stage() as message:
+                self._stage(message, envelope.sender)
+            case Staged() as message:
+                departure = self._departure(message.transfer_id)
+                if departure is not None and envelope.sender == departure.order.target:
+                    self._event(departure, outgoing.Staged())
+            case StageDiscard():
+                pass
             case Grant(certificate=token) | Activate(certificate=token):
                 self._permit(CommitCertificate.from_claims_untrusted(json.loads(token)))
             case DirectHandoff() as message:
@@ -159,8 +172,9 @@ class ModelServer:
         same = instance_of(self.name) == instance_of(order.entity) == instance_of(order.target)
         case = Case.DIRECT if direct else Case.SAME_HOME if same else Case.DIFFERENT_HOMES
         now_ns = self.world.now_ns
-        departure = Departure(order, holding, self.world.variant.outgoing(case, holding.fence, now_ns), holding.fence)
-        if direct:
+        machine = self.world.variant.outgoing(case, holding.fence, now_ns, mode=Mode(order.mode))
+        departure = Departure(order, holding, machine, holding.fence)
+        if direct and order.mode == "eager":
             departure.chain = (*holding.chain, self._sign_pass(departure))
         self.departure = departure
         self._perform(departure, departure.machine.start(now_ns))
@@ -211,15 +225,19 @@ class ModelServer:
     def _event(self, departure: Departure, event: outgoing.Event) -> None:
         self._perform(departure, departure.machine.handle(event, self.world.now_ns))
 
-    def _perform(self, departure: Departure, effects: list[outgoing.Effect]) -> None:
+    def _perform(self, departure: Departure, effects: list[outgoing.Effect]) -> None:  # noqa: C901 — one for each
         target = departure.order.target
         for effect in effects:
             match effect:
+                case outgoing.SendStage() | outgoing.AskAbort() | outgoing.SendDiscard():
+                    self._perform_staging(departure, effect)
                 case outgoing.AskHome():
                     self.world.send(self.name, HOME, self._request(departure))
                 case outgoing.SendState():
-                    self.world.send(self.name, target, self._state(departure))
+                    self.world.send(self.name, target, self._state(departure, StateTransfer))
                 case outgoing.SendDirect():
+                    if not departure.chain:
+                        departure.chain = (*departure.holding.chain, self._sign_pass(departure))
                     self.world.send(self.name, target, self._direct_handoff(departure))
                 case outgoing.SendActivate(certificate):
                     message = Activate(transfer_id=departure.order.transfer_id, certificate=certificate)
@@ -235,6 +253,17 @@ class ModelServer:
                 case outgoing.Report():
                     self._report(departure)
 
+    def _perform_staging(self, departure: Departure, effect: outgoing.Effect) -> None:
+        match effect:
+            case outgoing.SendStage():
+                self.world.send(self.name, departure.order.target, self._state(departure, Stage))
+            case outgoing.AskAbort(reason):
+                self.world.send(self.name, HOME, self._abort(departure, reason))
+            case _:
+                fence, transfer_id = departure.fence, departure.order.transfer_id
+                discard = StageDiscard(transfer_id=transfer_id, entity=ENTITY, epoch=fence.epoch, sub=fence.sub)
+                self.world.send(self.name, departure.order.target, discard)
+
     def _request(self, departure: Departure) -> HandoffRequest:
         chain = departure.holding.chain
         return HandoffRequest(
@@ -249,9 +278,22 @@ class ModelServer:
             chain=list(chain) if len(chain) > 1 else [],
         )
 
-    def _state(self, departure: Departure) -> StateTransfer:
+    def _abort(self, departure: Departure, reason: str) -> HandoffAbort:
+        chain = departure.holding.chain
+        return HandoffAbort(
+            transfer_id=departure.order.transfer_id,
+            entity=ENTITY,
+            epoch=departure.fence.epoch,
+            sub=departure.fence.sub,
+            source=self.name,
+            target=departure.order.target,
+            reason=reason,
+            chain=list(chain) if len(chain) > 1 else [],
+        )
+
+    def _state(self, departure: Departure, kind: type[Stage] | type[StateTransfer]) -> Stage | StateTransfer:
         state = departure.holding.life.encode()
-        return StateTransfer(
+        return kind(
             transfer_id=departure.order.transfer_id,
             entity=ENTITY,
             epoch=departure.fence.epoch,
@@ -283,6 +325,7 @@ class ModelServer:
         holding = departure.holding
         holding.chain, holding.group = (), ()
         if fence > holding.fence:  # the entity itself takes no other (`Entity._resume`)
+            self.world.check(self.world.given.get(fence) == self.name, f"{self.name} resumed under {fence} by itself")
             holding.fence, holding.frozen = fence, False
             self.world.continues_from(self.name, holding)
         self.departure = None
@@ -310,7 +353,19 @@ class ModelServer:
             self.incoming.fence_raised(self.gone[1])
         return self.incoming
 
-    def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence) -> None:
+    def _stage(self, message: Stage, sender: str) -> None:
+        self._offer(message, message.fence)
+        self.staged.add(message.state_hash)
+        answer = Staged(
+            transfer_id=message.transfer_id,
+            entity=ENTITY,
+            epoch=message.epoch,
+            sub=message.sub,
+            state_hash=message.state_hash,
+        )
+        self.world.send(self.name, sender, answer)
+
+    def _offer(self, message: StateTransfer | Stage | DirectHandoff, fence: Fence) -> None:
         offer = Offer(message.transfer_id, fence, message.state_hash, message.kind, message.tick, message.state, 0)
         self._act(self._known().offered(offer))
 
@@ -332,8 +387,10 @@ class ModelServer:
         match effect:
             case incoming.Activate(offer, permission):
                 self.world.check(_hash(offer.state) == permission.state_hash, "activated from another state")
+                is_mine = self.world.given.get(permission.fence) == self.name
+                self.world.check(is_mine, f"{self.name} began under {permission.fence}, which nobody gave to it")
                 if self.departure is not None:  # `Arrivals._clear_the_way`
-                    self._event(self.departure, outgoing.PeerActive(permission.fence))
+                    self._event(self.departure, outgoing.Superseded(permission.fence))
                 self.world.check(self.holding is None, "an entity arrived where it still was")
                 self.holding, self.gone = Holding(permission.fence, Life.decode(offer.state), False, chain, group), None
                 self.world.continues_from(self.name, self.holding)

@@ -20,6 +20,7 @@ from authority import outgoing
 from authority.epoch import Fence
 from authority.outgoing import Case, Outgoing, OutgoingPhase
 from authority.rules import Rule
+from scenarios.simulation.handover_host import Parts
 from scenarios.simulation.handover_weaknesses import WEAKNESSES
 from tests.authority.handover_model import HandoverWorld
 from tests.authority.handover_walks import random_walk
@@ -67,9 +68,9 @@ class Handovers(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.time_passes(seconds)
 
-    @rule(goal=st.sampled_from(TARGETS), direct=st.booleans(), requester=REQUESTERS)
-    def order(self, goal: str, direct: bool, requester: str) -> None:
-        self.world.order(goal, direct=direct, requester=requester)
+    @rule(goal=st.sampled_from(TARGETS), direct=st.booleans(), requester=REQUESTERS, staged=st.booleans())
+    def order(self, goal: str, direct: bool, requester: str, staged: bool) -> None:
+        self.world.order(goal, direct=direct, requester=requester, staged=staged)
 
     @rule(place=PLACES)
     def order_again(self, place: int) -> None:
@@ -262,6 +263,8 @@ class BelievesEveryAnswer(Outgoing):
 MUTATIONS = {
     weakness.name: Variant(weakness.parts.outgoing, weakness.parts.incoming, weakness.parts.procedures)
     for weakness in WEAKNESSES.values()
+    # The walks have no disks and no real `Arrivals`.
+    if weakness.parts.arrivals is Parts().arrivals
     if weakness.name != "fence-not-raised"
 } | {
     "keeps-the-wrong-tombstone": Variant(outgoing=TombstoneOfTheDay),

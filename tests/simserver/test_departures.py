@@ -22,7 +22,8 @@ from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from simserver import turnstile
 from simserver.admission import Decided
-from simserver.departures import Departures, Plan
+from simserver.departing import Plan
+from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.home import HomeUnreachable
 from tests.simserver.stage import ADA, BALL, Stage
@@ -190,7 +191,7 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
 ) -> None:
     holding = scene.spawn()
     holding.delegated(("grant",), (HERE, THERE))
-    monkeypatch.setattr("simserver.departures.jose.sign", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("simserver.departing.jose.sign", lambda *_, **__: 1 / 0)
     scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
     scene.departures.wants_to_go(BALL, THERE)

@@ -15,6 +15,7 @@ from authority.ownership import Ownership
 from authority.records import DirectoryRow
 from authority.sealing import Opened, Sealer
 from crypto.keys import PublicIdentity
+from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
 from scenarios.simulation.servers.keys import Keys, home_of, identity_of
 from scenarios.simulation.servers.mail import Mail
@@ -27,6 +28,7 @@ from simserver.entity import Entity, TickNow
 from simserver.holdings import Holding, Holdings, Tombstone
 from simserver.home import HomeRefused, HomeUnreachable
 from simserver.inputs import PendingInput
+from simserver.inquiries import Inquiries
 from simserver.life import EntityEnvironment, Life
 from simserver.node import Node
 
@@ -194,6 +196,7 @@ class SimulationServer:
         self._sent_on = 0
         self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
+        self._stages: Final = DurableStages()
         self.start()
 
     def start(self) -> None:
@@ -223,7 +226,11 @@ class SimulationServer:
             self._sealer, home, courier, holdings, admissions, self._clock, counts, self._next_id
         )
         departures._nursery = cast(Any, self.process)
-        arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, self._clock, counts)
+        stages = cast(Any, self._stages)
+        arrivals = parts.arrivals(
+            self._sealer, home, courier, holdings, departures, reception, stages, self._clock, counts
+        )
+        inquiries = Inquiries(self.name, home, stages, holdings, self._clock, counts, arrivals.stage_word)
         self.node = Node(
             config=nothing,
             clock=self._clock,
@@ -237,6 +244,8 @@ class SimulationServer:
             arrivals=arrivals,
             admissions=admissions,
             reception=reception,
+            stages=stages,
+            inquiries=inquiries,
             owners=nothing,
             custody=nothing,
             ledger=nothing,
@@ -249,6 +258,8 @@ class SimulationServer:
                 holdings.remember(name, Tombstone(moved_to, fence))
             else:
                 holdings.remember_lived(name, fence)
+        for stage in self._stages.waiting():
+            arrivals.restage(stage)
         self.process.begin()
         self.process.start_soon(self._repeat_questions, admissions)
         self._tick_later()

@@ -12,7 +12,8 @@ from authority.incoming import Incoming
 from scenarios.simulation import handover_weaknesses
 from scenarios.simulation.servers.simserver import Parts
 from simserver.arrivals import Arrivals
-from simserver.departures import Departures, Plan
+from simserver.departing import Plan
+from simserver.departures import Departures
 
 __all__ = ["WEAKNESSES", "Weakness"]
 

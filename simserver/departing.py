@@ -1,0 +1,186 @@
+"""One entity on its way out: what is planned, what is known of it so far, and the messages that are made from that."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from authority.certificates import PassCertificate, token_hash
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.messages import (
+    Activate,
+    Decline,
+    DirectHandoff,
+    ForwardInputs,
+    HandoffAbort,
+    HandoffRequest,
+    InputItem,
+    Report,
+    Stage,
+    StageDiscard,
+    StateTransfer,
+)
+from authority.outgoing import Mode, Outgoing
+from authority.sealing import Sealer
+from crypto import jose
+from simserver.holdings import Holding
+from simserver.life import Frozen
+
+__all__ = ["Departure", "Plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
+
+    `ordered` if the log knows of it.
+    """
+
+    transfer_id: str
+    entity: str
+    target: str
+    direct: bool = False
+    transport: str = "rest"
+    ordered: bool = False
+    mode: Mode = Mode.EAGER
+
+    def declined(self, source: str, reason: str) -> Decline:
+        """That it will not be begun."""
+        return Decline(
+            transfer_id=self.transfer_id, entity=self.entity, source=source, target=self.target, reason=reason
+        )
+
+
+@dataclass
+class Departure:
+    """One entity on its way out. `base` is the trace that the request goes on from."""
+
+    plan: Plan
+    source: str
+    holding: Holding
+    frozen: Frozen
+    machine: Outgoing
+    trace: Trace
+    base: Trace
+    chain: tuple[str, ...] = ()
+    asking: bool = False
+    state_sent_ns: int = 0
+    journal: list[InputItem] = field(default_factory=list)
+    off_path: Counter[str] = field(default_factory=Counter)
+    counters: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def passes(self) -> list[str]:
+        """The chain by which the entity came, if the log may not know of it yet."""
+        return list(self.holding.chain) if len(self.holding.chain) > 1 else []
+
+    def sign_pass(self, sealer: Sealer) -> None:
+        """Make the chain one longer, by the certificate that gives the entity to the target. Cannot be taken back."""
+        fence = self.frozen.fence.passed()
+        certificate = PassCertificate(
+            entity=self.plan.entity,
+            epoch=fence.epoch,
+            sub=fence.sub,
+            transfer_id=self.plan.transfer_id,
+            source=self.source,
+            target=self.plan.target,
+            tick=self.frozen.tick,
+            state_hash=self.frozen.state_hash,
+            parent=token_hash(self.holding.chain[-1]),
+        )
+        token = jose.sign(certificate.to_claims(), sender=sealer.identity, sender_id=sealer.name)
+        self.chain = (*self.holding.chain, token)
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def request(self) -> HandoffRequest:
+        """To home: commit it."""
+        return HandoffRequest(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            epoch=self.frozen.fence.epoch,
+            sub=self.frozen.fence.sub,
+            source=self.source,
+            target=self.plan.target,
+            tick=self.frozen.tick,
+            state_hash=self.frozen.state_hash,
+            transport="link" if self.plan.transport == "link" else "rest",
+            chain=self.passes,
+        )
+
+    def abort(self, reason: str) -> HandoffAbort:
+        """To home: give it up."""
+        return HandoffAbort(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            epoch=self.frozen.fence.epoch,
+            sub=self.frozen.fence.sub,
+            source=self.source,
+            target=self.plan.target,
+            reason=reason,
+            chain=self.passes,
+        )
+
+    def state(self, kind: type[Stage] | type[StateTransfer]) -> Stage | StateTransfer:
+        """To the target: the frozen state, under the old fence."""
+        return kind(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            epoch=self.frozen.fence.epoch,
+            sub=self.frozen.fence.sub,
+            kind=self.frozen.kind,
+            tick=self.frozen.tick,
+            state=self.frozen.state,
+            state_hash=self.frozen.state_hash,
+        )
+
+    def discard(self) -> StageDiscard:
+        """To the target: nothing comes of it."""
+        fence = self.frozen.fence
+        return StageDiscard(
+            transfer_id=self.plan.transfer_id, entity=self.plan.entity, epoch=fence.epoch, sub=fence.sub
+        )
+
+    def direct(self, *, with_state: bool) -> DirectHandoff:
+        """To the target: it is yours."""
+        state = self.frozen.state if with_state else b""
+        fence = self.frozen.fence.passed()
+        return DirectHandoff(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            epoch=fence.epoch,
+            sub=fence.sub,
+            kind=self.frozen.kind,
+            tick=self.frozen.tick,
+            state=state,
+            state_hash=self.frozen.state_hash,
+            chain=list(self.chain),
+        )
+
+    def activate(self, certificate: str) -> Activate:
+        """To the target: the log's certificate, and every input since the freeze."""
+        self.journal += self.holding.life.take_journal()
+        return Activate(transfer_id=self.plan.transfer_id, certificate=certificate, inputs=list(self.journal))
+
+    def forward(self, items: list[InputItem], fence: Fence) -> ForwardInputs:
+        """To the target: inputs that still came here."""
+        self.off_path["forward"] += 1
+        self.counters["forwarded_inputs"] += len(items)
+        return ForwardInputs(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            epoch=fence.epoch,
+            sub=fence.sub,
+            inputs=items,
+        )
+
+    def report(self) -> Report:
+        """To home: how it went."""
+        return Report(
+            transfer_id=self.plan.transfer_id,
+            entity=self.plan.entity,
+            source=self.source,
+            trace=self.trace.to_data(),
+            off_path=dict(self.off_path),
+            counters=dict(self.counters),
+            chain=list(self.chain),
+        )
