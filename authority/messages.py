@@ -252,7 +252,7 @@ class StageWord(_Message):
 
     type: Literal["stage_word"] = "stage_word"
     transfer_id: TransferId
-    outcome: Literal["committed", "void", "open"]
+    word: Literal["committed", "void", "open"]
     certificate: Token = ""
 
 

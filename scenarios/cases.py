@@ -10,7 +10,7 @@ import random
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ import httpx
 import trio
 
 from authority.names import instance_of
+from authority.outgoing import Mode
 from scenarios.blueprint import require_unused
 from scenarios.client import ApiFailure, RestClient
 from scenarios.cluster import LocalCluster
@@ -37,7 +38,7 @@ from scenarios.report.verdict import report_problems
 from scenarios.report.words import case_title
 from scenarios.topology import ClusterSpec, Route
 
-__all__ = ["CASES", "CasePlan", "cases_spec", "command", "run_cases"]
+__all__ = ["CASES", "STAGED_CASES", "CasePlan", "cases_spec", "command", "run_cases"]
 
 PLAYER: Final = "alpha.player-1"
 INPUT_HZ: Final = 50.0
@@ -63,17 +64,24 @@ class CasePlan:
     source: str
     target: str
     direct: bool = False
+    mode: Mode = Mode.EAGER
+
+    def staged(self) -> "CasePlan":
+        """The same in staged mode: two hops more, for the state to the target and for word that it is on its disk."""
+        formulas = {"3 + 2H": "5 + 2H", "3": "5", "2": "4"}
+        return replace(self, mode=Mode.STAGED, formula=formulas[self.formula])
 
     @property
     def expected_hops(self) -> int:
         """The formula's value (TRANSFER, seed 002)."""
+        staging = 2 if self.mode is Mode.STAGED else 0
         match self.case:
             case "1":
-                return 3 + 2 * (self.h or 0)
+                return 3 + 2 * (self.h or 0) + staging
             case "2":
-                return 3
+                return 3 + staging
             case _:
-                return 2
+                return 2 + staging
 
     @property
     def path(self) -> str:
@@ -90,6 +98,9 @@ CASES: Final = (
     CasePlan("2", None, "link", "3", "alpha.s1", "alpha.s2"),
     CasePlan("3", None, "link", "2", "alpha.s1", "alpha.s2", direct=True),
 )
+
+
+STAGED_CASES: Final = tuple(plan.staged() for plan in CASES)
 
 
 def cases_spec(directory: Path | None = None) -> ClusterSpec:
@@ -167,6 +178,7 @@ class Run:
         home = instance_of(entity)
         transfer_id = f"{self.dice.getrandbits(96):024x}"
         body = {"to": target, "transfer_id": transfer_id, "path": plan.path, "transport": plan.transport}
+        body |= {"mode": plan.mode.value}
         with trio.move_on_after(TRANSFER_DEADLINE_S):
             while True:
                 await self.client.call(home, "POST", f"/v1/entities/{entity}/transfers", body)
@@ -303,6 +315,7 @@ def _result(plan: CasePlan, moved: _Moved, evidence: Evidence) -> CaseResult:
         moved.failures,
         moved.raft_rounds,
         evidence.custody.gaps_ticks,
+        plan.mode,
     )
 
 
@@ -327,6 +340,13 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 @click.command(name="cases")
 @click.option("--transfers", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Per case.")
+@click.option(
+    "--mode",
+    type=click.Choice(["eager", "staged", "both"]),
+    default="eager",
+    show_default=True,
+    help="What the commit waits for: nothing, or the state on the target's disk (two hops more).",
+)
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed with the report]")
 @json_file_option("Write the report as JSON.")
 @click.option("--html", "html_file", type=_OUTPUT, callback=output_file, help="Write it as one HTML page.")
@@ -336,6 +356,7 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 )
 def command(
     transfers: int,
+    mode: str,
     seed: int | None,
     json_file: Path | None,
     html_file: Path | None,
@@ -348,6 +369,7 @@ def command(
     case 1  authority moves between servers of different home instances   3 + 2H hops
     case 2  between servers of the same home instance, through it         3 hops
     case 3  between servers of the same home instance, directly           2 hops
+    staged  any of them, the state on the target's disk before the commit 2 hops more
 
     Exit status 1 if a measured hop count differs from the formula, a transfer failed, or an invariant broke.
     """
@@ -355,8 +377,9 @@ def command(
 
     require_unused(directory)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    screen = RunScreen([case_title(p.case, p.h, p.transport) for p in CASES], transfers)
-    report, evidence = trio.run(_on_fresh_cluster, screen, transfers, seed, directory)
+    plans = (CASES if mode != "staged" else ()) + (STAGED_CASES if mode != "eager" else ())
+    screen = RunScreen([case_title(p.case, p.h, p.transport) for p in plans], transfers)
+    report, evidence = trio.run(_on_fresh_cluster, screen, plans, transfers, seed, directory)
     screen.console.print(cases_table(report))
     for finding in evidence.findings:
         screen.console.print(f"  [red]{finding}")
@@ -369,8 +392,10 @@ def command(
     return 1 if report_problems(report) else 0
 
 
-async def _on_fresh_cluster(screen: Any, transfers: int, seed: int, directory: Path | None) -> tuple[Report, Evidence]:
+async def _on_fresh_cluster(
+    screen: Any, plans: tuple[CasePlan, ...], transfers: int, seed: int, directory: Path | None
+) -> tuple[Report, Evidence]:
     with screen:
         async with LocalCluster.start(cases_spec(directory), progress=screen.cluster_event) as cluster:
             screen.cluster_ready(cluster)
-            return await run_cases(cluster, transfers=transfers, seed=seed, progress=screen.progress)
+            return await run_cases(cluster, transfers=transfers, seed=seed, plans=plans, progress=screen.progress)

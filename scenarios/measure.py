@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from authority.hops import Trace
+from authority.outgoing import Mode
 from authority.timings import timings_ms
 from scenarios.report import statistics
 from scenarios.report.model import CaseName, CaseResult, Hop, Mark, SampleTransfer, Transport
@@ -75,6 +76,7 @@ def case_result(
     failures: Mapping[str, int],
     raft_rounds: int,
     gaps_ticks: Mapping[tuple[str, int, int], int],
+    mode: Mode = Mode.EAGER,
 ) -> CaseResult:
     """One row of the report from all transfers of one case."""
     latencies = [transfer.latency_ms for transfer in measured]
@@ -82,7 +84,7 @@ def case_result(
     return CaseResult(
         case=case,
         h=h,
-        mode="eager",
+        mode="staged" if mode is Mode.STAGED else "eager",
         transport=transport,
         formula=formula,
         expected_hops=expected_hops,

@@ -204,9 +204,9 @@ class Arrivals:
 
     async def stage_word(self, stage: Stage, word: StageWord) -> None:
         """The log's word of what became of a staged state."""
-        if word.outcome == "void":
+        if word.word == "void":
             self._stages.drop(stage.transfer_id)
-        elif word.outcome == "committed":
+        elif word.word == "committed":
             certificate = await self._commit_certificate(word.certificate)
             trace = Trace(certificate.transfer_id)
             self._permit(certificate, _Context(trace, False, [], ownership=certificate.ownership))

@@ -217,7 +217,9 @@ class _Home:
 
 
 def _arrivals() -> Arrivals:
-    parts: dict[str, Any] = dict.fromkeys(("courier", "holdings", "departures", "reception", "clock", "counts"))
+    parts: dict[str, Any] = dict.fromkeys(
+        ("courier", "holdings", "departures", "reception", "stages", "clock", "counts")
+    )
     return Arrivals(cast(Any, SimpleNamespace(name="alpha.s2")), cast(Any, _Home()), **parts)
 
 

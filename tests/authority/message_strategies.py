@@ -54,6 +54,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "manifest": st.none()
     | st.builds(Manifest, hash=HASHES, length=st.integers(INLINE_STATE_BYTES + 1, MAX_STATE_BYTES)),
     "messages": st.lists(LETTERS, min_size=1, max_size=3),
+    "mode": st.sampled_from(["eager", "staged"]),
     "moved_to": st.sampled_from(["", "alpha.s2"]),
     "moves": st.lists(st.builds(MoveItem, transfer_id=IDS, entity=NAMES, target=NAMES), min_size=1, max_size=3),
     "number": WHOLE,
@@ -83,6 +84,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "trace": TRACES.map(Trace.to_data),
     "transfer_id": IDS,
     "verdict": st.sampled_from(["granted", "returning", "held", "over", "elsewhere"]),
+    "word": st.sampled_from(["committed", "void", "open"]),
     "transport": st.sampled_from(["rest", "link"]),
     "why": st.sampled_from(["elsewhere", "undecided", "refused"]),
 }

@@ -11,7 +11,9 @@ from authority.outgoing import (
     ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
     MAX_RETRY_NS,
+    STAGE_PATIENCE_NS,
     TABLE,
+    AskAbort,
     AskHome,
     Case,
     Committed,
@@ -19,6 +21,7 @@ from authority.outgoing import (
     Event,
     ForwardJournal,
     Lost,
+    Mode,
     Outgoing,
     OutgoingPhase,
     PeerActive,
@@ -28,8 +31,13 @@ from authority.outgoing import (
     Retire,
     SendActivate,
     SendDirect,
+    SendDiscard,
+    SendStage,
     SendState,
+    Staged,
+    StageRefused,
     StepDown,
+    Superseded,
     Tick,
 )
 
@@ -262,3 +270,58 @@ def test_time_alone_ends_nothing() -> None:
 def test_every_event_and_phase_occurs_in_the_table() -> None:
     assert {event for _, event in TABLE} == set(get_args(Event))
     assert {phase for phase, _ in TABLE} | set(TABLE.values()) == set(OutgoingPhase)
+
+
+# --- staged mode ------------------------------------------------------------------------------------------------------
+
+
+def staging(case: Case) -> Outgoing:
+    machine = Outgoing(case, FROZEN, 0, mode=Mode.STAGED)
+    assert machine.start(0) == [SendStage(1)]
+    return machine
+
+
+@pytest.mark.parametrize("case", Case)
+def test_nobody_is_asked_before_the_state_is_on_the_targets_disk(case: Case) -> None:
+    machine = staging(case)
+    assert ticks(machine, 2) == [[SendStage(2)], [SendStage(3)]]
+    asked = [SendDirect(1)] if case is Case.DIRECT else [AskHome(1)]
+    assert machine.handle(Staged(), 10**9) == asked, "and the state does not travel again"
+    again = [SendDirect(2)] if case is Case.DIRECT else [AskHome(2), SendState()]
+    assert ticks(machine, 1) == [again]
+    assert machine.handle(Staged(), 2 * 10**9) == []
+    assert machine.handle(PeerActive(NEXT[case]), 2 * 10**9)[1] == Retire(NEXT[case])
+
+
+@pytest.mark.parametrize("case", Case)
+@pytest.mark.parametrize("reason", ["capacity", "incompatible"])
+def test_failures_row_11_a_target_that_will_not_take_it_is_given_up_through_the_log(case: Case, reason: str) -> None:
+    machine = staging(case)
+    assert machine.handle(StageRefused(reason), 1) == [AskAbort(reason, 1)]
+    assert ticks(machine, 2) == [[AskAbort(reason, 2)], [AskAbort(reason, 3)]]
+    for too_late in (Staged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token"), StageRefused("x")):
+        assert machine.handle(too_late, 2) == []
+    assert machine.handle(Refusal(reason, Fence(9)), 3) == []
+    assert machine.handle(Refusal(reason, Fence(5)), 3) == [Resume(Fence(5), reason), SendDiscard()]
+    assert machine.over
+
+
+def test_failures_row_11_a_target_that_does_not_answer_in_time_is_given_up_through_the_log() -> None:
+    machine = staging(Case.SAME_HOME)
+    while (due_ns := machine.next_timer_ns) is not None and due_ns < STAGE_PATIENCE_NS:
+        assert isinstance(machine.handle(Tick(), due_ns)[0], SendStage)
+    assert due_ns == STAGE_PATIENCE_NS
+    assert machine.handle(Tick(), due_ns) == [AskAbort("target_failed", 1)]
+
+
+def test_what_nobody_can_have_given_ends_no_staging() -> None:
+    machine = staging(Case.DIRECT)
+    assert machine.handle(PeerActive(Fence(4, 3)), 1) == []
+    assert machine.handle(Superseded(Fence(4, 2)), 1) == []
+    assert machine.handle(Superseded(Fence(6)), 1) == [ForwardJournal(), Retire(Fence(4, 3)), Report()]
+
+
+def test_a_server_that_lost_the_entity_while_it_gave_up_steps_down() -> None:
+    machine = staging(Case.SAME_HOME)
+    machine.handle(StageRefused("capacity"), 1)
+    assert machine.handle(Lost("alpha.s3", Fence(6)), 2) == [StepDown("alpha.s3", Fence(6))]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import trio
 
-from scenarios.cases import CASES, cases_spec, run_cases
+from scenarios.cases import CASES, STAGED_CASES, cases_spec, run_cases
 from scenarios.cluster import LocalCluster
 from scenarios.report.json_file import cases_data
 from scenarios.report.model import Report
@@ -32,6 +32,9 @@ SPEC = ClusterSpec(
 PAUSE_S = 0.4
 # Every kind of path once: two homes with a relay between, one home by REST and by the link, direct.
 PLANS = tuple(plan for plan in CASES if plan.h in (2, None))
+
+
+STAGED_PLANS = tuple(plan.staged() for plan in PLANS if plan.transport == "link" or plan.case == "1")
 
 
 @asynccontextmanager
@@ -63,6 +66,14 @@ def assert_good(report: Report, transfers: int) -> None:
 def test_the_formulas_are_the_seeds() -> None:
     expected = {(plan.case, plan.h): plan.expected_hops for plan in CASES}
     assert expected == {("1", 1): 5, ("1", 2): 7, ("1", 3): 9, ("2", None): 3, ("3", None): 2}
+    staged = {(plan.case, plan.h): (plan.formula, plan.expected_hops) for plan in STAGED_CASES}
+    assert staged == {
+        ("1", 1): ("5 + 2H", 7),
+        ("1", 2): ("5 + 2H", 9),
+        ("1", 3): ("5 + 2H", 11),
+        ("2", None): ("5", 5),
+        ("3", None): ("4", 4),
+    }
 
 
 def test_the_cluster_of_the_cases_has_the_hops_that_the_plans_say() -> None:
@@ -75,14 +86,15 @@ def test_the_cluster_of_the_cases_has_the_hops_that_the_plans_say() -> None:
 
 async def test_every_path_takes_its_hops_and_breaks_no_invariant() -> None:
     async with cluster() as running:
-        report, evidence = await run_cases(running, transfers=5, seed=11, plans=PLANS)
+        report, evidence = await run_cases(running, transfers=5, seed=11, plans=(*PLANS, *STAGED_PLANS))
     assert_good(report, 5)
     assert evidence.findings == []
     assert sum(evidence.applied.values()) > 0, "no input was applied, so nothing was shown about inputs"
     # Each case moved its entity nine times (four to warm up), so its chain of custody has ten links.
-    assert len(evidence.stints) == len(PLANS) * 10
+    assert len(evidence.stints) == (len(PLANS) + len(STAGED_PLANS)) * 10
     data = cases_data(report)
-    assert [row["measured_hops"] for row in data["cases"]] == [{"min": hops, "max": hops} for hops in (7, 3, 3, 2)]
+    expected = [{"min": hops, "max": hops} for hops in (7, 3, 3, 2, 9, 5, 4)]
+    assert [row["measured_hops"] for row in data["cases"]] == expected
 
 
 async def test_the_trace_of_a_transfer_names_the_servers_that_it_crossed() -> None:

@@ -20,6 +20,9 @@ STATES: Final = {
     "direct": 15_000,
     "refusals": 5_000,
     "inputs": 4_000,
+    "staged": 10_000,
+    "staged-crash": 400,
+    "staged-direct": 3_000,
     "crash": 20_000,
 }
 

@@ -1,0 +1,116 @@
+"""States on disk for others: there when it was said so, whatever happened since, and no more than there is room for."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from authority.epoch import Fence
+from simserver import stages as module
+from simserver.stages import Stage, Stages, StagesFull
+from tree.disk import REAL_DISK, DiskFailed, RealDisk
+
+
+def stage(number: int = 1, entity: str = "alpha.ball", epoch: int = 1, state: bytes = b"state") -> Stage:
+    return Stage(f"transfer-{number}", entity, "alpha.s1", epoch, 0, "ball", 7, "0" * 64, state)
+
+
+def damage(directory: Path) -> None:
+    victim = min(directory.glob("*.stage"))
+    victim.write_bytes(victim.read_bytes()[:-3])
+    (directory / "half.new").write_bytes(b"half")
+
+
+def suffixes(directory: Path) -> list[str]:
+    return sorted(path.suffix for path in directory.iterdir())
+
+
+class Counting(RealDisk):
+    def __init__(self) -> None:
+        self.directories = 0
+
+    def sync_directory(self, directory: Path) -> None:
+        self.directories += 1
+        super().sync_directory(directory)
+
+
+class Broken(RealDisk):
+    def sync_directory(self, directory: Path) -> None:
+        raise DiskFailed(directory, "syncing", 5)
+
+
+async def test_failures_row_13_what_is_staged_is_there_after_a_restart(tmp_path: Path) -> None:
+    stages = Stages(tmp_path / "stages")
+    await stages.put(stage(1))
+    await stages.put(stage(2, state=b"x" * 100_000))
+    await stages.put(stage(2, state=b"x" * 100_000))
+    again = Stages(tmp_path / "stages")
+    assert sorted(again, key=lambda found: found.transfer_id) == [stage(1), stage(2, state=b"x" * 100_000)]
+    assert again.waiting() == list(again)
+    assert again.get("transfer-1") == stage(1)
+    assert stage(1).fence == Fence(1)
+
+
+async def test_failures_row_12_what_is_discarded_is_gone_after_a_restart_too(tmp_path: Path) -> None:
+    stages = Stages(tmp_path)
+    await stages.put(stage(1))
+    stages.drop("transfer-1")
+    stages.drop("transfer-1")
+    assert (len(stages), len(Stages(tmp_path))) == (0, 0)
+
+
+async def test_those_that_come_together_share_a_sync_of_the_directory(tmp_path: Path) -> None:
+    disk = Counting()
+    stages = Stages(tmp_path, disk)
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(stages.put, stage(number))
+    assert len(stages) == 20
+    assert disk.directories <= 3
+
+
+async def test_a_state_whose_sync_failed_was_not_staged(tmp_path: Path) -> None:
+    stages = Stages(tmp_path, Broken())
+    with pytest.raises(DiskFailed):
+        await stages.put(stage(1))
+    assert len(stages) == 0
+
+
+async def test_a_torn_file_is_set_aside_and_one_that_was_not_finished_is_removed(tmp_path: Path) -> None:
+    stages = Stages(tmp_path)
+    await stages.put(stage(1))
+    await stages.put(stage(2))
+    damage(tmp_path)
+    again = Stages(tmp_path)
+    assert len(again) == 1
+    assert suffixes(tmp_path) == [".bad", ".stage"]
+    assert len(Stages(tmp_path)) == 1
+
+
+async def test_no_more_is_taken_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_STAGES", 3)
+    monkeypatch.setattr(module, "MAX_STAGED_BYTES", 100)
+    stages = Stages(tmp_path, REAL_DISK)
+    await stages.put(stage(1, state=b"x" * 60))
+    with pytest.raises(StagesFull):
+        await stages.put(stage(2, state=b"x" * 60))
+    await stages.put(stage(3, entity="alpha.two"))
+    await stages.put(stage(4, entity="alpha.three"))
+    with pytest.raises(StagesFull):
+        await stages.put(stage(5))
+    stages.used("transfer-3")
+    assert [found.transfer_id for found in stages.waiting()] == ["transfer-1", "transfer-4"]
+    await stages.put(stage(5))
+    assert stages.get("transfer-3") is None, "what has been begun with makes room first"
+
+
+async def test_of_an_entity_that_has_begun_only_the_newest_is_kept(tmp_path: Path) -> None:
+    stages = Stages(tmp_path)
+    for number, epoch in ((1, 1), (2, 5)):
+        await stages.put(stage(number, epoch=epoch))
+        stages.used(f"transfer-{number}")
+    stages.used("transfer-9")
+    assert [found.transfer_id for found in stages] == ["transfer-2"]
+    newest = stages.of("alpha.ball")
+    assert newest is not None
+    assert (newest.epoch, stages.of("alpha.other")) == (5, None)
