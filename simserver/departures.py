@@ -57,9 +57,9 @@ _log = logging.getLogger("simserver.departures")
 
 # How often a report is offered to the home instance, two seconds apart; it is for people, safety does not need it.
 REPORT_TRIES = 30
-# Transfers begun here lately, so that a late repetition of an order is recognised.
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
+# Transfers begun here lately, so that a late repetition of an order is recognised.
 MAX_BEGUN = 65_536
 
 
