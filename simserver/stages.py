@@ -21,13 +21,13 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from tree.disk import REAL_DISK, Disk
 
-__all__ = ["MAX_STAGED_BYTES", "MAX_STAGES", "Stage", "Stages", "StagesFull"]
+__all__ = ["MAX_DISK_BYTES", "MAX_STAGES", "Stage", "Stages", "StagesFull"]
 
 _log = logging.getLogger("simserver.stages")
 
 # What a target keeps for others. A state that finds no room is refused (`capacity`); the old authority goes on with it.
 MAX_STAGES: Final = 16_384
-MAX_STAGED_BYTES: Final = 1024 * 1024 * 1024
+MAX_DISK_BYTES: Final = 1024 * 1024 * 1024
 _SUFFIX: Final = ".stage"
 
 
@@ -35,7 +35,7 @@ class StagesFull(Exception):
     """There is no room for another state."""
 
     def __init__(self) -> None:
-        super().__init__(f"{MAX_STAGES} states or {MAX_STAGED_BYTES} bytes are staged here already")
+        super().__init__(f"{MAX_STAGES} states or {MAX_DISK_BYTES} bytes are staged here already")
         self.reason: Final = Reason.CAPACITY
 
 
@@ -115,7 +115,7 @@ class Stages:
     def _is_full(self, more: int) -> bool:
         waiting = sum(len(other.state) for other, _ in self._unsynced)
         is_full = len(self._stages) + len(self._unsynced) >= MAX_STAGES
-        return is_full or self._bytes + waiting + more > MAX_STAGED_BYTES
+        return is_full or self._bytes + waiting + more > MAX_DISK_BYTES
 
     async def _sync(self) -> None:
         """Write what waits. Whoever comes while others' states are written has his written in the next turn."""

@@ -22,7 +22,7 @@ from authority.records import MAX_UNKNOWN_CHARS
 from authority.sealing import LIFETIME_S
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
-from simserver.stages import MAX_STAGED_BYTES, MAX_STAGES
+from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
 MIB = 1024 * 1024
@@ -41,7 +41,7 @@ EXPECTED = {
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
-    "states staged on a server": f"{MAX_STAGES:,}, {MAX_STAGED_BYTES // 1024**3} GiB",
+    "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
     "inputs in a list": f"{MAX_INPUTS:,}",
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",

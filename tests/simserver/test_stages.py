@@ -89,7 +89,7 @@ async def test_a_torn_file_is_set_aside_and_one_that_was_not_finished_is_removed
 
 async def test_no_more_is_taken_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STAGES", 3)
-    monkeypatch.setattr(module, "MAX_STAGED_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_DISK_BYTES", 100)
     stages = Stages(tmp_path, REAL_DISK)
     await stages.put(stage(1, state=b"x" * 60))
     with pytest.raises(StagesFull):
