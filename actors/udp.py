@@ -21,15 +21,15 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, keep_freed_memory, segments_of
+from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, keep_freed_memory
+from actors.demultiplexer import Demultiplexer, Heard
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
-    LARGE_MESSAGE_BYTES,
     Address,
     Event,
     Link,
@@ -43,13 +43,15 @@ from actors.link import (
     require_sendable,
 )
 from actors.link.deadlines import Deadlines
-from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted, write_header
+from actors.link.frames import Kind, write_header
 from actors.link.gate import HandshakeGate, Verdict
 from actors.link.large import LargeBudget
 from actors.link.settings import LOOPBACK_TOLERATED_LOSS, MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
-from actors.link.strangers import LOOKUP_INTERVAL_S, Strangers
+from actors.link.strangers import Strangers
 from actors.lookout import Lookout
-from crypto.errors import Malformed
+from actors.peer_keys import PeerDirectory, PeerKeys
+from actors.session_ids import LinkSessionIds, SessionIds
+from actors.waiting_sends import LinkDown, WaitingSend, WaitingSends
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import require_name
 from crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
@@ -77,22 +79,12 @@ _MAX_BACKLOG_DATAGRAMS: Final = 4096
 _MAX_LINKS: Final = 4096
 """Peers known to the directory, so this bounds a mistake and not an attack."""
 
-_MAX_UNKNOWN_NAMES: Final = 1024
-_LOOKUP_INTERVAL_S: Final = LOOKUP_INTERVAL_S
-"""A peer's keys are looked up at most this often; a name unknown to the directory stays unknown for so long."""
-
-_KEYS_REFRESH_S: Final = 30.0
-"""Every peer's keys are looked up so often, so that a revocation is heard of although the peer opens no session."""
-
 _CROWDED_LINKS: Final = _MAX_LINKS // 2
 """From so many on, a link is made only for a HELLO that shows a fresh cookie, and so is no recording."""
 
 _HANDSHAKES_PER_S: Final = 500.0
 _HANDSHAKE_BURST: Final = 256.0
 """An answer to a HELLO costs about 0.2 ms, so a flood can take a tenth of a core."""
-
-_HELLO: Final = int(Kind.HELLO)
-_DATA: Final = int(Kind.DATA)
 
 
 class Backlog(NamedTuple):
@@ -102,69 +94,6 @@ class Backlog(NamedTuple):
     bytes: int
     is_idle: bool
     """Nothing is under way: what is posted now leaves at once."""
-
-
-class LinkDown(Exception):
-    """The peer does not answer. What was queued before is kept for a while and sent when it is back."""
-
-    def __init__(self, peer: str, reason: str) -> None:
-        super().__init__(f"{peer}: {reason}")
-        self.peer: Final = peer
-
-
-class PeerDirectory(Protocol):
-    """Who is who. Looked up at every handshake, so an implementation caches."""
-
-    async def keys_of(self, name: str) -> PublicIdentity | None:
-        """The public keys of the server called `name`; None when there is no such server."""
-        ...
-
-
-class _SessionIds:
-    """Where a datagram belongs. Random numbers, so that a restarted endpoint does not take its former self's
-    datagrams."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-        self.links: dict[int, Link | None] = {}
-
-    def allocate(self) -> int:
-        while True:
-            session_id = self._rng.getrandbits(32)
-            if session_id and session_id not in self.links:
-                self.links[session_id] = None
-                return session_id
-
-    def release(self, session_id: int) -> None:
-        self.links.pop(session_id, None)
-
-
-class _LinkSessionIds:
-    """The session ids of one link."""
-
-    def __init__(self, ids: _SessionIds) -> None:
-        self._ids = ids
-        self.link: Link | None = None
-
-    def allocate(self) -> int:
-        session_id = self._ids.allocate()
-        self._ids.links[session_id] = self.link
-        return session_id
-
-    def release(self, session_id: int) -> None:
-        self._ids.release(session_id)
-
-
-class _Waiter:
-    """A `send` that waits for its turn."""
-
-    __slots__ = ("channel", "error", "is_done", "message")
-
-    def __init__(self, message: bytes, channel: int) -> None:
-        self.message = message
-        self.channel = channel
-        self.is_done = trio.Event()
-        self.error: LinkDown | LinkFull | None = None
 
 
 class LinkEndpoint:
@@ -195,7 +124,6 @@ class LinkEndpoint:
         """
         self.name: Final = require_name("name", name)
         self._identity = identity
-        self._directory = directory
         self._host = host
         self._port = port
         self._family = _family_of(host)
@@ -206,9 +134,10 @@ class LinkEndpoint:
             unreachable_after_s=unreachable_after_s,
         )
         self._counters: Counter[str] = Counter()
-        self._ids = _SessionIds(self._rng)
+        self._ids = SessionIds(self._rng)
+        self._demultiplexer = Demultiplexer(self._ids.links, self._counters, self._on_hello)
         self._links: dict[str, Link] = {}
-        self._waiters: dict[Link, deque[_Waiter]] = {}
+        self._waiters = WaitingSends()
         self._deadlines: Deadlines[Link] = Deadlines()
         self._dirty: dict[Link, None] = {}
         self._marked_s = -math.inf  # when something was last queued for later
@@ -216,10 +145,16 @@ class LinkEndpoint:
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
         self._backlog: deque[tuple[bytes, Address]] = deque()
-        self._looked_up_s: dict[str, float] = {}
-        self._unknown_until_s: dict[str, float] = {}
-        self._lookups: dict[str, tuple[Hello, Address] | None] = {}
         self._strangers = Strangers(-math.inf)
+        self._peer_keys = PeerKeys(
+            name,
+            directory,
+            self._links,
+            self._counters,
+            on_keys=self._on_keys,
+            on_end=self._strangers.end,
+            on_change=self._mark,
+        )
         self._numeric_hosts: set[str] = set()
         self._large_budget = LargeBudget()
         self._turns = Turns()
@@ -323,21 +258,21 @@ class LinkEndpoint:
             self._settings = replace(self._settings, max_flight_bytes=flight_bytes)
             try:
                 async with trio.open_nursery() as nursery:
-                    self._nursery = nursery
+                    self._nursery = self._peer_keys.nursery = nursery
                     nursery.start_soon(self._lookout.stand_in, datagrams)
                     nursery.start_soon(self._flush_forever, datagrams)
                     nursery.start_soon(self._keep_time, datagrams)
-                    nursery.start_soon(self._keep_keys_fresh)
+                    nursery.start_soon(self._peer_keys.keep_fresh)
                     task_status.started(self.address)
             finally:
-                self._nursery = None
+                self._nursery = self._peer_keys.nursery = None
                 self._say_goodbye(datagrams)
 
     def _say_goodbye(self, udp: DatagramSocket) -> None:
         now = trio.current_time()
         for link in self._links.values():
             self._transmit(udp, link.close(now))
-            self._fail_waiters(link, "this endpoint has stopped")
+            self._waiters.fail(link, "this endpoint has stopped")
         self._links.clear()
         for inbox in self._inboxes:
             inbox.close()
@@ -359,28 +294,25 @@ class LinkEndpoint:
         now = trio.current_time()
         if link.is_unreachable:
             link.open(now)  # so that the next caller may find it reachable
-            self._look_up(peer, None, now)
+            self._peer_keys.look_up(peer, None, now)
             self._mark(link)
             raise LinkDown(peer, f"no answer from {address[0]}:{address[1]}; trying again")
-        if link.fits_credit(len(message)) and (link not in self._waiters or self._may_overtake(link, message)):
+        if link.fits_credit(len(message)) and self._waiters.may_overtake(link, message):
             self._post(link, message, channel, now)
             await self._turns.take()
             return
-        await self._wait_and_send(link, _Waiter(message, channel), now)
+        await self._wait_and_send(link, WaitingSend(message, channel), now)
 
-    async def _wait_and_send(self, link: Link, waiter: _Waiter, now: float) -> None:
-        waiters = self._waiters.setdefault(link, deque())
-        waiters.append(waiter)
+    async def _wait_and_send(self, link: Link, waiter: WaitingSend, now: float) -> None:
+        self._waiters.add(link, waiter)
         self._lookout.need()
-        link.is_credit_awaited = True
         link.open(now)
         self._mark(link)
         try:
             await waiter.is_done.wait()
         except trio.Cancelled:
             if not waiter.is_done.is_set():
-                waiters.remove(waiter)
-                self._serve_waiters(link, now)
+                self._waiters.cancel(link, waiter, now)
             raise
         if waiter.error is not None:
             raise waiter.error
@@ -426,7 +358,7 @@ class LinkEndpoint:
         link = self._links.get(peer)
         if link is None:
             link = self._make_link(peer, address, now)
-            self._look_up(peer, None, now)
+            self._peer_keys.look_up(peer, None, now)
         link.find_at(address, now)
         return link
 
@@ -441,7 +373,7 @@ class LinkEndpoint:
         require_name("peer", peer)
         if len(self._links) >= _MAX_LINKS:
             raise LinkFull(f"{len(self._links)} peers are as many as one endpoint talks to")
-        ids = _LinkSessionIds(self._ids)
+        ids = LinkSessionIds(self._ids)
         link = Link(
             name=self.name,
             identity=self._identity,
@@ -472,73 +404,10 @@ class LinkEndpoint:
 
     # Who peers are
 
-    def _look_up(self, peer: str, hello: tuple[Hello, Address] | None, now: float) -> None:
-        """Ask the directory for the peer's keys, at most once in a while; then hand the link its HELLO."""
-        if peer in self._lookups:
-            self._lookups[peer] = hello or self._lookups[peer]
-        elif self._nursery is not None:
-            wait_s = self._looked_up_s.get(peer, -math.inf) + _LOOKUP_INTERVAL_S - now
-            # A peer that was looked up a moment ago may have changed its keys since then: not never, but later.
-            if wait_s <= 0 or peer in self._links:
-                self._lookups[peer] = hello
-                self._nursery.start_soon(self._ask_directory, peer, max(wait_s, 0.0))
-
-    async def _ask_directory(self, peer: str, wait_s: float) -> None:
-        if wait_s > 0:
-            await trio.sleep(wait_s)
-        keys, is_answer = await self._keys_of(peer)
-        while keys is None and self._wants_keys_of(peer, is_answer):
-            # The application wants this peer, which may still be registering; or the directory is away.
-            await trio.sleep(_LOOKUP_INTERVAL_S)
-            keys, is_answer = await self._keys_of(peer)
-        hello = self._lookups.pop(peer)
-        self._strangers.end(peer)
-        now = trio.current_time()
-        if keys is not None:
-            self._on_keys(peer, keys, hello, now)
-        elif peer not in self._links:
-            self._counters["dropped_unknown_peer"] += 1
-            self._remember_unknown(peer, now)
-
-    async def _keys_of(self, peer: str) -> tuple[PublicIdentity | None, bool]:
-        """The peer's keys; and whether their absence is the directory's answer, and not its failure."""
-        try:
-            return await self._directory.keys_of(peer), True
-        except Exception as error:  # whatever a directory fails with, the links to other peers go on
-            log.warning("%s: the directory could not be asked for the keys of %s: %r", self.name, peer, error)
-            self._counters["failed_lookups"] += 1
-            return None, False
-
-    def _wants_keys_of(self, peer: str, is_answer: bool) -> bool:
-        """Whether to ask again for keys that were not found."""
-        link = self._links.get(peer)
-        if link is None:
-            return False
-        if is_answer and link.peer_keys is not None:
-            log.info("%s: the directory does not know %s any longer; its sessions end", self.name, peer)
-            link.know_keys(None)
-            self._mark(link)
-        return link.peer_keys is None
-
-    async def _keep_keys_fresh(self) -> None:
-        while True:
-            peers = list(self._links)
-            for peer in peers:
-                await trio.sleep(_KEYS_REFRESH_S / len(peers))
-                if peer in self._links:
-                    self._look_up(peer, None, trio.current_time())
-            if not peers:
-                await trio.sleep(_KEYS_REFRESH_S)
-
-    def _remember_unknown(self, peer: str, now: float) -> None:
-        if len(self._unknown_until_s) >= _MAX_UNKNOWN_NAMES:
-            del self._unknown_until_s[next(iter(self._unknown_until_s))]
-        self._unknown_until_s[peer] = now + _LOOKUP_INTERVAL_S
-
     def _on_keys(self, peer: str, keys: PublicIdentity, hello: tuple[Hello, Address] | None, now: float) -> None:
         link = self._links.get(peer)
         if link is not None:
-            self._looked_up_s[peer] = now
+            self._peer_keys.looked_up_s[peer] = now
             link.know_keys(keys)
             if hello is not None:
                 link.on_hello(hello[0], now, hello[1])
@@ -546,7 +415,7 @@ class LinkEndpoint:
         elif hello is not None:
             secrets = self._strangers.remember(peer, self._identity, keys, now)
             if hello[0].proves(secrets):
-                self._looked_up_s[peer] = now
+                self._peer_keys.looked_up_s[peer] = now
                 self._welcome(secrets, *hello, now)
             else:
                 self._counters["dropped_unproved"] += 1
@@ -581,7 +450,7 @@ class LinkEndpoint:
         if udp is None or self._nursery is None:  # ended in the meantime
             return
         now = trio.current_time()
-        heard: dict[Link, None] = {}
+        heard: Heard = {}
         # When last time it was one datagram, it most likely is again, and to ask for another one costs as much as
         # opening it. If there is one, the socket can still be read, and the next wait ends at once.
         self._lone_drains += 1
@@ -594,7 +463,7 @@ class LinkEndpoint:
         if self._dirty:
             self._flush(udp, now)
 
-    def _take_batch(self, udp: DatagramSocket, now: float, heard: dict[Link, None]) -> int:
+    def _take_batch(self, udp: DatagramSocket, now: float, heard: Heard) -> int:
         for received in range(_BATCH_DATAGRAMS):
             if not self._take_arrival(udp, now, heard):
                 return received
@@ -602,7 +471,7 @@ class LinkEndpoint:
                 return received + 1
         return _BATCH_DATAGRAMS
 
-    def _take_arrival(self, udp: DatagramSocket, now: float, heard: dict[Link, None]) -> bool:
+    def _take_arrival(self, udp: DatagramSocket, now: float, heard: Heard) -> bool:
         """Take a datagram, or a train; False when there is none."""
         try:
             arrived, segment_bytes, source = udp.receive()
@@ -612,9 +481,9 @@ class LinkEndpoint:
             self._counters["socket_errors"] += 1
             return True
         if segment_bytes:
-            self._on_train(bytes(arrived), segment_bytes, source, now, heard)
+            self._demultiplexer.on_train(bytes(arrived), segment_bytes, source, now, heard)
         else:
-            self._on_datagram(arrived, source, now, heard)
+            self._demultiplexer.on_datagram(arrived, source, now, heard)
         return True
 
     def _follow_up(self, link: Link, now: float) -> None:
@@ -634,105 +503,23 @@ class LinkEndpoint:
         else:
             self._look_again(link)
 
-    def _on_datagram(self, datagram: memoryview, source: Address, now: float, heard: dict[Link, None]) -> None:
-        """Budget: 1 us beside what the link does with it."""
-        if len(datagram) < HEADER_BYTES:
-            self._counters["dropped_malformed"] += 1
-            return
-        kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
-        if kind == _DATA and not zero and not zeros:
-            link = self._ids.links.get(session_id)
-            if link is None:
-                self._counters["dropped_no_session"] += 1
-            else:
-                link.receive_data(session_id, counter, datagram, now, source)
-                heard[link] = None
-            return
-        self._on_handshake(datagram, now, source, heard)
-
-    def _on_handshake(self, datagram: memoryview, now: float, source: Address, heard: dict[Link, None]) -> None:
-        try:
-            kind, session_id, counter = read_header_untrusted(datagram)
-            if kind == _HELLO:
-                self._on_hello(counter, bytes(datagram[HEADER_BYTES:]), source, now)
-                return
-        except Malformed:
-            self._counters["dropped_malformed"] += 1
-            return
-        link = self._ids.links.get(session_id)
-        if link is None:
-            self._counters["dropped_no_session"] += 1
-            return
-        link.receive(datagram, now, source)
-        heard[link] = None
-
-    def _on_train(
-        self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: dict[Link, None]
-    ) -> None:
-        """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
-        links = self._ids.links
-        arrived = self._take_runs(arrived, segment_bytes, source, now, heard)
-        run: list[tuple[int, int, bytes | memoryview]] = []
-        run_link: Link | None = None
-        for datagram in segments_of(arrived, segment_bytes):
-            if len(datagram) < HEADER_BYTES:
-                self._counters["dropped_malformed"] += 1
-                continue
-            kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
-            if kind != _DATA or zero or zeros:
-                self._on_datagram(memoryview(datagram), source, now, heard)
-                continue
-            link = links.get(session_id)
-            if link is not run_link:
-                self._on_run(run_link, run, source, now, heard)
-                run, run_link = [], link
-            run.append((session_id, counter, datagram))
-        self._on_run(run_link, run, source, now, heard)
-
-    def _take_runs(
-        self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: dict[Link, None]
-    ) -> bytes:
-        """Let the link take as much as it can at once, from one gap in the counters to the next; returns the rest."""
-        while arrived:
-            train = arrived[: data_run_length(arrived, segment_bytes) * segment_bytes]
-            link = self._ids.links.get(read_header_untrusted(train).session_id) if train else None
-            if link is None or not link.receive_train(train, segment_bytes, now, source):
-                break
-            heard[link] = None
-            arrived = arrived[len(train) :]
-        return arrived
-
-    def _on_run(
-        self,
-        link: Link | None,
-        run: list[tuple[int, int, bytes | memoryview]],
-        source: Address,
-        now: float,
-        heard: dict[Link, None],
-    ) -> None:
-        if link is not None:
-            link.receive_run(run, now, source)
-            heard[link] = None
-        elif run:
-            self._counters["dropped_no_session"] += len(run)
-
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
         """Budget: 15 us for one that its initiator did not write."""
         keys = self._identity.public
         hello = read_hello_untrusted(body, cookie=cookie, responder=self.name, responder_keys=keys)
         peer = hello.initiator
-        if now < self._unknown_until_s.get(peer, -math.inf) or peer == self.name:
+        if self._peer_keys.is_unknown(peer, now) or peer == self.name:
             self._counters["dropped_unknown_peer"] += 1
             return
         link = self._links.get(peer)
         if link is None:
             self._on_hello_of_stranger(hello, source, now)
         elif link.peer_keys is None:
-            self._look_up(peer, (hello, source), now)
+            self._peer_keys.look_up(peer, (hello, source), now)
         else:
             is_proved = link.on_hello(hello, now, source)
             # The peer may have new keys; those may be why this one does not fit.
-            self._look_up(peer, None if is_proved else (hello, source), now)
+            self._peer_keys.look_up(peer, None if is_proved else (hello, source), now)
             self._dirty[link] = None
 
     def _on_hello_of_stranger(self, hello: Hello, source: Address, now: float) -> None:
@@ -740,13 +527,13 @@ class LinkEndpoint:
         secrets = self._strangers.secrets_of(peer, now)
         if secrets is not None and hello.proves(secrets):
             self._welcome(secrets, hello, source, now)
-            self._look_up(peer, None, now)
+            self._peer_keys.look_up(peer, None, now)
             return
         is_fresh = self._gate.is_fresh(hello, source, now)
         match self._strangers.judge(peer, source, now, is_fresh=is_fresh):
             case Verdict.ANSWER:
                 self._strangers.begin(peer, source, now, is_fresh=is_fresh)
-                self._look_up(peer, (hello, source), now)
+                self._peer_keys.look_up(peer, (hello, source), now)
             case Verdict.COOKIE:
                 self._send_cookie(hello, source, None, now)
             case Verdict.DROP:
@@ -805,7 +592,7 @@ class LinkEndpoint:
         while (event := link.next_event()) is not None:
             self._on_event(link, event, now)
         if link in self._waiters:
-            self._serve_waiters(link, now)
+            self._waiters.serve(link, now)
             self._transmit(udp, link.datagrams_to_send(now))
         self._look_again(link)
 
@@ -839,52 +626,15 @@ class LinkEndpoint:
                 log.info("%s: %s answers again", self.name, link.peer)
             case PeerUnreachable():
                 log.info("%s: %s does not answer", self.name, link.peer)
-                self._fail_waiters(link, "no answer; trying again")
-                self._look_up(link.peer, None, now)
+                self._waiters.fail(link, "no answer; trying again")
+                self._peer_keys.look_up(link.peer, None, now)
             case LinkExpired(dropped_messages):
                 if dropped_messages:
                     log.warning("%s: gave up on %s, %d messages dropped", self.name, link.peer, dropped_messages)
-                self._fail_waiters(link, "given up")
+                self._waiters.fail(link, "given up")
                 self._deadlines.remove(link)
                 self._links.pop(link.peer, None)
-                self._looked_up_s.pop(link.peer, None)
-
-    def _serve_waiters(self, link: Link, now: float) -> None:
-        """Queue what waits, in the order in which it came, as far as the credit goes."""
-        waiters = self._waiters.get(link)
-        large: list[_Waiter] = []  # these wait for room in the queue, which the others need not wait for
-        while waiters:
-            waiter = waiters.popleft()
-            if not link.fits_credit(len(waiter.message)):
-                if not _is_large(waiter.message):
-                    waiters.appendleft(waiter)
-                    break
-                large.append(waiter)
-                continue
-            try:
-                link.send(waiter.message, now, waiter.channel)
-            except LinkFull as error:
-                waiter.error = error
-            waiter.is_done.set()
-        if waiters is not None:
-            waiters.extendleft(reversed(large))
-        if not waiters:
-            self._waiters.pop(link, None)
-            link.is_credit_awaited = False
-
-    def _may_overtake(self, link: Link, message: bytes) -> bool:
-        """Whether all who wait have large messages, which wait for something else."""
-        return not _is_large(message) and all(_is_large(waiter.message) for waiter in self._waiters[link])
-
-    def _fail_waiters(self, link: Link, reason: str) -> None:
-        for waiter in self._waiters.pop(link, ()):
-            waiter.error = LinkDown(link.peer, reason)
-            waiter.is_done.set()
-        link.is_credit_awaited = False
-
-
-def _is_large(message: bytes) -> bool:
-    return len(message) > LARGE_MESSAGE_BYTES
+                self._peer_keys.looked_up_s.pop(link.peer, None)
 
 
 def _new_ephemeral() -> ec.EllipticCurvePrivateKey:

@@ -253,8 +253,8 @@ async def test_a_running_server_gets_new_keys_and_no_message_is_lost() -> None:
 
 
 async def test_keys_are_looked_up_again_although_nobody_opens_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.udp._KEYS_REFRESH_S", 0.01)
-    monkeypatch.setattr("actors.udp._LOOKUP_INTERVAL_S", 0.0)
+    monkeypatch.setattr("actors.peer_keys.KEYS_REFRESH_S", 0.01)
+    monkeypatch.setattr("actors.peer_keys.LOOKUP_INTERVAL_S", 0.0)
     directory = Directory()
     async with serving("alpha.s1", ALPHA, directory) as alpha, serving("beta.s1", BETA) as beta:
         await alpha.send("beta.s1", beta.address, b"hello")
@@ -440,7 +440,7 @@ async def test_a_peer_that_leaves_the_directory_is_cut_off_at_its_next_handshake
         await alpha.send("beta.s1", beta.address, b"one")
         await receive(beta)
         del directory.keys["alpha.s1"]
-        beta._looked_up_s.clear()  # as if the last look-up were longer ago
+        beta._peer_keys.looked_up_s.clear()  # as if the last look-up were longer ago
         alpha._links.clear()
         alpha.post("beta.s1", beta.address, b"two")
         await until(lambda: not beta._links["alpha.s1"].peer_keys)

@@ -83,8 +83,8 @@ async def with_cookie(udp: socket.socket, number: int, name: str = "", identity:
 
 
 def directory_of(endpoint: LinkEndpoint) -> Directory:
-    assert isinstance(endpoint._directory, Directory)
-    return endpoint._directory
+    assert isinstance(endpoint._peer_keys._directory, Directory)
+    return endpoint._peer_keys._directory
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -172,14 +172,14 @@ async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
 async def test_a_bounded_number_of_unknown_names_is_remembered(
     endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.udp._MAX_UNKNOWN_NAMES", 4)
-    directory = endpoint._directory
+    monkeypatch.setattr("actors.peer_keys.MAX_UNKNOWN_NAMES", 4)
+    directory = endpoint._peer_keys._directory
     assert isinstance(directory, Directory)
     directory.open.set()
     for number in range(10):
         stranger.send(hello(number))
     await until(lambda: endpoint.stats.get("dropped_unknown_peer", 0) == 10)
-    assert len(endpoint._unknown_until_s) == 4
+    assert len(endpoint._peer_keys._unknown_until_s) == 4
 
 
 async def test_hellos_beyond_the_rate_are_dropped(endpoint: LinkEndpoint, stranger: socket.socket) -> None:
@@ -212,7 +212,7 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
     """Reading ends when it has taken its time, however many datagrams wait; the rest is read in later turns."""
     turns: list[int] = []
     clock = [0.0]
-    drain, receive = endpoint._lookout._drain, endpoint._on_datagram
+    drain, receive = endpoint._lookout._drain, endpoint._demultiplexer.on_datagram
 
     def counted() -> None:
         turns.append(0)
@@ -224,7 +224,7 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
         receive(*arguments)
 
     monkeypatch.setattr(endpoint._lookout, "_drain", counted)
-    monkeypatch.setattr(endpoint, "_on_datagram", costly)
+    monkeypatch.setattr(endpoint._demultiplexer, "on_datagram", costly)
     began_s = trio.current_time()
     monkeypatch.setattr("actors.udp.trio.current_time", lambda: began_s + clock[0])
     for _ in range(40):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import udp
+from actors import peer_keys, udp
 from actors.link import gate, large, link, path, ranges, sessions, strangers
 from actors.link.frames import (
     HEADER_BYTES,
@@ -89,9 +89,9 @@ EXPECTED: dict[str, list[str]] = {
     ],
     "names of strangers": [
         f"{strangers.MAX_KNOWN} with their keys for {strangers.KNOWN_FOR_S:.0f} s",
-        f"{udp._MAX_UNKNOWN_NAMES} that are unknown for {udp._LOOKUP_INTERVAL_S:.0f} s",
+        f"{peer_keys.MAX_UNKNOWN_NAMES} that are unknown for {peer_keys.LOOKUP_INTERVAL_S:.0f} s",
     ],
-    "look-ups per peer": [f"1 per {udp._LOOKUP_INTERVAL_S:.0f} s", f"every {udp._KEYS_REFRESH_S:.0f} s"],
+    "look-ups per peer": [f"1 per {peer_keys.LOOKUP_INTERVAL_S:.0f} s", f"every {peer_keys.KEYS_REFRESH_S:.0f} s"],
     "HELLOs because the application says that a peer is elsewhere": [f"1 per {SETTINGS.move_interval_s:.0f} s"],
     "peers per endpoint": [f"{udp._MAX_LINKS}, from {udp._CROWDED_LINKS} on", f"{SETTINGS.retire_after_s:.0f} s"],
     "datagrams waiting for the kernel": [str(udp._MAX_BACKLOG_DATAGRAMS)],

@@ -1,0 +1,115 @@
+"""From datagrams and trains of them to the links that they are for, by the session id in the fixed header.
+
+Nothing else is read here. What the kernel has glued together is cut by the size that it reports, and given to its link
+in as few pieces as possible.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from actors.datagrams import segments_of
+from actors.link import Address, Link
+from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
+from crypto.errors import Malformed
+
+__all__ = ["Demultiplexer", "Heard"]
+
+_HELLO: Final = int(Kind.HELLO)
+_DATA: Final = int(Kind.DATA)
+
+Heard = dict[Link, None]
+"""The links that got something, in the order in which they did."""
+
+
+class Demultiplexer:
+    """`links` is who owns which session id; `on_hello(counter, body, source, now)` takes what has none yet, and raises
+    Malformed. `counters` counts what is dropped."""
+
+    def __init__(
+        self,
+        links: dict[int, Link | None],
+        counters: Counter[str],
+        on_hello: Callable[[int, bytes, Address, float], None],
+    ) -> None:
+        self._links = links
+        self._counters = counters
+        self._on_hello = on_hello
+
+    def on_datagram(self, datagram: memoryview, source: Address, now: float, heard: Heard) -> None:
+        """Budget: 1 us beside what the link does with it."""
+        if len(datagram) < HEADER_BYTES:
+            self._counters["dropped_malformed"] += 1
+            return
+        kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+        if kind == _DATA and not zero and not zeros:
+            link = self._links.get(session_id)
+            if link is None:
+                self._counters["dropped_no_session"] += 1
+            else:
+                link.receive_data(session_id, counter, datagram, now, source)
+                heard[link] = None
+            return
+        self._on_handshake(datagram, now, source, heard)
+
+    def _on_handshake(self, datagram: memoryview, now: float, source: Address, heard: Heard) -> None:
+        try:
+            kind, session_id, counter = read_header_untrusted(datagram)
+            if kind == _HELLO:
+                self._on_hello(counter, bytes(datagram[HEADER_BYTES:]), source, now)
+                return
+        except Malformed:
+            self._counters["dropped_malformed"] += 1
+            return
+        link = self._links.get(session_id)
+        if link is None:
+            self._counters["dropped_no_session"] += 1
+            return
+        link.receive(datagram, now, source)
+        heard[link] = None
+
+    def on_train(self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: Heard) -> None:
+        """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
+        links = self._links
+        arrived = self._take_runs(arrived, segment_bytes, source, now, heard)
+        run: list[tuple[int, int, bytes | memoryview]] = []
+        run_link: Link | None = None
+        for datagram in segments_of(arrived, segment_bytes):
+            if len(datagram) < HEADER_BYTES:
+                self._counters["dropped_malformed"] += 1
+                continue
+            kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+            if kind != _DATA or zero or zeros:
+                self.on_datagram(memoryview(datagram), source, now, heard)
+                continue
+            link = links.get(session_id)
+            if link is not run_link:
+                self._on_run(run_link, run, source, now, heard)
+                run, run_link = [], link
+            run.append((session_id, counter, datagram))
+        self._on_run(run_link, run, source, now, heard)
+
+    def _take_runs(self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: Heard) -> bytes:
+        """Let the link take as much as it can at once, from one gap in the counters to the next; returns the rest."""
+        while arrived:
+            train = arrived[: data_run_length(arrived, segment_bytes) * segment_bytes]
+            link = self._links.get(read_header_untrusted(train).session_id) if train else None
+            if link is None or not link.receive_train(train, segment_bytes, now, source):
+                break
+            heard[link] = None
+            arrived = arrived[len(train) :]
+        return arrived
+
+    def _on_run(
+        self,
+        link: Link | None,
+        run: list[tuple[int, int, bytes | memoryview]],
+        source: Address,
+        now: float,
+        heard: Heard,
+    ) -> None:
+        if link is not None:
+            link.receive_run(run, now, source)
+            heard[link] = None
+        elif run:
+            self._counters["dropped_no_session"] += len(run)
