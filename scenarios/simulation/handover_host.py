@@ -284,6 +284,9 @@ class Host:
         self.begun.append(stint)
         return stint
 
+    def changed(self, stint: Stint) -> None:
+        """As `CustodyLog.changed`."""
+
     def _acknowledge(self, source: str, message: Any) -> None:
         self.acknowledged = max(self.acknowledged, message.applied)
 
