@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
-from authority.letters import Batch, BatchItem
+from authority.letters import Batch, BatchItem, Letter
 from authority.messages import (
     AdmitRequest,
     Input,
@@ -38,6 +38,14 @@ def parcel() -> Parcel:
     """A good one, from alpha.h1 to beta.h1."""
     return SEALERS["alpha.h1"].seal(
         MESSAGE, TRACE, to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=30, now_s=NOW_S, on_path=True
+    )
+
+
+def _batch_parcel() -> Parcel:
+    """Two messages in one parcel, one of them on its numbered path."""
+    letters = [Letter(MESSAGE, TRACE, on_path=True), Letter(MESSAGE, Trace("transfer-1"))]
+    return SEALERS["alpha.h1"].seal_all(
+        letters, to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=30, now_s=NOW_S
     )
 
 
@@ -157,7 +165,7 @@ TARGETS = [
             "authority.sealing:Sealer._opened_item_untrusted",
             "authority.sealing:_attach_untrusted",
         ],
-        lambda: [to_cbor(parcel().to_data())],
+        lambda: [to_cbor(parcel().to_data()), to_cbor(_batch_parcel().to_data())],
         (MessageError,),
         plain="cbor",
     ),

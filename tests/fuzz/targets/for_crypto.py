@@ -366,6 +366,8 @@ TARGETS = [
             "crypto.jose:open_untrusted",
             "crypto.jose:_claims_untrusted",
             "crypto.jose:_verify_untrusted",
+            "crypto.jose:_key_untrusted",
+            "crypto.jose:_fitting_untrusted",
             "crypto.jose:_decrypt_untrusted",
         ],
         lambda: [_sealed()],
