@@ -57,7 +57,7 @@ class KeyService:
         self.name: Final = name
         self._store: Final = store
         self._clock: Final = clock
-        self._ring = store.load_or_create_ring()
+        self._ring = store.claim(name)
         self._identity = self._ring.identity.valid_at(clock.unix_s())
         self._published_version = 0
         self._refusal: KeysRefused | None = None

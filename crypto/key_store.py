@@ -11,15 +11,15 @@ were written, and key files are removed after it stopped naming them, so that a 
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto import key_files
-from crypto.continuity import MAX_STATEMENTS, Published, read_statement_untrusted, sign_successor
-from crypto.errors import KeyFileError, Malformed
+from crypto.continuity import MAX_STATEMENTS, Published, first_pin, read_statement_untrusted, sign_successor
+from crypto.errors import CryptoError, KeyFileError, Malformed
 from crypto.key_forms import private_key_from_pem_untrusted, private_pem
 from crypto.keys import Identity, RetiringIdentity
 
@@ -37,6 +37,8 @@ class KeyRing:
     identity: Identity
     version: int = 1
     statements: tuple[str, ...] = ()
+    name: str = ""
+    """Whose they are: empty until a server has used them, or a change of them was signed, which names it."""
 
     @property
     def published(self) -> Published:
@@ -64,6 +66,25 @@ class KeyStore:
             for pattern in (RING_FILE, "signing*.pem", "agreement*.pem"):
                 key_files.remove_drafts(self.directory, pattern)
             return self._ring()
+
+    def claim(self, name: str) -> KeyRing:
+        """As `load_or_create_ring`, for the server called `name`; from then on nobody changes them in another's name.
+
+        Raises KeyFileError also when they are another's.
+        """
+        self.load_or_create_ring()
+        with key_files.locked(self.directory):
+            ring = self._ring()
+            self._require_name(ring, name)
+            if not ring.name:
+                names = self._names(ring)
+                ring = replace(ring, name=name)
+                self._write_ring(ring, names)
+            return ring
+
+    def _require_name(self, ring: KeyRing, name: str) -> None:
+        if ring.name not in ("", name):
+            raise KeyFileError(f"{self.directory} holds the keys of {ring.name}, not of {name}: nothing was changed")
 
     def _ring(self) -> KeyRing:
         """What is here, or new keys. The directory is private, and nobody else changes it meanwhile."""
@@ -137,7 +158,7 @@ class KeyStore:
             wanted = {one.keys.signing_kid for one in published.keys.retiring}
             retiring = tuple(one for one in old.retiring if one.keys.public.signing_kid in wanted)
             identity = Identity(old.signing, old.agreement, retiring, published.keys.revoked)
-            adopted = KeyRing(identity, published.version, published.statements)
+            adopted = KeyRing(identity, published.version, published.statements, ring.name)
             self._save(adopted, ring)
             return adopted
 
@@ -145,12 +166,13 @@ class KeyStore:
         self._require_keys()
         with key_files.locked(self.directory):
             ring = self._ring()
+            self._require_name(ring, name)
             identity = change(ring.identity)
             statement = sign_successor(
                 name, ring.published, identity.public, signer=ring.identity.generations[0], now_s=now_s
             )
             statements = (*ring.statements, statement)[-MAX_STATEMENTS:]
-            changed = KeyRing(identity, ring.version + 1, statements)
+            changed = KeyRing(identity, ring.version + 1, statements, name)
             self._save(changed, ring)
             return changed
 
@@ -167,8 +189,16 @@ class KeyStore:
                 for identity, entry in zip(retiring, ring["generations"][1:], strict=True)
             )
             revoked = {str(kid): int(at_s) for kid, at_s in ring["revoked"].items()}
-            return KeyRing(Identity(current.signing, current.agreement, old, revoked), version, statements)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            identity = Identity(current.signing, current.agreement, old, revoked)
+            name = read_statement_untrusted(statements[-1])[1].name if statements else str(ring.get("name", ""))
+            # What others would not believe is damage too.
+            first_pin(name, Published(version, identity.public, statements))
+            for token in statements:
+                read_statement_untrusted(token)
+            return KeyRing(identity, version, statements, name)
+        except KeyFileError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CryptoError) as error:
             raise KeyFileError(f"{path} is damaged ({type(error).__name__}): restore it from a backup") from error
 
     def _generation(self, entry: dict[str, Any]) -> Identity:
@@ -198,6 +228,7 @@ class KeyStore:
             signing, agreement = names[identity.public.signing_kid]
             generations.append({"signing": signing, "agreement": agreement} | ({} if exp is None else {"exp": exp}))
         contents = {
+            "name": ring.name,
             "version": ring.version,
             "generations": generations,
             "revoked": dict(ring.identity.public.revoked),

@@ -30,8 +30,8 @@ def new(place: Files, json_wanted: bool) -> int:
 
     \b
     Examples:
-      baton keys new --dir alpha.s1/keys
       baton keys new --config alpha.s1.toml
+      baton keys new --dir alpha.s1          in alpha.s1/keys, where a server with that directory looks for them
 
     The files have mode 0600. Who can read them can act as this server: back them up where only you can.
     """
@@ -89,6 +89,7 @@ def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
     \b
     Examples:
       baton keys rotate --url http://127.0.0.1:17103 --token-file playground/secrets/alpha.operator-token
+      baton keys rotate --url http://127.0.0.1:17108 --token-file playground/secrets/alpha.simserver-operator-token
       baton keys rotate --config alpha.s1.toml --overlap 604800
 
     Do so once in a while (every few months), and at once when somebody who could read the files has left. If they may

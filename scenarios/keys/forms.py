@@ -11,6 +11,7 @@ from rich.table import Table
 
 from crypto import key_forms
 from crypto.continuity import read_statement_untrusted
+from crypto.errors import Malformed
 from crypto.keys import Identity, PublicIdentity
 from scenarios.keys.places import Shown
 from scenarios.remote.connection import print_table, show, table
@@ -106,7 +107,10 @@ def _kids(keys: PublicIdentity) -> dict[str, Any]:
 def _resets(shown: Shown) -> list[tuple[str, int, str]]:
     found = []
     for token in shown.keys.statements:
-        signer, statement = read_statement_untrusted(token)
+        try:
+            signer, statement = read_statement_untrusted(token)
+        except Malformed:
+            continue  # of another server, which may have said anything before its last reset
         if statement.reset:
             found.append((signer, statement.version, statement.reset))
     return found

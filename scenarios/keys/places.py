@@ -9,11 +9,12 @@ from typing import Any, Final
 import click
 
 from actors.clock import Clock
+from authority.names import BadName, check_name
 from authority.pins import Pins
 from authority.settings import ConfigError
 from crypto.continuity import Published
 from crypto.errors import CryptoError
-from crypto.key_store import KeyStore
+from crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
 from crypto.keys import PublicIdentity
 from crypto.pin_file import PinFile
 from scenarios.errors import EnvironmentFailed
@@ -23,6 +24,7 @@ from scenarios.remote.connection import Server
 __all__ = ["Files", "Place", "Running", "Shown", "files_options", "operator_options", "place_options"]
 
 PINS_FILE: Final = "pins.jsonl"
+KEY_FILES: Final = (SIGNING_FILE, RING_FILE)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Files:
 
     def show(self) -> Shown:
         """The keys as they are on the disk."""
-        return Shown(self.name, self.store.load_ring().published)
+        ring = self.store.load_ring()
+        return Shown(self.name or ring.name, ring.published)
 
     def rotate(self, overlap_s: float) -> Shown:
         """New keys; the server uses them from its next start on."""
@@ -61,10 +64,15 @@ class Files:
         return Pins(PinFile(self.store.directory / PINS_FILE)).forget(name)
 
     def _changed(self, change: Callable[[str, float], Published]) -> Shown:
-        if not self.name:
+        name = self.name or self.store.load_ring().name
+        if not name:
             raise click.UsageError("say whose keys these are, which goes into what is signed: --name alpha.s1")
         try:
-            return Shown(self.name, change(self.name, Clock().unix_s()), False)
+            check_name(name)
+        except BadName as error:
+            raise click.UsageError(f"--name: {error}") from error
+        try:
+            return Shown(name, change(name, Clock().unix_s()), False)
         except KeyError as error:
             text = f"{error.args[0]} is neither a current nor a retiring key in {self.store.directory}"
             raise click.ClickException(f"{text}: see `baton keys show`") from error
@@ -220,5 +228,16 @@ def _files(config_file: Path | None, directory: Path | None, name: str | None) -
             raise ConfigError(f"{config_file} is no configuration of a server: it names none") from error
     if directory is None:
         raise click.UsageError("say where the keys are: --config FILE of a server, or --dir DIR")
+    return Files(keys_directory(directory), name or "")
+
+
+def keys_directory(directory: Path) -> Path:
+    """Where the keys of the server whose directory, or directory of keys, this is are, or belong.
+
+    Raises click.UsageError when they are in two places.
+    """
     inner = directory / "keys"
-    return Files(inner if inner.is_dir() else directory, name or "")
+    is_here, is_inside = (any((place / file).exists() for file in KEY_FILES) for place in (directory, inner))
+    if is_here and is_inside:
+        raise click.UsageError(f"there are keys in {directory} and in {inner}, of which a server uses one: name that")
+    return directory if is_here or directory.name == "keys" else inner

@@ -1,11 +1,14 @@
 """`baton keys`, on files and against a real homeserver and simulation server in processes of their own."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crypto.errors import KeyFileError
 from crypto.key_store import KeyStore
 from crypto.keys import PublicIdentity
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -170,3 +173,48 @@ def test_lost_keys_are_reset_and_everybody_sees_why(running: TwoServers, baton: 
     )
     status, _, err = baton("forget", "alpha.s9", "--yes", *at_home)
     assert (status, err.endswith("(not_pinned)\n")) == (1, True)
+
+
+# What is not as it should be
+
+
+def test_nobody_changes_keys_in_another_servers_name(keys: Path, baton: Baton) -> None:
+    KeyStore(keys).claim("alpha.s1")
+    before = KeyStore(keys).load_ring()
+    for command in (("rotate",), ("revoke", before.identity.public.signing_kid, "--yes")):
+        status, _, err = baton(*command, "--dir", keys, "--name", "alpha.s2")
+        assert status != 0
+        assert "holds the keys of alpha.s1, not of alpha.s2" in err
+    status, _, err = baton("rotate", "--dir", keys, "--name", "nonsense")
+    assert status == 2
+    assert KeyStore(keys).load_ring().version == 1
+    # Once a server has used them, or changed them, they say whose they are.
+    assert parsed(baton("rotate", "--dir", keys, "--json"))["name"] == "alpha.s1"
+    assert KeyStore(keys).load_ring().name == "alpha.s1"
+    with pytest.raises(KeyFileError, match="not of alpha"):
+        KeyStore(keys).claim("alpha.s2")
+
+
+def test_a_ring_that_others_would_not_believe_is_said_to_be_damaged(keys: Path, baton: Baton) -> None:
+    parsed(baton("rotate", "--dir", keys, "--name", "alpha.s1", "--json"))
+    ring = keys / "ring.json"
+    good = json.loads(ring.read_text())
+    changes: list[dict[str, Any]] = [{"statements": ["x"]}, {"statements": []}, {"version": 7}, {"version": None}]
+    for change in changes:
+        ring.write_text(json.dumps(good | change))
+        status, _, err = baton("show", "--dir", keys)
+        assert status != 0
+        assert "is damaged" in err
+        assert "Traceback" not in err
+
+
+def test_new_keys_are_made_where_their_server_looks_for_them(tmp_path: Path, baton: Baton) -> None:
+    server = tmp_path / "alpha.s1"
+    made = parsed(baton("new", "--dir", server, "--json"))["current"]
+    assert KeyStore(server / "keys").load_ring().identity.public.signing_kid == made["signing_kid"]
+    assert parsed(baton("show", "--dir", server, "--json"))["current"] == made
+    server.chmod(0o700)
+    KeyStore(server).load_or_create()
+    status, _, err = baton("show", "--dir", server)
+    assert status == 2
+    assert "of which a server uses one" in err
