@@ -91,6 +91,10 @@ class Blueprint:
         """The file with the bearer token that a client of `instance` shows."""
         return _client_token_file(self.directory, instance)
 
+    def operator_token_file(self, instance: str) -> Path:
+        """The file with the bearer token that an operator of `instance` shows to its homeservers."""
+        return _operator_token_file(self.directory, instance)
+
 
 @contextmanager
 def hold_directory(directory: Path) -> Iterator[None]:
@@ -145,6 +149,8 @@ def require_unused(directory: Path | None) -> None:
 def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
     """Write everything the servers of `spec` need into `directory`; keep the secrets and ports that are there.
 
+    Done again while the cluster runs, with the same `ports`, it makes room for servers that are added to it.
+
     Raises:
         BadSpec: the directory holds other instances than `spec`, or a world option has no TOML form.
         DirectoryUnusable: the directory cannot be written, or what is there cannot be read.
@@ -190,11 +196,15 @@ class _Drafts:
 
 
 class _PortTable:
-    """Ports by server and purpose: those of the earlier start where there are any, else newly chosen."""
+    """Ports by server and purpose: those of the earlier start where there are any, else newly chosen.
+
+    A cluster that runs holds its ports already; only those of new servers are new.
+    """
 
     def __init__(self, ports: Ports, earlier: dict[str, dict[str, int]]) -> None:
         self._ports = ports
         self._earlier = earlier
+        self._held = set(ports.held)
         self.table: dict[str, dict[str, int]] = {}
 
     def port(self, server: str, purpose: str) -> int:
@@ -203,6 +213,9 @@ class _PortTable:
             known = self._earlier.get(server, {}).get(purpose)
             if known is None:
                 mine[purpose] = self._ports.choose()
+            elif known in self._held:
+                self._held.remove(known)
+                mine[purpose] = known
             else:
                 try:
                     self._ports.claim(known)
@@ -353,6 +366,7 @@ def _write_manifest(manifest: _Manifest, directory: Path) -> None:
         "format": FORMAT,
         "instances": dict(spec.instances),
         "simservers": spec.simservers,
+        "simserver_numbers": {name: list(numbers) for name, numbers in spec.simserver_numbers.items()},
         "relays": spec.relays,
         "routes": [[route.first, route.last, list(route.through)] for route in spec.routes],
         "world": spec.world,
@@ -376,6 +390,7 @@ def _read_manifest(directory: Path) -> _Manifest | None:
         spec = ClusterSpec(
             instances=data["instances"],
             simservers=data["simservers"],
+            simserver_numbers={n: tuple(map(int, rows)) for n, rows in data.get("simserver_numbers", {}).items()},
             relays=data["relays"],
             routes=tuple(Route(first, last, tuple(through)) for first, last, through in data["routes"]),
             world=data["world"],

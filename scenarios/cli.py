@@ -233,10 +233,11 @@ def cluster() -> None:
 @cli.group(
     cls=_LazyGroup,
     members={
+        "add": ("scenarios.remote.servers:add", "start one more in a running `baton up`"),
         "load": ("scenarios.remote.servers:load", "how much each of them has to do"),
-        "remove": ("scenarios.remote.servers:remove", "take an empty, drained one out of the directory"),
+        "remove": ("scenarios.remote.servers:remove", "drain one, and take it out of the directory"),
     },
-    short_help="The simulation servers of a running instance: load, removing.",
+    short_help="The simulation servers of a running instance: load, adding, removing.",
 )
 def server() -> None:
     """Look at the simulation servers of a running instance, through any of its homeservers.
@@ -247,7 +248,8 @@ def server() -> None:
       export BATON_OPERATOR_TOKEN_FILE=playground/secrets/alpha.operator-token
       baton server load
       baton drain alpha.s2
-      baton server remove alpha.s2
+      baton server add --dir playground
+      baton server remove alpha.s2 --dir playground
     """
 
 

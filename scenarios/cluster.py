@@ -25,7 +25,18 @@ import trio
 
 from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
 from scenarios.client import RestClient
-from scenarios.cluster_events import ClusterEvent, Crashed, Kept, NotInPeace, Progress, Ready, Started, Stopping
+from scenarios.cluster_events import (
+    Added,
+    ClusterEvent,
+    Crashed,
+    Kept,
+    NotInPeace,
+    Progress,
+    Ready,
+    Removed,
+    Started,
+    Stopping,
+)
 from scenarios.errors import EnvironmentFailed
 from scenarios.ports import Ports
 from scenarios.processes import Child, ChildExit, ChildProcesses, Command
@@ -91,6 +102,7 @@ class LocalCluster:
         launcher: Launcher,
         progress: Progress,
         crashes: list[ChildExit],
+        ports: Ports,
     ) -> None:
         self.directory = blueprint.directory
         self.spec = blueprint.spec
@@ -99,6 +111,7 @@ class LocalCluster:
         self._blueprint = blueprint
         self._processes = processes
         self._launcher = launcher
+        self._ports = ports
         self._progress = progress
         self._plans = {plan.name: plan for plan in blueprint.servers}
         self._children: dict[str, Child] = {}
@@ -147,7 +160,7 @@ class LocalCluster:
                 progress(Crashed(end))
 
             async with ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes:
-                cluster = cls(blueprint, processes, launcher, progress, fate.crashes)
+                cluster = cls(blueprint, processes, launcher, progress, fate.crashes, ports)
                 try:
                     await cluster._bring_up(timeout_s)
                     yield cluster
@@ -206,6 +219,53 @@ class LocalCluster:
         """A client of every instance, let in; whoever calls this closes it."""
         urls = self.homeserver_urls()
         return RestClient(urls, {instance: self.client_token(instance) for instance in urls})
+
+    def operator_token_file(self, instance: str) -> Path:
+        """The file that holds the bearer token for operators of `instance`, as its homeservers take it."""
+        return self._blueprint.operator_token_file(instance)
+
+    # ---- servers that come and go ----
+
+    async def add_simserver(self, instance: str, *, timeout_s: float = 30.0) -> ServerInfo:
+        """Start one more simulation server of an instance, and wait until it is ready; a later start has it too.
+
+        Raises:
+            BadSpec: there is no such instance, or it has as many as there may be.
+            ClusterFailed: it ended, or was not ready in time; then it is no part of the cluster.
+            DirectoryUnusable, PortTaken, SpawnError: as `start`.
+        """
+        before = self.spec
+        spec, name = before.with_simserver(instance)
+        self._lay_out_anew(spec)
+        try:
+            self._launch(self._plans[name])
+            await self.wait_ready(name, timeout_s=timeout_s)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                if name in self._children:
+                    await self.stop(name)
+            self._lay_out_anew(before)
+            raise
+        self._progress(Added(name))
+        return self.server(name)
+
+    async def remove_simserver(self, name: str) -> ChildExit:
+        """Stop a simulation server for good; its files stay. Whoever wants what it held moves that away first.
+
+        Raises:
+            BadSpec: there is none of that name.
+        """
+        spec = self.spec.without_simserver(name)
+        end = await self.stop(name)
+        self._lay_out_anew(spec)
+        del self._children[name]
+        self._progress(Removed(name))
+        return end
+
+    def _lay_out_anew(self, spec: ClusterSpec) -> None:
+        self._blueprint = lay_out(spec, self.directory, self._ports)
+        self.spec = self._blueprint.spec
+        self._plans = {plan.name: plan for plan in self._blueprint.servers}
 
     # ---- what a scenario does to it ----
 

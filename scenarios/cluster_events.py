@@ -6,7 +6,18 @@ from pathlib import Path
 
 from scenarios.processes import ChildExit
 
-__all__ = ["ClusterEvent", "Crashed", "Kept", "NotInPeace", "Progress", "Ready", "Started", "Stopping"]
+__all__ = [
+    "Added",
+    "ClusterEvent",
+    "Crashed",
+    "Kept",
+    "NotInPeace",
+    "Progress",
+    "Ready",
+    "Removed",
+    "Started",
+    "Stopping",
+]
 
 
 @dataclass(frozen=True)
@@ -20,6 +31,30 @@ class Started:
     def sentence(self) -> str:
         """For people."""
         return f"starting {self.servers} servers in {self.directory}"
+
+
+@dataclass(frozen=True)
+class Added:
+    """A simulation server was added while the cluster ran, and is ready."""
+
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{self.name} is added"
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A simulation server was stopped for good."""
+
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{self.name} is removed; its files stay"
 
 
 @dataclass(frozen=True)
@@ -85,6 +120,6 @@ class Kept:
         return f"logs and state are kept in {self.directory}"
 
 
-ClusterEvent = Started | Ready | Crashed | Stopping | NotInPeace | Kept
+ClusterEvent = Started | Ready | Added | Removed | Crashed | Stopping | NotInPeace | Kept
 Progress = Callable[[ClusterEvent], None]
 """Called with each event as it happens. Must not raise."""

@@ -94,6 +94,11 @@ class Ports:
             f"{_MAX_TRIES} tries; stop other clusters on this machine"
         )
 
+    @property
+    def held(self) -> frozenset[int]:
+        """The ports that are ours already."""
+        return frozenset(self._reservations)
+
     def claim(self, port: int) -> None:
         """Reserve this very port, which an earlier run of the cluster used.
 

@@ -5,7 +5,7 @@ Everything here is a value; `blueprint` turns it into files and `cluster` into p
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class ClusterSpec:
     Args:
         instances: homeservers per logical instance, for example `{"alpha": 3, "beta": 3}`.
         simservers: simulation servers per instance.
+        simserver_numbers: the numbers of those of instances to which some were added at run time, or from which some
+            were removed; the others have 1 to `simservers`.
         relays: how many relays there are; their names are `relay.r1`, `relay.r2`, ...
         routes: pairs of instances that reach each other only through relays; all other pairs talk directly.
         world: the simulation, as `package.module:ClassName`; None leaves the simulation servers' own default.
@@ -81,6 +83,7 @@ class ClusterSpec:
 
     instances: Mapping[str, int]
     simservers: int = 2
+    simserver_numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     relays: int = 0
     routes: tuple[Route, ...] = ()
     world: str | None = None
@@ -97,6 +100,10 @@ class ClusterSpec:
             _check_instance(name)
             _check_count(f"homeservers of {name}", count, 1, MAX_HOMESERVERS)
         _check_count("simulation servers per instance", self.simservers, 0, MAX_SIMSERVERS)
+        for name in self.simserver_numbers:
+            if name not in self.instances:
+                raise BadSpec(f"simulation servers: there is no instance {name!r}")
+            _check_count(f"simulation servers of {name}", len(self._numbers(name)), 0, MAX_SIMSERVERS)
         _check_count("relays", self.relays, 0, MAX_RELAYS)
         for route in self.routes:
             self._check_route(route)
@@ -113,7 +120,35 @@ class ClusterSpec:
 
     def simserver_names(self, instance: str) -> tuple[str, ...]:
         """`alpha.s1`, `alpha.s2`, ..."""
-        return tuple(f"{instance}.s{number}" for number in range(1, self.simservers + 1))
+        return tuple(f"{instance}.s{number}" for number in self._numbers(instance))
+
+    def with_simserver(self, instance: str) -> tuple["ClusterSpec", str]:
+        """The cluster with one simulation server more, and its name.
+
+        Raises:
+            BadSpec: there is no such instance, or it has as many as there may be.
+        """
+        if instance not in self.instances:
+            raise BadSpec(f"there is no instance {instance!r}; the instances are {', '.join(self.instances)}")
+        numbers = self._numbers(instance)
+        number = max(numbers, default=0) + 1
+        spec = replace(self, simserver_numbers={**self.simserver_numbers, instance: (*numbers, number)})
+        return spec, f"{instance}.s{number}"
+
+    def without_simserver(self, name: str) -> "ClusterSpec":
+        """The cluster without one of its simulation servers.
+
+        Raises:
+            BadSpec: there is none of that name.
+        """
+        instance = name.partition(".")[0]
+        if instance not in self.instances or name not in self.simserver_names(instance):
+            raise BadSpec(f"there is no simulation server {name!r} in this cluster")
+        numbers = tuple(number for number in self._numbers(instance) if f"{instance}.s{number}" != name)
+        return replace(self, simserver_numbers={**self.simserver_numbers, instance: numbers})
+
+    def _numbers(self, instance: str) -> tuple[int, ...]:
+        return tuple(self.simserver_numbers.get(instance, range(1, self.simservers + 1)))
 
     def hops_between(self, first: str, last: str) -> int:
         """H: how many messages carry something from one instance to the other; 1 when they talk directly."""

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scenarios.cluster import Launcher, LocalCluster, baton_launcher
+from scenarios.cluster_control import serve_control
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept
 from scenarios.topology import ClusterSpec
 
@@ -73,7 +74,7 @@ async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: flo
                     ) as cluster:
                         was_up = True
                         screen.up(cluster)
-                        await trio.sleep_forever()
+                        await serve_control(cluster)
             except Exception as error:
                 # Carried around the nursery, which would wrap it in a group.
                 failure = error

@@ -4,29 +4,25 @@ import json
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from scenarios.cluster_control import ask_cluster
+from scenarios.errors import RemoteRefused
 from scenarios.options import FiniteRange
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
-__all__ = ["drain", "load", "remove"]
+__all__ = ["add", "drain", "load", "remove"]
 
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 POLL_S: Final = 0.25
 _FOR_EVER_S: Final = 86_400.0
-
-
-@click.command(short_help="Move everything away from a simulation server, and nothing to it.")
-@click.argument("server_name", metavar="SERVER")
-@click.option("--cancel", is_flag=True, help="End the drain: the server takes entities again.")
-@click.option("--no-wait", is_flag=True, help="Begin it, or look at it, and be done.")
-@click.option("--json", "json_wanted", is_flag=True, help="A JSON object per line, whenever something has changed.")
-@click.option(
+_within = click.option(
     "--within",
     "within_s",
     type=FiniteRange(min=0.0, max=_FOR_EVER_S),
@@ -34,6 +30,14 @@ _FOR_EVER_S: Final = 86_400.0
     metavar="SECONDS",
     help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day]",
 )
+
+
+@click.command(short_help="Move everything away from a simulation server, and nothing to it.")
+@click.argument("server_name", metavar="SERVER")
+@click.option("--cancel", is_flag=True, help="End the drain: the server takes entities again.")
+@click.option("--no-wait", is_flag=True, help="Begin it, or look at it, and be done.")
+@click.option("--json", "json_wanted", is_flag=True, help="A JSON object per line, whenever something has changed.")
+@_within
 @_operator()
 def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wanted: bool, within_s: float) -> int:
     """Move everything away from SERVER while players play on, and let nothing come to it; wait until it is empty.
@@ -155,12 +159,63 @@ def load(server: Server, json_wanted: bool) -> int:
     return 0
 
 
-@click.command(short_help="Take an empty, drained server out of the directory.")
-@click.argument("server_name", metavar="SERVER")
+@click.command(short_help="Start one more in a running `baton up`.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    required=True,
+    help="Of the cluster, as given to `baton up`.",
+)
+@click.option("--instance", default="alpha", show_default=True, help="Of which instance it is to be.")
 @_as_json
+@click.option("--timeout", "timeout_s", type=FiniteRange(min=1.0, max=600.0), default=60.0, metavar="SECONDS")
+def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> int:
+    """Start one more simulation server in the cluster that runs in a directory, and wait until it is ready.
+
+    It takes entities from then on, and later starts of the cluster have it too. On other machines, give a server a
+    configuration of its own and start it: docs/operations.md.
+
+    \b
+    Example:
+      baton server add --dir playground
+    """
+    server = ask_cluster(directory, {"do": "add", "instance": instance}, timeout_s)
+    _tell(server, json_wanted, f"{server['name']} is added: {server['rest_url']}")
+    return 0
+
+
+@click.command(short_help="Drain one, and take it out of the directory.")
+@click.argument("server_name", metavar="SERVER")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Of the cluster, as given to `baton up`, which then stops the server's process too.",
+)
+@click.option("--json", "json_wanted", is_flag=True, help="JSON: a line per change, then the server's row.")
+@_within
 @_operator()
-def remove(server: Server, server_name: str, json_wanted: bool) -> int:
-    """Take SERVER out of the directory, if it is drained and empty; drain it first with `baton drain`."""
-    view = server.call("DELETE", f"/v1/servers/{server_name}")
-    _tell(view, json_wanted, f"{server_name} is removed")
+def remove(server: Server, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
+    """Drain SERVER, wait until it is empty, and take it out of the directory: nobody knows it any more.
+
+    Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off.
+
+    \b
+    Example:
+      baton server remove alpha.s3 --dir playground
+    """
+    path = f"/v1/servers/{server_name}/drain"
+    view: dict[str, Any] = {"name": server_name}
+    try:
+        if status := _wait(server, path, server.call("POST", path), json_wanted, within_s):
+            return status
+        view = server.call("DELETE", f"/v1/servers/{server_name}")
+    except RemoteRefused as refused:
+        # It is out of the directory already, and perhaps its process is still there.
+        if directory is None or refused.code not in ("unknown_target", "not_found"):
+            raise
+    if directory is not None:
+        ask_cluster(directory, {"do": "remove", "server": server_name}, server.timeout_s)
+    _tell(view, json_wanted, f"{server_name} is removed" + ("" if directory else "; stop its process"))
     return 0

@@ -1,74 +1,12 @@
 """Real processes are drained under the inputs of a player: nothing is lost or doubled, and the server is empty."""
 
-import json
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 import trio
 
-from scenarios.cases import Run, open_run
 from scenarios.client import ApiFailure
-from scenarios.cluster import ClusterSpec, LocalCluster
-from scenarios.evidence import collect
+from tests.scenarios.operated import DEADLINE_S, Stage, stage
 
-DEADLINE_S = 60.0
 S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
-
-
-class Stage:
-    """A cluster with balls that a player pushes all the time."""
-
-    def __init__(self, cluster: LocalCluster, run: Run, pushing: trio.CancelScope) -> None:
-        self.cluster = cluster
-        self.run = run
-        self._pushing = pushing
-
-    async def baton(self, *arguments: str) -> tuple[int, str, str]:
-        """Run the command as an operator of alpha: exit status, stdout, stderr."""
-        home = self.cluster.server("alpha.h1").rest_url
-        token = self.cluster.directory / "secrets" / "alpha.operator-token"
-        command = [sys.executable, "-m", "scenarios.cli", *arguments, "--url", home, "--token-file", str(token)]
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-    async def drain(self, server: str) -> list[dict[str, Any]]:
-        """Drain a server; what was seen of it on the way."""
-        status, out, err = await self.baton("drain", server, "--json", "--within", str(DEADLINE_S))
-        assert status == 0, err
-        return [json.loads(line) for line in out.splitlines()]
-
-    async def entities_on(self, server: str) -> list[str]:
-        found: list[str] = await self.run.client.get(f"{self.cluster.server(server).rest_url}/v1/local/entities")
-        return found
-
-    async def judge(self) -> None:
-        """Every input was applied exactly once, in order, and no two servers simulated an entity at one time."""
-        self._pushing.cancel()
-        with trio.CancelScope(shield=True):
-            await self._judge()
-
-    async def _judge(self) -> None:
-        assert await self.run.players.drained(DEADLINE_S)
-        run = self.run
-        evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
-        assert evidence.findings == []
-        assert evidence.invariants.broken() == {}
-        assert sum(stream.sent for stream in run.players.streams.values()) > len(run.entities)
-
-
-@asynccontextmanager
-async def stage(entities: int, *, simservers: int = 3, homeservers: int = 1) -> AsyncIterator[Stage]:
-    spec = ClusterSpec({"alpha": homeservers}, simservers=simservers)
-    async with LocalCluster.start(spec) as cluster, open_run(cluster, seed=7) as run:
-        for number in range(entities):
-            await run.spawn(f"alpha.ball-{number}", S1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run.push_all)
-            yield Stage(cluster, run, nursery.cancel_scope)
-            nursery.cancel_scope.cancel()
 
 
 async def test_a_drained_server_is_empty_and_no_input_was_lost_or_doubled() -> None:

@@ -1,0 +1,90 @@
+"""A cluster of real processes whose balls a player pushes all the time, and an operator with the `baton` command."""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from scenarios.cases import Run, open_run
+from scenarios.cluster import ClusterSpec, LocalCluster
+from scenarios.custody import FinalAuthority, judge
+from scenarios.evidence import collect
+
+__all__ = ["DEADLINE_S", "Stage", "stage"]
+
+DEADLINE_S = 60.0
+S1 = "alpha.s1"
+
+
+class Stage:
+    """The cluster, and what the operator does to it."""
+
+    def __init__(self, cluster: LocalCluster, run: Run, pushing: trio.CancelScope) -> None:
+        self.cluster = cluster
+        self.run = run
+        self._pushing = pushing
+        # Of servers that were restarted or removed: a custody log lives as long as its process.
+        self._earlier_stints: list[dict[str, Any]] = []
+
+    async def command(self, *arguments: str) -> tuple[int, str, str]:
+        """Run `baton`: exit status, stdout, stderr."""
+        command = [sys.executable, "-m", "scenarios.cli", *arguments]
+        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    async def baton(self, *arguments: str) -> tuple[int, str, str]:
+        """The same, as an operator of alpha."""
+        home = self.cluster.server("alpha.h1").rest_url
+        token = self.cluster.operator_token_file("alpha")
+        return await self.command(*arguments, "--url", home, "--token-file", str(token))
+
+    async def drain(self, server: str) -> list[dict[str, Any]]:
+        """Drain a server; what was seen of it on the way."""
+        status, out, err = await self.baton("drain", server, "--json", "--within", str(DEADLINE_S))
+        assert status == 0, err
+        return [json.loads(line) for line in out.splitlines()]
+
+    async def entities_on(self, server: str) -> list[str]:
+        found: list[str] = await self.run.client.get(f"{self.cluster.server(server).rest_url}/v1/local/entities")
+        return found
+
+    async def keep_custody_log(self, server: str) -> None:
+        """Before its process ends."""
+        url = self.cluster.server(server).rest_url
+        self._earlier_stints += (await self.run.client.get(f"{url}/v1/local/custody"))["stints"]
+
+    async def judge(self) -> None:
+        """Every input was applied exactly once, in order, and no two servers simulated an entity at one time."""
+        self._pushing.cancel()
+        with trio.CancelScope(shield=True):
+            await self._judge()
+
+    async def _judge(self) -> None:
+        run = self.run
+        assert await run.players.drained(DEADLINE_S)
+        run.simservers = self.cluster.simserver_urls()
+        evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
+        finals = {}
+        for entity in run.entities:
+            record = await run.client.call("alpha", "GET", f"/v1/entities/{entity}")
+            finals[entity] = FinalAuthority(record["authority"], record["epoch"], record["sub"])
+        custody = judge([*self._earlier_stints, *evidence.stints], finals, 50_000_000)
+        assert custody.findings == []
+        assert (evidence.invariants.inputs_lost, evidence.invariants.inputs_duplicated) == (0, 0), evidence.findings
+        assert sum(stream.sent for stream in run.players.streams.values()) > len(run.entities)
+
+
+@asynccontextmanager
+async def stage(entities: int, *, simservers: int = 3, homeservers: int = 1) -> AsyncIterator[Stage]:
+    """Balls on the first server, pushed until they are judged."""
+    spec = ClusterSpec({"alpha": homeservers}, simservers=simservers)
+    async with LocalCluster.start(spec) as cluster, open_run(cluster, seed=7) as run:
+        for number in range(entities):
+            await run.spawn(f"alpha.ball-{number}", S1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run.push_all)
+            yield Stage(cluster, run, nursery.cancel_scope)
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,48 @@
+"""Simulation servers come, go and are upgraded one by one while players play on; not one input is lost or doubled."""
+
+import trio
+
+from scenarios.cluster_control import serve_control
+from tests.scenarios.operated import Stage, stage
+
+S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
+
+
+async def test_every_server_in_turn_is_drained_restarted_and_comes_back() -> None:
+    """The rolling upgrade of docs/operations.md."""
+    async with stage(16, simservers=2) as on:
+        for server, other in ((S1, S2), (S2, S1)):
+            await on.drain(server)
+            assert await on.entities_on(server) == []
+            assert len(await on.entities_on(other)) == 16
+            before = on.cluster.server(server).pid
+            await on.keep_custody_log(server)
+            after = await on.cluster.restart(server)
+            assert after.pid != before
+            status, _, err = await on.baton("drain", server, "--cancel")
+            assert status == 0, err
+        await on.judge()
+
+
+async def test_a_server_is_added_and_another_removed_while_the_cluster_runs() -> None:
+    async with stage(12, simservers=2) as on, trio.open_nursery() as nursery:
+        await nursery.start(serve_control, on.cluster)
+        directory = str(on.cluster.directory)
+        status, out, err = await on.command("server", "add", "--dir", directory)
+        assert (status, out.split(":")[0]) == (0, f"{S3} is added"), err
+        await on.drain(S2)
+        await on.drain(S1)
+        await on.keep_custody_log(S1)
+        status, out, err = await on.baton("server", "remove", S1, "--dir", directory)
+        assert status == 0, err
+        assert out.splitlines()[-1] == f"{S1} is removed"
+        assert len(await on.entities_on(S3)) == 12, "there was nowhere else to go"
+        assert await simservers(on) == [S2, S3]
+        assert [server.name for server in on.cluster.servers] == ["alpha.h1", S2, S3]
+        await on.judge()
+        nursery.cancel_scope.cancel()
+
+
+async def simservers(on: Stage) -> list[str]:
+    rows = await on.run.client.call("alpha", "GET", "/v1/servers")
+    return [row["name"] for row in rows if row["role"] == "simserver"]
