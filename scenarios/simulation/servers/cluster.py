@@ -92,6 +92,7 @@ class Cluster:
         how = {
             "direct": self.dice.random() < 0.5,
             "transport": self.dice.choice(("rest", "link")),
+            "mode": self.dice.choice(("eager", "staged")),
             "requester": self.dice.choice((*PLAYERS, "", "")),
         }
         home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, self.dice.choice(SERVERS), how)

@@ -31,11 +31,13 @@ from simserver.inputs import PendingInput
 from simserver.inquiries import Inquiries
 from simserver.life import EntityEnvironment, Life
 from simserver.node import Node
+from simserver.stages import Stage
 
 __all__ = ["Parts", "SimulationServer", "Witness"]
 
 _TICK_NS: Final = 50_000_000
 _LOOK_AGAIN_S: Final = 0.02
+_DISK_S: Final = 0.002
 _MAX_ENTITIES: Final = 1000
 _MAX_STATE_BYTES: Final = 1 << 20
 
@@ -141,6 +143,17 @@ class _Custody:
         self._witness.begun(self._server, stint)
         return stint
 
+    def changed(self, stint: Stint) -> None:
+        """The judge looks at stints when others begin."""
+
+
+class _Stages(DurableStages):
+    """A disk of its own, which takes its time."""
+
+    async def put(self, stage: Stage) -> None:
+        await pause(_DISK_S)
+        await super().put(stage)
+
 
 class _NoLease:
     """What a server that never has to stop is asked; leases are not simulated here."""
@@ -196,7 +209,7 @@ class SimulationServer:
         self._sent_on = 0
         self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
-        self._stages: Final = DurableStages()
+        self._stages: Final = _Stages()
         self.start()
 
     def start(self) -> None:
@@ -261,6 +274,7 @@ class SimulationServer:
         for stage in self._stages.waiting():
             arrivals.restage(stage)
         self.process.begin()
+        self.process.start_soon(inquiries.serve)
         self.process.start_soon(self._repeat_questions, admissions)
         self._tick_later()
 
