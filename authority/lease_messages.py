@@ -44,6 +44,7 @@ class RenewReply(MessageModel):
     """Home → simulation server: the lease is renewed for `term_ms`, counted from when the renewal was sent; or not.
 
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
+    `draining`: the server is drained, and refuses entities from now on.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     """
 
@@ -55,4 +56,5 @@ class RenewReply(MessageModel):
     known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
+    draining: bool = False
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None

@@ -107,6 +107,7 @@ class Leases:
             "granted" if row.phase is LeasePhase.ALIVE else "returning",
             known=row.incarnation,
             term_ms=self.terms.granter_ns // 1_000_000,
+            draining=self._store.drain(message.server) is not None,
             peers=None if digest_of(peers) == message.peers else peers,
         )
 
@@ -222,6 +223,7 @@ def _answer(
     known: int = 0,
     officer: str = "",
     term_ms: int = 0,
+    draining: bool = False,
     peers: list[str] | None = None,
 ) -> RenewReply:
     return RenewReply.model_validate(
@@ -233,6 +235,7 @@ def _answer(
             "known": known,
             "officer": officer,
             "term_ms": term_ms,
+            "draining": draining,
             "peers": peers,
         }
     )

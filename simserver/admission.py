@@ -151,6 +151,7 @@ class Reception:
 
     Args:
         max_state_bytes: the longest encoded state.
+        is_drained: whether this server takes no entities at all, as its home instance says.
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class Reception:
         clock: Clock,
         vacancies: Vacancies,
         max_state_bytes: int,
+        is_drained: Callable[[], bool] = lambda: False,
     ) -> None:
         self._world = world
         self._courier = courier
@@ -168,10 +170,13 @@ class Reception:
         self._clock = clock
         self._vacancies = vacancies
         self._max_state_bytes = max_state_bytes
+        self._is_drained = is_drained
 
     def asked(self, opened: Opened, message: Reserve) -> None:
         """Another server wants to hand entities over."""
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
+        if self._is_drained():
+            reason = Reason.DRAINING.value
         places = 0
         if not reason:
             now_ns = self._clock.monotonic_ns()

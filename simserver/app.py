@@ -116,12 +116,20 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         home,
         clock,
         counts,
-        load=lambda: None,
+        load=lambda: node.loads.meter.last,
         stepped_down=lambda: None,
     )
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
-    reception = Reception(world, courier, holdings, clock, Vacancies(config.max_entities), config.max_state_bytes)
+    reception = Reception(
+        world,
+        courier,
+        holdings,
+        clock,
+        Vacancies(config.max_entities),
+        config.max_state_bytes,
+        lambda: lease.is_drained,
+    )
     stages = Stages(config.directory / "stages")
     departures = Departures(sealer, home, courier, holdings, admissions, clock, counts, reached=breakpoints or nowhere)
     arrivals = Arrivals(

@@ -72,6 +72,8 @@ class LeaseKeeper:
         self.holder = Holder()
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
+        self.is_drained = False
+        """Whether this server is drained, so that it takes no entities."""
         self.peers: tuple[str, ...] = ()
         """The servers of this instance that are alive, as far as they are known; this one among them."""
 
@@ -176,6 +178,7 @@ class LeaseKeeper:
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
             self.is_alive = reply.verdict == "granted"
+            self.is_drained = reply.draining
             if reply.peers is not None:
                 self._learn_peers(reply.peers)
             return True

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import trio
 
+from authority.hops import Trace
 from authority.placement import Balance, Move, View
+from authority.placement_messages import CensusRequest, MoveItem, Moves
 from authority.settings import ConfigError
 from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings
@@ -91,6 +93,35 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     assert [row["name"] for row in await world.api.get("/v1/servers")] == ["alpha.h1", "alpha.s2"]
     assert set(await loads(world)) == {"alpha.s2"}
     await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
+
+
+async def test_a_drained_server_knows_it_and_refuses_entities_that_want_to_come_before_they_are_frozen(
+    world: Home,
+) -> None:
+    await spawn(world, 1, "alpha.s2")
+    await Operator(world).do("POST", "/v1/servers/alpha.s1/drain")
+    await until(lambda: world.simservers["alpha.s1"].lease.is_drained)
+    here = world.simservers["alpha.s2"]
+    (holding,) = here.holdings
+    here.departures.wants_to_go(holding.id, "alpha.s1")
+    await until(lambda: here.counts["declined_draining"] > 0)
+    (stint,) = here.custody.to_data()
+    assert (stint["epoch"], stint["ended_ns"]) == (1, 0), "it was never frozen"
+    await Operator(world).do("DELETE", "/v1/servers/alpha.s1/drain")
+    await until(lambda: not world.simservers["alpha.s1"].lease.is_drained)
+
+
+async def test_nobody_but_its_home_instance_says_where_the_entities_of_a_server_go(world: Home) -> None:
+    """A simulation server with good keys wants another one's entities, or to know which it has."""
+    await spawn(world, 1, "alpha.s1")
+    victim, mallory = world.simservers["alpha.s1"], world.simservers["alpha.s2"]
+    moves = Moves(moves=[MoveItem(transfer_id="transfer-1", entity="alpha.ball-0", target="alpha.s2")])
+    for message in (moves, CensusRequest(number=1, limit=10)):
+        before = victim.counts["bad_message"]
+        mallory.courier.send(message, Trace("placement"), "alpha.s1", on_path=False)
+        await until(lambda: victim.counts["bad_message"] > before)  # noqa: B023 — waited for before the next
+    assert [holding.life.frozen for holding in victim.holdings] == [False]
+    assert victim.departures.under_way == 0
 
 
 async def test_only_operators_drain_and_remove_and_only_simulation_servers(world: Home) -> None:

@@ -42,7 +42,8 @@ class Pair:
         self.asking = Admissions(post, TrioClock(), self.counts)
         held: Any = self.held
         self.vacancies = Vacancies(max_entities)
-        self.target = Reception(Versioned(), post, held, TrioClock(), self.vacancies, 4096)
+        self.drained = False
+        self.target = Reception(Versioned(), post, held, TrioClock(), self.vacancies, 4096, lambda: self.drained)
         self.heard: list[tuple[int, str]] = []
 
     @asynccontextmanager
@@ -70,6 +71,24 @@ class Pair:
 @pytest.fixture
 def pair() -> Pair:
     return Pair()
+
+
+async def test_a_drained_server_refuses_whoever_asks_before_anything_is_frozen_for_it(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    pair.drained = True
+    pair.ask()
+    pair.deliver()
+    assert pair.heard == [(0, "draining")]
+    pair.ask(1)
+    assert (pair.heard[-1], pair.post.sent) == ((1, "draining"), []), (
+        "who wants to go with every tick asks not so often"
+    )
+    pair.drained = False
+    await trio.sleep(1.1)
+    pair.ask(2)
+    pair.deliver()
+    assert pair.heard[-1] == (2, "")
 
 
 async def test_one_question_serves_many_and_the_rest_is_asked_for(pair: Pair, autojump_clock: MockClock) -> None:
