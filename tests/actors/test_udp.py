@@ -100,6 +100,22 @@ async def test_posts_of_one_turn_leave_together() -> None:
         assert alpha.stats["datagrams_out"] - before < 20
 
 
+async def test_what_was_taken_is_acknowledged_although_whoever_took_it_does_something_else() -> None:
+    """Its acknowledgement waits for the answer, but not for ever."""
+    async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta, trio.open_nursery() as nursery:
+
+        async def take_and_go() -> None:
+            for _ in range(2):
+                await receive(beta)
+            await trio.sleep_forever()
+
+        nursery.start_soon(take_and_go)
+        for message in (b"open", b"and one that finds the reader waiting"):
+            await alpha.send("beta.s1", beta.address, message)
+            await until(lambda: alpha.backlog("beta.s1").messages == 0)
+        nursery.cancel_scope.cancel()
+
+
 async def test_both_sides_opening_at_once_talk_on_one_session() -> None:
     async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
         alpha.post("beta.s1", beta.address, b"from alpha")
