@@ -21,7 +21,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -169,7 +169,7 @@ def lay_out(spec: ClusterSpec, directory: Path, ports: Ports) -> Blueprint:
         )
     try:
         _write_secrets(spec, directory)
-        drafts = _draft(spec, directory, _PortTable(ports, {} if earlier is None else earlier.ports))
+        drafts = _draft(spec, directory, _PortTable(ports, {} if earlier is None else earlier.ports, spec.hosts))
         for config in drafts.configs:
             _write_config(config, directory)
         _write_manifest(_Manifest(replace(spec, directory=directory), drafts.ports), directory)
@@ -201,8 +201,9 @@ class _PortTable:
     A cluster that runs holds its ports already; only those of new servers are new.
     """
 
-    def __init__(self, ports: Ports, earlier: dict[str, dict[str, int]]) -> None:
+    def __init__(self, ports: Ports, earlier: dict[str, dict[str, int]], hosts: Mapping[str, str]) -> None:
         self._ports = ports
+        self._hosts = hosts
         self._earlier = earlier
         self._held = set(ports.held)
         self.table: dict[str, dict[str, int]] = {}
@@ -225,7 +226,10 @@ class _PortTable:
         return mine[purpose]
 
     def address(self, server: str, purpose: str) -> Address:
-        return Address(port=self.port(server, purpose))
+        return Address(host=self.host(server), port=self.port(server, purpose))
+
+    def host(self, server: str) -> str:
+        return self._hosts.get(server, Address().host)
 
 
 def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
@@ -251,7 +255,9 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     ]
     for instance in spec.instances:
         members = tuple(
-            MemberConfig(name=n, raft_port=ports.port(n, "raft"), rest_url=ports.address(n, "rest").url)
+            MemberConfig(
+                name=n, host=ports.host(n), raft_port=ports.port(n, "raft"), rest_url=ports.address(n, "rest").url
+            )
             for n in spec.homeserver_names(instance)
         )
         configs += [

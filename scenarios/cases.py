@@ -248,10 +248,10 @@ async def run_cases(
 
 
 @asynccontextmanager
-async def open_run(cluster: LocalCluster, seed: int) -> AsyncIterator[Run]:
-    """Clients for a running cluster: REST, and one player with its link."""
+async def open_run(cluster: LocalCluster, seed: int, host: str = "127.0.0.1") -> AsyncIterator[Run]:
+    """Clients for a running cluster: REST, and one player with its link on `host`."""
     client = cluster.rest_client()
-    players = Players(PLAYER, client)
+    players = Players(PLAYER, client, host=host)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(players.serve)

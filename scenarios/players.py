@@ -141,10 +141,15 @@ class Players:
         name: the player's.
         client: for asking home instances where servers and entities are.
         on_applied: told as (stream, how many more, server) when a server says that it has applied more inputs.
+        host: where its link listens.
     """
 
     def __init__(
-        self, name: str, client: RestClient, on_applied: Callable[[InputStream, int, str], None] = _nothing
+        self,
+        name: str,
+        client: RestClient,
+        on_applied: Callable[[InputStream, int, str], None] = _nothing,
+        host: str = "127.0.0.1",
     ) -> None:
         self.name = name
         self.identity = Identity.generate()
@@ -152,7 +157,7 @@ class Players:
         self._client = client
         self._servers: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, PublicIdentity] = {}
-        self._link = LinkEndpoint(name, self.identity, self)
+        self._link = LinkEndpoint(name, self.identity, self, host=host)
         self._nursery: trio.Nursery | None = None
         self._on_applied = on_applied
         self._until_acknowledged = trio.lowlevel.ParkingLot()

@@ -72,6 +72,7 @@ class ClusterSpec:
         world: the simulation, as `package.module:ClassName`; None leaves the simulation servers' own default.
         world_options: handed to the world as it stands.
         tick_hz: simulation steps per second; None leaves the default.
+        hosts: addresses of servers that are not on 127.0.0.1, by name.
         lease_term_s: how long a silent simulation server keeps what it simulates; None leaves the default.
         directory: where configurations, keys, journals and logs live, to be used again by a later start; None for a
             fresh temporary directory that is removed at the end.
@@ -90,6 +91,7 @@ class ClusterSpec:
     world_options: Mapping[str, Any] = field(default_factory=dict)
     tick_hz: float | None = None
     lease_term_s: float | None = None
+    hosts: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
     log_level: str = "INFO"
 

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from scenarios.blueprint import ServerPlan
 from scenarios.cases import Run, open_run
 from scenarios.chaos.chain import Kill, judge_chain, latest
 from scenarios.chaos.gate import Gate, Hold
+from scenarios.chaos.network import NamespacedNetwork
 from scenarios.client import ApiFailure
 from scenarios.cluster import LocalCluster, Role, baton_launcher
 from scenarios.errors import EnvironmentFailed
@@ -29,12 +30,14 @@ from scenarios.topology import ClusterSpec
 
 __all__ = [
     "STEPS",
+    "Cut",
     "Deed",
     "Ground",
     "Outcome",
     "Trial",
     "TrialResult",
     "Victim",
+    "all_cuts",
     "all_trials",
     "handover_ground",
     "is_open",
@@ -44,6 +47,8 @@ _INPUT_HZ: Final = 50.0
 _PATIENCE_S: Final = 20.0
 """Until an entity is simulated again and every input applied: many repetitions, and an election."""
 _REACH_S: Final = 10.0
+_CUT_S: Final = 3.0
+"""Longer than the first repetitions, and shorter than leases last."""
 _STOP_S: Final = 1.5
 """Longer than the first repetitions, and than an election."""
 _RESTART_S: Final = 60.0
@@ -60,10 +65,19 @@ class Victim(StrEnum):
 
 
 class Deed(StrEnum):
-    """What happens: SIGKILL and a new start, or SIGSTOP and SIGCONT after a while."""
+    """What happens: SIGKILL and a new start, SIGSTOP and SIGCONT after a while, or a partition for a while."""
 
     KILL = "kill"
     STOP = "stop"
+    CUT = "cut"
+
+
+class Cut(StrEnum):
+    """Who cannot reach whom, both ways, for a while; everybody else can."""
+
+    OLD_NEW = "old-new"
+    OLD_LOG = "old-log"
+    NEW_LOG = "new-log"
 
 
 STEPS: Final[dict[str, tuple[str, ...]]] = {
@@ -92,7 +106,7 @@ class Trial:
 
     case: str
     step: str
-    victim: Victim
+    victim: Victim | Cut
     deed: Deed = Deed.KILL
 
     def __str__(self) -> str:
@@ -104,7 +118,14 @@ def all_trials(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
     return tuple(
         Trial(case, step, victim, deed)
         for case in cases
-        for step, victim, deed in itertools.product(STEPS[case], Victim, Deed)
+        for step, victim, deed in itertools.product(STEPS[case], Victim, (Deed.KILL, Deed.STOP))
+    )
+
+
+def all_cuts(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
+    """Every step and every partition; they need a network that can be cut."""
+    return tuple(
+        Trial(case, step, cut, Deed.CUT) for case in cases for step, cut in itertools.product(STEPS[case], Cut)
     )
 
 
@@ -164,6 +185,7 @@ class Ground:
     cluster: LocalCluster
     run: Run
     gate: Gate
+    network: NamespacedNetwork | None = None
     kills: list[Kill] = field(default_factory=list)
     numbers: Any = field(default_factory=itertools.count)
 
@@ -228,7 +250,9 @@ class Ground:
         if waiting.cancelled_caught:
             self.gate.reset()
             return "the step was not reached"
-        victim = await self._who(trial, hold)
+        if isinstance(trial.victim, Cut):
+            return await self._part(trial.case, trial.victim, hold)
+        victim = await self._who(trial.case, trial.victim, hold)
         if trial.deed is Deed.KILL:
             await self.cluster.kill(victim)
             self.kills.append(Kill(victim, time.monotonic_ns()))
@@ -241,12 +265,24 @@ class Ground:
             self.cluster.resume(victim)
         return f"{trial.deed} {victim}"
 
-    async def _who(self, trial: Trial, hold: Hold) -> str:
-        match trial.victim:
+    async def _part(self, case: str, cut: Cut, hold: Hold) -> str:
+        if self.network is None:
+            raise EnvironmentFailed("partitions need a network that can be cut")
+        old, new = [_SOURCE], [_TARGET[case]]
+        log = [server.name for server in self.cluster.servers if server.role is Role.HOMESERVER]
+        sides = {Cut.OLD_NEW: (old, new), Cut.OLD_LOG: (old, log), Cut.NEW_LOG: (new, log)}
+        await self.network.part(*sides[cut])
+        hold.let_go()
+        await trio.sleep(_CUT_S)
+        await self.network.mend()
+        return f"cut {cut}"
+
+    async def _who(self, case: str, victim: Victim, hold: Hold) -> str:
+        match victim:
             case Victim.OLD:
                 return _SOURCE
             case Victim.NEW:
-                return _TARGET[trial.case]
+                return _TARGET[case]
             case Victim.LEADER:
                 return await self._leader(but_not=hold.server)
 
@@ -299,19 +335,43 @@ class Ground:
 
 
 @asynccontextmanager
-async def handover_ground(directory: Path, seed: int, cases: Sequence[str] = ("2", "3")) -> AsyncIterator[Ground]:
-    """A cluster for trials of these cases; `directory` is for the socket of the breakpoints, and must exist."""
+async def handover_ground(
+    directory: Path, seed: int, cases: Sequence[str] = ("2", "3"), *, parted: bool = False
+) -> AsyncIterator[Ground]:
+    """A cluster for trials of these cases; `directory` is for the socket of the breakpoints, and must exist.
+
+    For `parted` trials every server lives in a network namespace of its own, on a bridge in that of this process, which
+    must be a private one (see `scenarios.chaos.privacy`).
+    """
     gate = Gate(directory / "steps")
-
-    def launcher(plan: ServerPlan) -> Sequence[str]:
-        return ("env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
-
     instances = {"alpha": 3} | {instance_of(_TARGET[case]): 1 for case in cases if case == "1"}
     spec = ClusterSpec(instances, simservers=2, log_level="WARNING")
+    network, ours = (await _bridged(directory, spec)) if parted else (None, "127.0.0.1")
+    if network is not None:
+        names = [name for instance in instances for name in _names(spec, instance)]
+        spec = replace(spec, hosts={name: network.address(name)[0] for name in names})
+
+    def launcher(plan: ServerPlan) -> Sequence[str]:
+        place = () if network is None else network.prefix(plan.name)
+        return (*place, "env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
+
     async with trio.open_nursery() as nursery:
         await nursery.start(gate.serve)
         starting = LocalCluster.start(spec, launcher=launcher, timeout_s=_START_S, grace_s=0.0)
-        async with starting as cluster, open_run(cluster, seed) as run:
-            yield Ground(cluster, run, gate)
+        async with starting as cluster, open_run(cluster, seed, ours) as run:
+            yield Ground(cluster, run, gate, network)
             gate.reset()
         nursery.cancel_scope.cancel()
+
+
+async def _bridged(directory: Path, spec: ClusterSpec) -> tuple[NamespacedNetwork, str]:
+    """A namespace for every server, and our own address on their bridge."""
+    network = await NamespacedNetwork.make(directory)
+    for instance in spec.instances:
+        for name in _names(spec, instance):
+            await network.plug_in(name)
+    return network, await network.join()
+
+
+def _names(spec: ClusterSpec, instance: str) -> tuple[str, ...]:
+    return (*spec.homeserver_names(instance), *spec.simserver_names(instance))

@@ -9,6 +9,7 @@ Commands reach members through Unix sockets, which know no network namespaces; s
 other than by the answers that they get.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = ["Loopback", "NamespacedNetwork", "Network"]
 _TOOLS: Final = ("ip", "nsenter", "unshare", "umount")
 _BRIDGE: Final = "bpbridge"
 _PORT: Final = 7000
+_OURS: Final = 254
 
 
 class Network(ABC):
@@ -99,7 +101,7 @@ class NamespacedNetwork(Network):
 
     async def plug_in(self, name: str) -> None:
         """Make the member's namespace and connect it to the bridge."""
-        place = self._places[name] = next(place for place in range(1, 255) if place not in self._places.values())
+        place = self._places[name] = next(place for place in range(1, _OURS) if place not in self._places.values())
         namespace = str(self._directory / f"{name}.net")
         await run_tool("touch", namespace)
         await run_tool("unshare", f"--net={namespace}", "true")
@@ -119,6 +121,18 @@ class NamespacedNetwork(Network):
     def address(self, name: str) -> tuple[str, int]:
         """Host and port on which the member listens."""
         return (self._host(self._places[name]), _PORT)
+
+    async def join(self) -> str:
+        """Give this process a place on the bridge too, which no fault touches; its address."""
+        await run_tool("ip", "address", "add", f"{self._host(_OURS)}/24", "dev", _BRIDGE)
+        await run_tool("ip", "link", "set", "lo", "up")
+        return self._host(_OURS)
+
+    async def part(self, some: Sequence[str], others: Sequence[str]) -> None:
+        """Lose everything between any of some and any of others, both ways."""
+        for one, another in itertools.product(some, others):
+            await self.block(one, another)
+            await self.block(another, one)
 
     def prefix(self, name: str) -> Sequence[str]:
         """Enter the member's network namespace, and only that one: all share the mounts of the run."""

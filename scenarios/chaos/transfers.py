@@ -14,7 +14,20 @@ import click
 import trio
 from rich.console import Console
 
-from scenarios.chaos.handovers import STEPS, Outcome, Trial, TrialResult, all_trials, handover_ground, is_open
+from scenarios.chaos.handovers import (
+    STEPS,
+    Deed,
+    Outcome,
+    Trial,
+    TrialResult,
+    all_cuts,
+    all_trials,
+    handover_ground,
+    is_open,
+)
+from scenarios.chaos.network import NamespacedNetwork
+from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
+from scenarios.errors import EnvironmentFailed
 from scenarios.options import json_file_option
 
 __all__ = ["command"]
@@ -40,14 +53,21 @@ def command(
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
     applied once. Trials that end with an entity that nobody simulates are told apart: those of which it is known are
-    called open, any other is a violation, as is everything else. Exit status 1 if anything was violated.
+    called open, any other is a violation, as is everything else. Partitions (`cut`) need network namespaces, which the
+    superuser has; where the kernel does not permit them they are skipped. Exit status 1 if anything was violated.
     """
-    trials = [trial for trial in all_trials(cases or ("2", "3")) if _is_chosen(trial, only)]
+    possible = (*all_trials(cases or ("2", "3")), *all_cuts(cases or ("2", "3")))
+    trials = [trial for trial in possible if _is_chosen(trial, only)]
     if list_trials:
         for trial in trials:
             click.echo(f"{trial}{'  (open)' if is_open(trial) else ''}")
         return 0
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+    if (why_not := _enter(trials)) is not None:
+        click.echo(f"skipping partitions: {why_not}", err=True)
+        trials = [trial for trial in trials if trial.deed is not Deed.CUT]
+    if not trials:
+        raise EnvironmentFailed("none of the chosen trials is possible here")
     screen = Console(width=_WIDTH, highlight=False)
     screen.print(f"seed {seed}; {len(trials)} trials", style="dim")
     results: list[TrialResult] = []
@@ -68,12 +88,22 @@ def command(
     return 1 if violations else 0
 
 
+def _enter(trials: list[Trial]) -> str | None:
+    """Enter the namespaces that partitions need, if there are any among the trials; why that is not possible."""
+    if not any(trial.deed is Deed.CUT for trial in trials):
+        return None
+    return NamespacedNetwork.missing_tools() or enter_private_namespaces(network=True, images=False).no_network
+
+
 def _is_chosen(trial: Trial, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(fnmatch(str(trial), pattern) for pattern in patterns)
 
 
 async def _run(trials: list[Trial], seed: int, cases: tuple[str, ...], show: Callable[[TrialResult], None]) -> None:
     with tempfile.TemporaryDirectory(prefix="baton-") as directory:
-        async with handover_ground(Path(directory), seed, cases) as ground:
+        parted = any(trial.deed is Deed.CUT for trial in trials)
+        async with handover_ground(Path(directory), seed, cases, parted=parted) as ground:
             for trial in trials:
                 show(await ground.do(trial))
+        # The files that network namespaces are bound to.
+        detach_mounts_below(Path(directory))
