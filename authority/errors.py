@@ -26,6 +26,8 @@ class Reason(StrEnum):
     """The server is drained: it takes no entities."""
     FULL = "full"
     """A bounded table has no room for another row."""
+    GROUP_FAILED = "group_failed"
+    """Another member of the group was not ready in time."""
     INCOMPATIBLE = "incompatible"
     """The target does not know the entity's kind, or a later version of its world has written the state."""
     KEY_CONFLICT = "key_conflict"

@@ -167,7 +167,7 @@ class HandoffReply(_Message):
 
     type: Literal["handoff_reply"] = "handoff_reply"
     transfer_id: TransferId
-    outcome: Literal["committed", "refused"]
+    outcome: Literal["committed", "refused", "pending"]
     reason: ReasonText = ""
     authority: Name
     epoch: Epoch
@@ -297,6 +297,7 @@ class Order(_Message):
     direct: bool = False
     transport: Literal["rest", "link"] = "rest"
     mode: Literal["eager", "staged"] = "eager"
+    grouped: bool = False
 
 
 class Delegation(_Message):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
+from authority.group_commit import GROUP_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
 from authority.rows import Rows
@@ -23,6 +24,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **DIRECTORY_PROCEDURES,
     **DRAIN_PROCEDURES,
     **ENTITY_PROCEDURES,
+    **GROUP_PROCEDURES,
     **LEASE_PROCEDURES,
     **REQUEST_PROCEDURES,
     **TRANSFER_PROCEDURES,

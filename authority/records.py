@@ -103,6 +103,8 @@ class Phase(StrEnum):
     """The master has been asked and has not answered."""
     PERMITTED = "permitted"
     """The rule allows it; the old authority has been told to begin."""
+    PREPARED = "prepared"
+    """One of a group: its authority has frozen it, and waits for the others."""
     COMMITTED = "committed"
     """The compare-and-set succeeded: the target has authority."""
     REFUSED = "refused"
@@ -116,6 +118,28 @@ class Outcome(StrEnum):
 
     COMMITTED = "committed"
     REFUSED = "refused"
+    PENDING = "pending"
+    """It is one of a group of which others are not frozen yet."""
+
+
+class GroupPhase(StrEnum):
+    """How far a group is."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    REFUSED = "refused"
+
+
+class GroupRecord(_Row):
+    """Entities that move together: for each transfer its entity, and how many of them are prepared."""
+
+    id: str
+    target: str
+    members: dict[str, str]
+    expires_at_s: int
+    prepared: int = 0
+    phase: GroupPhase = GroupPhase.OPEN
+    reason: str = ""
 
 
 class TransferRecord(_Row):
@@ -123,6 +147,7 @@ class TransferRecord(_Row):
 
     `owner` and `owner_rev` are who owns the entity from the commit on.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
+    `group` is the one that it is a member of, if it is.
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """
@@ -136,6 +161,7 @@ class TransferRecord(_Row):
     requester: str = ""
     want: Want = Want.BY_RULE
     stay: bool = False
+    group: str = ""
     mode: str = "eager"
     direct: bool = False
     transport: str = "rest"

@@ -22,6 +22,8 @@ RESERVED_ROOTS: Final = frozenset(
         "asks",
         "drains",
         "entities",
+        "group_order",
+        "groups",
         "lease_office",
         "leases",
         "paces",

@@ -18,6 +18,7 @@ from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.lease_procedures import may_be_given
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
@@ -51,10 +52,14 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     asked_at = Fence(args["epoch"], args["sub"])
     if existing is not None and _is_repeated(existing, args, asked_at):
         return _answer(rows, existing)
+    if existing is not None and _is_prepared(existing, args, asked_at):
+        return _answer(rows, prepared_again(rows, existing, args.get("now_s", 0.0)))
     if (record.authority, record.fence) != (args["source"], asked_at):
         # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
         return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
     reason = refusal or _why_not(rows, record, existing, args)
+    if reason is None and existing is not None and existing.group:
+        return _answer(rows, prepare(rows, existing, record, args))
     fence = record.fence.raised()
     record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
     if reason is not None:
@@ -63,6 +68,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
         if mine:
             save_transfer(rows, transfer)
+            refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
     record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
     save_entity(rows, record)
@@ -85,6 +91,7 @@ def transfer_decline(rows: Rows, args: Mapping[str, Any]) -> Any:
     if transfer.phase is Phase.PERMITTED:
         transfer = transfer.changed(phase=Phase.REFUSED, reason=_known_reason(args["reason"]).value)
         save_transfer(rows, transfer)
+        refuse_group(rows, transfer, Reason(transfer.reason))
     return transfer.to_data()
 
 
@@ -130,6 +137,12 @@ def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fe
         and (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
         and existing.fence == asked_at.raised()
     )
+
+
+def _is_prepared(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fence) -> bool:
+    """Whether this request is one of a group's that waits for the others."""
+    about = (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
+    return existing.phase is Phase.PREPARED and about and existing.fence == asked_at
 
 
 def _is_open_for(existing: TransferRecord, args: Mapping[str, Any]) -> bool:
@@ -199,10 +212,10 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
 
 def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
     """What became of the transfer, and who has authority now, which may be later than that."""
-    refused = transfer.phase is Phase.REFUSED
+    outcomes = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
     record = find_entity(rows, transfer.entity)
     return {
-        "outcome": (Outcome.REFUSED if refused else Outcome.COMMITTED).value,
+        "outcome": outcomes.get(transfer.phase, Outcome.COMMITTED).value,
         "transfer": transfer.to_data(),
         "authority": record.authority,
         "epoch": record.epoch,

@@ -6,6 +6,7 @@ from typing import Any, Final
 from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
+from authority.group_commit import refuse_group
 from authority.pacing import spent
 from authority.records import EntityRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
@@ -93,6 +94,9 @@ def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
         return transfer.to_data()
     if transfer.phase in DECIDED:
         raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase} already", phase=transfer.phase)
+    if transfer.group:
+        refuse_group(rows, transfer, Reason.CANCELLED)
+        return known_transfer(rows, transfer.id).to_data()
     transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.CANCELLED.value)
     save_transfer(rows, transfer)
     return transfer.to_data()

@@ -66,7 +66,12 @@ def _still_needed(rows: Rows, transfer_id: str) -> bool:
     repeated request with "you are not the holder", it would step down, and the entity would be lost.
     """
     transfer = find_transfer(rows, transfer_id)
-    if transfer is None or transfer.phase is not Phase.COMMITTED:
+    if transfer is None:
+        return False
+    if transfer.group and transfer.phase in (Phase.PERMITTED, Phase.PREPARED):
+        # Forgotten, it would be committed without the others.
+        return True
+    if transfer.phase is not Phase.COMMITTED:
         return False
     data = rows.get_or(("entities", transfer.entity), None)
     return data is not None and EntityRecord.from_data(data).fence == transfer.fence

@@ -18,6 +18,7 @@ from authority.records import (
     DirectoryRow,
     DrainRecord,
     EntityRecord,
+    GroupRecord,
     LeaseOffice,
     LeaseRow,
     Phase,
@@ -156,6 +157,11 @@ class Store:
         """The record of a transfer, as this member knows it."""
         data = self._get(("transfers", transfer_id))
         return None if data is None else TransferRecord.from_data(data)
+
+    def group(self, group: str) -> GroupRecord | None:
+        """Entities that move together, as this member knows it."""
+        data = self._get(("groups", group))
+        return None if data is None else GroupRecord.from_data(data)
 
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
         """The transfers of an entity that are still remembered, newest first, as this member knows them.

@@ -50,6 +50,7 @@ from crypto.errors import CryptoError
 from crypto.verified import Verified
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
+from homeserver.groups import Waiting, WaitingRequests
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
@@ -87,6 +88,7 @@ class Transfers:
         self._verified_before = Verified()
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
+        self._waiting = WaitingRequests()
 
     # --- parcels ---------------------------------------------------------------------------------------------------
 
@@ -269,9 +271,33 @@ class Transfers:
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(decided)
-        if instance_of(request.source) == instance_of(request.target) == self._instance:
+        is_case_2 = instance_of(request.source) == instance_of(request.target) == self._instance
+        if reply.outcome == "pending" and is_case_2:
+            self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
+        elif not repeated:
+            await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
+        if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
+
+    async def _tell_the_others(self, transfer: TransferRecord) -> None:
+        """With one of a group the others are decided too: those whose requests wait here are answered at once."""
+        group = self._store.group(transfer.group) if transfer.group else None
+        for name in () if group is None else group.members:
+            waiting, other = self._waiting.take(name), self._store.transfer(name)
+            record = None if other is None else self._store.entity(other.entity)
+            if waiting is None or other is None or record is None:
+                continue
+            outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
+            decided = {"transfer": other.to_data(), "outcome": outcome.value, "authority": record.authority}
+            reply = self._reply(decided | {"epoch": record.epoch, "sub": record.sub})
+            try:
+                if outcome is Outcome.COMMITTED:
+                    await self.post(Grant(certificate=reply.certificate), waiting.trace, other.target, on_path=True)
+                else:
+                    await self.post(reply, waiting.trace, waiting.sender, on_path=False)
+            except NOT_TOLD as error:
+                _log.info("%s was not told of %s: %s", other.target, name, error)
 
     async def _check_speaks_for(self, sender: str, source: str) -> None:
         """A hand-over is asked for by the old authority itself, or by a homeserver of its instance."""
@@ -307,6 +333,7 @@ class Transfers:
             "transport": request.transport,
             "passes": await self._passes_untrusted(request.chain, request.entity),
             "check_target": instance_of(request.target) == self._instance,
+            "now_s": self._clock.unix_s(),
         }
         if refusal:
             answer = await self._store.submit("transfer.refuse", **args, reason=refusal)
@@ -316,15 +343,15 @@ class Transfers:
 
     def _reply(self, decided: dict[str, Any]) -> HandoffReply:
         transfer = TransferRecord.from_data(decided["transfer"])
-        committed = decided["outcome"] == Outcome.COMMITTED
+        outcome = Outcome(decided["outcome"])
         return HandoffReply(
             transfer_id=transfer.id,
-            outcome="committed" if committed else "refused",
+            outcome=outcome.value,
             reason=transfer.reason,
             authority=decided["authority"],
             epoch=decided["epoch"],
             sub=decided["sub"],
-            certificate=self._certify(transfer) if committed else "",
+            certificate=self._certify(transfer) if outcome is Outcome.COMMITTED else "",
         )
 
     def _certify(self, transfer: TransferRecord) -> str:
@@ -541,6 +568,7 @@ class Transfers:
             direct=transfer.direct,
             transport="link" if transfer.transport == "link" else "rest",
             mode="staged" if transfer.mode == "staged" else "eager",
+            grouped=bool(transfer.group),
         )
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 

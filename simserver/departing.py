@@ -32,7 +32,7 @@ __all__ = ["Departure", "Plan"]
 class Plan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
-    `ordered` if the log knows of it.
+    `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
     """
 
     transfer_id: str
@@ -42,6 +42,7 @@ class Plan:
     transport: str = "rest"
     ordered: bool = False
     mode: Mode = Mode.EAGER
+    grouped: bool = False
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""

@@ -200,7 +200,7 @@ class Departures:
         holding = self._sensible(plan)
         if holding is None:
             return
-        if not self._turnstile.enter(plan):
+        if not plan.grouped and not self._turnstile.enter(plan):
             self._counts["departure_crowded"] += 1
             if may_wait:
                 self._turnstile.wait(plan)
@@ -307,6 +307,9 @@ class Departures:
             return
         if reply.outcome == "committed" and not departure.machine.over:
             departure.trace = opened.trace
+        if reply.outcome == "pending":
+            # The others of its group are not frozen yet; it is asked again.
+            return
         self._event(departure, self._reading(departure, reply))
 
     def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:

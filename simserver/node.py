@@ -286,4 +286,13 @@ class Node:
 
 def _plan(order: Order) -> Plan:
     mode = Mode(order.mode)
-    return Plan(order.transfer_id, order.entity, order.target, order.direct, order.transport, ordered=True, mode=mode)
+    return Plan(
+        order.transfer_id,
+        order.entity,
+        order.target,
+        order.direct,
+        order.transport,
+        ordered=True,
+        mode=mode,
+        grouped=order.grouped,
+    )

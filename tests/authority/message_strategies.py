@@ -46,6 +46,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "epoch": WHOLE,
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
+    "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),
     "kind": st.text(max_size=20),

@@ -1,0 +1,241 @@
+"""Groups: several entities that change their authorities together, in one step of the log, or not at all.
+
+Each member is a transfer of its own, from whichever server has it. When an old authority asks for the commit of one, the
+log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again, as it
+does when nobody answers. With the last member all are committed in one procedure. If one is refused, is not prepared in
+time, or would not be committed any more, all are refused, and the epoch of each that was frozen is raised, so that its
+authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.directory_procedures import is_simserver
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
+from authority.rights import find_entity, save_entity, with_owner
+from authority.rows import Rows
+from authority.rules import Decision, Rule, Want, decide, is_locked_against
+from authority.transfer_rows import find_transfer, save_transfer
+
+__all__ = [
+    "GROUP_LIFETIME_S",
+    "GROUP_PROCEDURES",
+    "MAX_GROUP",
+    "MAX_GROUPS",
+    "prepare",
+    "prepared_again",
+    "refuse_group",
+]
+
+# How many entities one step of the log moves: with some 0.2 ms for each it is not held up for long.
+MAX_GROUP: Final = 1024
+# Groups that are remembered; the oldest that are decided are forgotten first.
+MAX_GROUPS: Final = 256
+# How long the first that is frozen waits for the last.
+GROUP_LIFETIME_S: Final = 10
+_ORDER: Final = ("group_order",)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def find_group(rows: Rows, group: str) -> GroupRecord | None:
+    """The group of this id, or None if there is none (any more)."""
+    data = rows.get_or(("groups", group), None)
+    return None if data is None else GroupRecord.from_data(data)
+
+
+def _save(rows: Rows, group: GroupRecord) -> None:
+    rows.put(("groups", group.id), group.to_data())
+
+
+def _remember(rows: Rows, group: GroupRecord) -> None:
+    order = [*rows.get_or(_ORDER, []), group.id]
+    if len(order) > MAX_GROUPS:
+        for known in order[:-1]:
+            other = find_group(rows, known)
+            if other is None or other.phase is not GroupPhase.OPEN:
+                order.remove(known)
+                rows.delete(("groups", known))
+                break
+        else:
+            raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
+    rows.put(_ORDER, order)
+    _save(rows, group)
+
+
+# --- proposing --------------------------------------------------------------------------------------------------------
+
+
+def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Somebody wants several entities moved, together: all of them must be to be had at once, without asking masters.
+
+    Repeating it answers with the group as it is.
+    """
+    existing = find_group(rows, args["group"])
+    entities = list(args["entities"])
+    if existing is not None:
+        if sorted(existing.members.values()) != sorted(entities) or existing.target != args["target"]:
+            raise Refused(Reason.TRANSFER_ID_TAKEN, f"group {existing.id} is another one", group=existing.id)
+        return _unless_expired(rows, existing, args["now_s"]).to_data()
+    if not 1 <= len(entities) <= MAX_GROUP or len(set(entities)) != len(entities):
+        raise Refused(Reason.FULL, f"a group is 1 to {MAX_GROUP} entities, each named once", limit=MAX_GROUP)
+    if args.get("check_target", True) and not is_simserver(rows, args["target"]):
+        text = f"no simulation server {args['target']} is registered here"
+        raise Refused(Reason.UNKNOWN_TARGET, text, server=args["target"])
+    transfers = [_permitted(rows, args, number, entity) for number, entity in enumerate(entities)]
+    group = GroupRecord(
+        id=args["group"],
+        target=args["target"],
+        members={transfer.id: transfer.entity for transfer in transfers},
+        expires_at_s=int(args["now_s"]) + GROUP_LIFETIME_S,
+    )
+    _remember(rows, group)
+    for transfer in transfers:
+        save_transfer(rows, transfer)
+    return group.to_data()
+
+
+def _permitted(rows: Rows, args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:
+    record, requester = find_entity(rows, entity), args.get("requester", "")
+    want = Want(args.get("want", Want.BY_RULE))
+    decision = decide(record, requester, want) if requester else Decision.GRANTED
+    if record.authority == args["target"]:
+        raise Refused(Reason.SAME_SERVER, f"{entity} is on {record.authority} already", entity=entity)
+    if decision is not Decision.GRANTED:
+        reason = Reason.DENIED if decision is Decision.ASKED else Reason(decision.value)
+        text = f"{entity} is not to be had by {requester} at once (its rule is {Rule(record.rule)})"
+        raise Refused(reason, text, entity=entity)
+    return TransferRecord(
+        id=f"{args['group']}-{number}",
+        entity=entity,
+        target=args["target"],
+        source=record.authority,
+        want=want,
+        phase=Phase.PERMITTED,
+        requester=requester,
+        group=args["group"],
+        mode=args.get("mode", "eager"),
+        transport=args.get("transport", "rest"),
+        permit_rule_rev=record.rule_rev,
+        permit_owner_rev=record.owner_rev,
+    )
+
+
+def group_look(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """How a group is; one whose time is up is refused here and now."""
+    group = find_group(rows, args["group"])
+    if group is None:
+        raise Refused(Reason.NOT_FOUND, f"there is no group {args['group']}", group=args["group"])
+    return _unless_expired(rows, group, args["now_s"]).to_data()
+
+
+def _unless_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
+    if group.phase is GroupPhase.OPEN and now_s > group.expires_at_s:
+        return _refuse(rows, group, Reason.GROUP_FAILED)
+    return group
+
+
+# --- preparing, and the one commit ------------------------------------------------------------------------------------
+
+
+def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
+    """The authority of a member has frozen it; with the last one all are committed. The transfer after that."""
+    group = find_group(rows, transfer.group)
+    transfer = transfer.changed(
+        phase=Phase.PREPARED,
+        source=args["source"],
+        epoch=record.epoch,
+        sub=record.sub,
+        tick=args["tick"],
+        state_hash=args["state_hash"],
+    )
+    save_transfer(rows, transfer)
+    if group is None or group.phase is not GroupPhase.OPEN or args.get("now_s", 0.0) > group.expires_at_s:
+        # Nobody waits for it any more: it goes on by itself.
+        refuse_group(rows, transfer, Reason.GROUP_FAILED)
+    else:
+        group = group.changed(prepared=group.prepared + 1)
+        _save(rows, group)
+        if group.prepared == len(group.members):
+            _commit(rows, group)
+    return find_transfer(rows, transfer.id) or transfer
+
+
+def prepared_again(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
+    """The authority of a frozen member asks again: the transfer, refused if the group's time is up."""
+    group = find_group(rows, transfer.group)
+    if group is None or now_s > group.expires_at_s:
+        refuse_group(rows, transfer, Reason.GROUP_FAILED)
+    return find_transfer(rows, transfer.id) or transfer
+
+
+def _commit(rows: Rows, group: GroupRecord) -> None:
+    members = [transfer for name in group.members if (transfer := find_transfer(rows, name)) is not None]
+    records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
+    reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
+    if len(members) < len(group.members) or any(reasons):
+        _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
+        return
+    for transfer in members:
+        record = records[transfer.id]
+        fence = record.fence.raised()
+        record = record.changed(authority=transfer.target, epoch=fence.epoch, sub=fence.sub, delegation=())
+        record = with_owner(record, transfer.requester) if transfer.requester else record
+        save_entity(rows, record)
+        owner = {"owner": record.owner, "owner_rev": record.owner_rev}
+        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **owner))
+    _save(rows, group.changed(phase=GroupPhase.COMMITTED))
+
+
+def _why_not(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+    """Why a member cannot be committed any more, though it was when it was prepared."""
+    if transfer.phase is not Phase.PREPARED or (record.authority, record.fence) != (transfer.source, transfer.fence):
+        return Reason.NOT_HOLDER
+    if not transfer.requester or transfer.want is Want.FORCED:
+        return None if not transfer.requester or transfer.requester == record.master else Reason.NOT_MASTER
+    if is_locked_against(record, transfer.requester):
+        return Reason.LOCKED
+    if transfer.permit_rule_rev != record.rule_rev:
+        return Reason.RULE_CHANGED
+    return None if transfer.permit_owner_rev == record.owner_rev else Reason.OWNER_CHANGED
+
+
+def refuse_group(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
+    """One member is refused: so are all the others, and this one, if it was frozen."""
+    group = find_group(rows, transfer.group)
+    if group is not None and group.phase is GroupPhase.OPEN:
+        _refuse(rows, group, reason)
+    left = find_transfer(rows, transfer.id)
+    if left is not None and left.phase is Phase.PREPARED:
+        _refuse_member(rows, left, reason)
+
+
+def _refuse(rows: Rows, group: GroupRecord, reason: Reason) -> GroupRecord:
+    group = group.changed(phase=GroupPhase.REFUSED, reason=reason.value)
+    _save(rows, group)
+    for name in group.members:
+        transfer = find_transfer(rows, name)
+        if transfer is not None and transfer.phase in (Phase.PERMITTED, Phase.PREPARED):
+            _refuse_member(rows, transfer, reason)
+    return group
+
+
+def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
+    """A frozen member goes on where it is, under the next epoch, as after any refusal."""
+    data = rows.get_or(("entities", transfer.entity), None)
+    record = None if data is None else EntityRecord.from_data(data)
+    if transfer.phase is Phase.PREPARED and record is not None:
+        if (record.authority, record.fence) == (transfer.source, transfer.fence):
+            fence = record.fence.raised()
+            save_entity(rows, record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()))
+        raised = transfer.fence.raised()
+        transfer = transfer.changed(epoch=raised.epoch, sub=raised.sub)
+    save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=reason.value))
+
+
+GROUP_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "group.look": group_look,
+    "group.propose": group_propose,
+}

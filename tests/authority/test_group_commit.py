@@ -1,0 +1,214 @@
+"""Groups in the log: all members in one step or none, whatever comes between, and nobody waits for ever."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from authority import group_commit
+from authority.epoch import Fence
+from authority.errors import Reason, Refused
+from authority.group_commit import GROUP_LIFETIME_S
+from authority.records import GroupPhase, GroupRecord, Phase
+from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log
+
+GROUP = "group-001"
+THIRD = "alpha.third"
+MEMBERS = (BALL, OTHER, THIRD)
+# Where each of them is at first.
+HOMES = {BALL: S1, OTHER: S1, THIRD: S3}
+
+
+@pytest.fixture
+def three() -> Log:
+    return log_of_three()
+
+
+def log_of_three() -> Log:
+    log = new_log("allow")
+    for entity in (OTHER, THIRD):
+        if log.rows.get_or(("entities", entity), None) is None:
+            log.run("entity.create", entity=entity, kind="ball", spawner=ADA, server=HOMES[entity], rule="allow")
+    for entity in MEMBERS:
+        HOMES[entity] = log.rows.entity(entity).authority
+    return log
+
+
+def propose(log: Log, **args: Any) -> GroupRecord:
+    data = log.run("group.propose", **({"group": GROUP, "entities": list(MEMBERS), "target": S2, "now_s": 0.0} | args))
+    return GroupRecord.from_data(data)
+
+
+def commit(log: Log, number: int, **args: Any) -> Any:
+    """The authority of a member asks for the commit, as it is frozen there."""
+    entity = MEMBERS[number]
+    record = log.rows.entity(entity)
+    fields = {
+        "transfer_id": f"{GROUP}-{number}",
+        "entity": entity,
+        "source": HOMES[entity],
+        "target": S2,
+        "epoch": record.epoch,
+        "sub": record.sub,
+        "tick": 7,
+        "state_hash": str(number) * 64,
+        "now_s": 1.0,
+    }
+    return log.run("transfer.commit", **fields | args)
+
+
+def places(log: Log) -> dict[str, tuple[str, Fence]]:
+    return {entity: (log.rows.entity(entity).authority, log.rows.entity(entity).fence) for entity in MEMBERS}
+
+
+def group_of(log: Log) -> GroupRecord:
+    return GroupRecord.from_data(log.rows.get_or(("groups", GROUP), None))
+
+
+def test_failures_row_34_with_the_last_member_all_are_committed_in_one_step(three: Log) -> None:
+    assert propose(three).phase is GroupPhase.OPEN
+    before = places(three)
+    for number in (2, 0):
+        assert commit(three, number)["outcome"] == "pending"
+        assert commit(three, number)["outcome"] == "pending", "and again"
+        assert places(three) == before
+    assert group_of(three).prepared == 2
+    assert commit(three, 1)["outcome"] == "committed"
+    assert group_of(three).phase is GroupPhase.COMMITTED
+    assert places(three) == {entity: (S2, Fence(2)) for entity in MEMBERS}
+    for number in range(3):
+        transfer = three.transfer(f"{GROUP}-{number}")
+        assert (transfer.phase, transfer.state_hash, transfer.tick) == (Phase.COMMITTED, str(number) * 64, 7)
+        assert commit(three, number, epoch=1)["outcome"] == "committed", "whoever asks again hears it"
+
+
+@pytest.mark.parametrize("how", ["refused", "declined", "cancelled", "expired", "looked", "unknown target"])
+def test_failures_row_34_with_one_that_fails_none_moves_and_the_frozen_go_on(three: Log, how: str) -> None:
+    propose(three)
+    for number in (0, 2):
+        commit(three, number)
+    if how == "refused":
+        args = {
+            "transfer_id": f"{GROUP}-1",
+            "entity": OTHER,
+            "source": HOMES[OTHER],
+            "target": S2,
+            "epoch": 1,
+            "sub": 0,
+        }
+        three.run("transfer.refuse", **args, reason="target_failed")
+    elif how == "declined":
+        args = {"transfer_id": f"{GROUP}-1", "entity": OTHER, "source": HOMES[OTHER], "target": S2}
+        three.run("transfer.decline", **args, reason="capacity")
+    elif how == "cancelled":
+        three.run("transfer.cancel", transfer_id=f"{GROUP}-2", by=ADA)
+    elif how == "expired":
+        assert commit(three, 0, now_s=GROUP_LIFETIME_S + 1.0)["outcome"] == "refused"
+    elif how == "looked":
+        three.run("group.look", group=GROUP, now_s=GROUP_LIFETIME_S + 1.0)
+    else:
+        three.rows.delete(("servers", S2))
+        commit(three, 1)
+    assert group_of(three).phase is GroupPhase.REFUSED
+    assert [place for place, _ in places(three).values()] == [HOMES[entity] for entity in MEMBERS]
+    for number in (0, 2):
+        answer = commit(three, number, epoch=1)
+        assert (answer["outcome"], answer["epoch"], answer["authority"]) == ("refused", 2, HOMES[MEMBERS[number]])
+    assert three.transfer(f"{GROUP}-1").phase is Phase.REFUSED
+    assert commit(three, 1)["outcome"] == "refused", "a late one is not moved alone"
+
+
+def test_what_does_not_hold_any_more_when_the_last_one_comes_holds_all_back(three: Log) -> None:
+    propose(three, requester=ADA)
+    commit(three, 0)
+    commit(three, 1)
+    three.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB)
+    answer = commit(three, 2)
+    assert (answer["outcome"], group_of(three).reason) == ("refused", Reason.OWNER_CHANGED)
+    assert [place for place, _ in places(three).values()] == [HOMES[entity] for entity in MEMBERS]
+
+
+def test_a_group_that_cannot_be_had_at_once_is_refused_whole(three: Log) -> None:
+    def refused(reason: Reason, **args: Any) -> None:
+        fields = {"group": GROUP, "entities": list(MEMBERS), "target": S2, "now_s": 0.0} | args
+        three.refuses(reason, "group.propose", **fields)
+        assert three.rows.get_or(("groups", GROUP), None) is None
+
+    refused(Reason.FULL, entities=[])
+    refused(Reason.FULL, entities=[BALL, BALL])
+    refused(Reason.NOT_FOUND, entities=[BALL, "alpha.nothing"])
+    refused(Reason.UNKNOWN_TARGET, target="alpha.s77")
+    refused(Reason.SAME_SERVER, target=HOMES[BALL])
+    three.run("entity.change_rights", entity=OTHER, by=ADA, rule="deny")
+    refused(Reason.DENIED, requester=BOB)
+    three.run("entity.change_rights", entity=OTHER, by=ADA, rule="ask")
+    refused(Reason.DENIED, requester=BOB)
+    three.refuses(Reason.NOT_FOUND, "group.look", group=GROUP, now_s=0.0)
+
+
+def test_proposing_again_answers_with_the_group_as_it_is(three: Log) -> None:
+    first = propose(three)
+    commit(three, 0)
+    assert propose(three).prepared == 1
+    assert propose(three, now_s=GROUP_LIFETIME_S + 1.0).phase is GroupPhase.REFUSED
+    assert first.members == propose(three).members
+    args = {"group": GROUP, "entities": [BALL], "target": S2, "now_s": 0.0}
+    three.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args)
+
+
+def test_groups_are_forgotten_only_when_they_are_decided(three: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "MAX_GROUPS", 2)
+    propose(three, group="group-aaa", entities=[BALL])
+    propose(three, group="group-bbb", entities=[OTHER])
+    args = {"group": "group-ccc", "entities": [THIRD], "target": S2, "now_s": 0.0}
+    three.refuses(Reason.FULL, "group.propose", **args)
+    three.run("transfer.cancel", transfer_id="group-aaa-0", by=ADA)
+    three.run("group.propose", **args)
+    assert three.rows.get_or(("groups", "group-aaa"), None) is None
+    assert three.rows.get_or(("groups", "group-bbb"), None) is not None
+
+
+STEPS = st.lists(
+    st.sampled_from(["commit 0", "commit 1", "commit 2", "decline", "cancel", "late", "owner", "others"]), max_size=14
+)
+
+
+@settings(max_examples=200)
+@given(STEPS)
+def test_whatever_comes_a_group_moves_whole_or_not_at_all(steps: list[str]) -> None:
+    log = log_of_three()
+    propose(log, requester=ADA)
+    frozen = dict.fromkeys(MEMBERS, False)
+    for step in steps:
+        match step.split():
+            case ["commit", number]:
+                entity = MEMBERS[int(number)]
+                commit(log, int(number), epoch=1)
+                frozen[entity] = True
+            case ["decline"]:
+                if not frozen[OTHER]:
+                    args = {"transfer_id": f"{GROUP}-1", "entity": OTHER, "source": HOMES[OTHER], "target": S2}
+                    _try(log, "transfer.decline", **args, reason="capacity")
+            case ["cancel"]:
+                _try(log, "transfer.cancel", transfer_id=f"{GROUP}-0", by=ADA)
+            case ["late"]:
+                log.run("group.look", group=GROUP, now_s=GROUP_LIFETIME_S + 1.0)
+            case ["owner"]:
+                _try(log, "entity.change_rights", entity=THIRD, by=ADA, owner=BOB)
+            case _:
+                _try(log, "transfer.propose", transfer_id="other-001", entity=BALL, target=S3)
+        moved = [place == S2 for place, _ in places(log).values()]
+        assert all(moved) or not any(moved)
+        phase = group_of(log).phase
+        assert all(moved) == (phase is GroupPhase.COMMITTED)
+        if phase is GroupPhase.REFUSED:
+            # Whoever has frozen one hears of a higher epoch, and goes on.
+            again = [commit(log, place, epoch=1) for place, entity in enumerate(MEMBERS) if frozen[entity]]
+            assert all(answer["epoch"] == 2 for answer in again)
+
+
+def _try(log: Log, procedure: str, **args: Any) -> None:
+    with suppress(Refused):
+        log.run(procedure, **args)

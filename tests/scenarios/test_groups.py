@@ -1,0 +1,62 @@
+"""Groups on real servers: entities of two servers move to a third in one step, or stay where they are and go on."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from scenarios.cases import Run, open_run
+from scenarios.cluster import LocalCluster
+from scenarios.evidence import collect
+from scenarios.topology import ClusterSpec
+
+pytestmark = pytest.mark.timeout(240)
+
+SPEC = ClusterSpec(instances={"alpha": 1}, simservers=3, log_level="WARNING")
+DRAIN_S = 20.0
+
+
+async def decided(run: Run, group: str) -> dict[str, Any]:
+    """The group, once its members have been moved or it was refused."""
+    while True:
+        view = await run.client.call("alpha", "GET", f"/v1/groups/{group}")
+        phases = {member["phase"] for member in view["members"]}
+        if view["phase"] == "refused" or phases == {"done"}:
+            return dict(view)
+        await trio.sleep(0.05)
+
+
+async def place_of(run: Run, entity: str) -> str:
+    return str((await run.client.call("alpha", "GET", f"/v1/entities/{entity}"))["authority"])
+
+
+async def test_failures_rows_34_and_35_a_group_from_two_servers_moves_whole_or_not_at_all() -> None:
+    homes = {f"alpha.g{number}": f"alpha.s{1 + number % 2}" for number in range(6)}
+    with trio.fail_after(200):
+        async with LocalCluster.start(SPEC) as cluster, open_run(cluster, 5) as run, trio.open_nursery() as nursery:
+            for entity, server in homes.items():
+                await run.spawn(entity, server)
+            nursery.start_soon(run.push_all)
+            body = {"entities": list(homes), "to": "alpha.s3", "group": "whole-001", "mode": "staged"}
+            await run.client.call("alpha", "POST", "/v1/groups", body)
+            view = await decided(run, "whole-001")
+            assert (view["phase"], view["prepared"]) == ("committed", 6)
+            assert {await place_of(run, entity) for entity in homes} == {"alpha.s3"}
+            for entity in homes:
+                run.entities[entity] = "alpha.s3"
+
+            # A group that does not come together: one of its entities may not go where it is already.
+            await cluster.kill("alpha.s2")
+            body = {"entities": list(homes), "to": "alpha.s2", "group": "broken-001"}
+            await run.client.call("alpha", "POST", "/v1/groups", body)
+            view = await decided(run, "broken-001")
+            assert (view["phase"], view["reason"]) == ("refused", "target_failed")
+            assert {await place_of(run, entity) for entity in homes} == {"alpha.s3"}
+
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await run.players.drained(DRAIN_S)
+                run.simservers.pop("alpha.s2")
+                evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
+    assert evidence.findings == []
+    assert all(evidence.applied[entity] > 0 for entity in homes)
