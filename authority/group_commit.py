@@ -1,10 +1,10 @@
 """Groups: several entities that change their authorities together, in one step of the log, or not at all.
 
 Each member is a transfer of its own, from whichever server has it. When an old authority asks for the commit of one,
-the log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again, as it
-does when nobody answers. With the last member all are committed in one procedure. If one is refused, is not prepared in
-time, or would not be committed any more, all are refused, and the epoch of each that was frozen is raised, so that its
-authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+the log notes that it is frozen (`prepared`) and says that the answer is still to come; the old authority asks again,
+as it does when nobody answers. With the last member all are committed in one procedure. If one is refused, is not
+prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
+raised, so that its authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
 """
 
 from collections.abc import Callable, Mapping
