@@ -334,9 +334,9 @@ class LinkEndpoint:
             link.send(message, now, channel)
             return
         if self._socket is not None:
-            datagram = link.send_at_once(message, now, channel)
-            if datagram is not None and link.address is not None:
-                self._transmit(self._socket, ((datagram, link.address),))
+            datagram, address = link.send_at_once(message, now, channel), link.address
+            if datagram is not None and address is not None:
+                self._transmit(self._socket, ((datagram, address),))
                 self._look_again(link)
                 return
             if link.is_idle:  # for some reason it is not as simple as that; still, there is nothing to wait for

@@ -73,6 +73,8 @@ class Incoming:
         self._large = LargeGrants(large_budget or LargeBudget())
         self._window_bytes = window_bytes
         self._window_messages = window_messages
+        self._tell_after_bytes = -(-window_bytes // 4)
+        self._tell_after_messages = -(-window_messages // 4)
         self._ready: deque[ReceivedMessage] = deque()
         # Channels that somebody takes for itself, so that it need not wait until others have taken theirs.
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
@@ -98,7 +100,9 @@ class Incoming:
             self._ready_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
             or self._ready_messages > self._window_messages - INITIAL_CREDIT_MESSAGES
         )
-        self._tell_from(INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES)
+        # What the peer presumes to begin with, and a quarter of the window.
+        self._tell_at_bytes = INITIAL_CREDIT_BYTES + self._tell_after_bytes
+        self._tell_at_messages = INITIAL_CREDIT_MESSAGES + self._tell_after_messages
 
     def claim(self, channel: int) -> None:
         """From now on messages of this channel are taken with `take(channel)` alone."""
@@ -136,14 +140,12 @@ class Incoming:
         """Absolute (bytes, messages) that the peer may have started since its beginning."""
         return self._granted_bytes, self._granted_messages
 
-    def note_told(self) -> None:
-        """The peer is being told the present credit."""
-        self._tell_from(self._granted_bytes, self._granted_messages)
-
-    def _tell_from(self, told_bytes: int, told_messages: int) -> None:
-        """The peer knows of so much: it should be told when a quarter of the window more has been granted."""
-        self._tell_at_bytes = told_bytes - (-self._window_bytes // 4)
-        self._tell_at_messages = told_messages - (-self._window_messages // 4)
+    def tell(self) -> tuple[int, int]:
+        """The `credit`, which the peer is being told now."""
+        granted_bytes, granted_messages = self._granted_bytes, self._granted_messages
+        self._tell_at_bytes = granted_bytes + self._tell_after_bytes
+        self._tell_at_messages = granted_messages + self._tell_after_messages
+        return granted_bytes, granted_messages
 
     @property
     def should_tell(self) -> bool:

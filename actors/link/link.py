@@ -228,7 +228,9 @@ class Link:
         datagram = self._seal_eliciting(session, body, ((message, 0),), now)
         if self._due_since_s == NEVER:
             self._due_since_s = now
-        self._count_departures(1, len(datagram))
+        counters = self._counters
+        counters["datagrams_out"] += 1
+        counters["bytes_out"] += len(datagram)
         if not recovery.is_timed_by(self._timer_s, now):
             self._timer_s = min(self._timer_s, recovery.next_timer())
         return datagram
@@ -626,7 +628,7 @@ class Link:
 
     def is_unsettled(self, now: float) -> bool:
         """Something beside data and acknowledgements needs attention."""
-        return now >= self._timer_s or bool(self._replies) or bool(self._events) or not self._sessions.is_settled
+        return bool(now >= self._timer_s or self._replies or self._events or not self._sessions.is_settled)
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         """Everything that should leave now, with where to. Also does what timers have brought up."""
@@ -644,17 +646,13 @@ class Link:
         if self._due_since_s == NEVER and (not self._recovery.is_idle or (unsettled and self._wants_session(now))):
             self._due_since_s = now
         if out:
-            self._count_departures(len(out), sum([len(datagram) for datagram, _ in out]))
+            self._counters["datagrams_out"] += len(out)
+            self._counters["bytes_out"] += sum([len(datagram) for datagram, _ in out])
         if unsettled:
             self._timer_s = self._earliest_timer()
         elif out and not self._recovery.is_timed_by(self._timer_s, now):
             self._timer_s = min(self._timer_s, self._recovery.next_timer())
         return out
-
-    def _count_departures(self, datagrams: int, size_bytes: int) -> None:
-        counters = self._counters
-        counters["datagrams_out"] += datagrams
-        counters["bytes_out"] += size_bytes
 
     def _handshakes(self, now: float, out: list[tuple[bytes, Address]]) -> None:
         out.extend(self._replies)
@@ -745,10 +743,10 @@ class Link:
     def _write_ack(self, now: float) -> bytes:
         self._ack_s = NEVER
         self._unacked_datagrams = self._unacked_bytes = 0
-        self._incoming.note_told()
+        incoming = self._incoming
         delay_s = now - self._largest_arrived_s
-        ack = write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *self._incoming.credit)
-        return ack + self._incoming.large_news() if self._incoming.is_asked_for_large else ack
+        ack = write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *incoming.tell())
+        return ack + incoming.large_news() if incoming.is_asked_for_large else ack
 
     def _seal_eliciting(
         self, session: LiveSession, body: bytes | memoryview, chunks: Sequence[Chunk], now: float
@@ -761,7 +759,7 @@ class Link:
 
     def _seal(self, session: LiveSession, body: bytes | memoryview) -> bytes:
         counter = self._next_counter
-        self._next_counter += 1
+        self._next_counter = counter + 1
         session.sealed_datagrams += 1
         header = write_data_header(session.peer_session_id, counter)
         return header + session.session.seal(counter, header, body)

@@ -233,7 +233,7 @@ class Sessions:
             and current.confirm is None
             and not current.owes_ping
             and current.sealed_datagrams < self._settings.rekey_after_datagrams
-            and not self._is_outdated
+            and (self._keys is None or current.peer_kid == self._keys.signing_kid)
         )
 
     @property

@@ -257,7 +257,7 @@ class TestIncoming:
 
     def test_taking_gives_credit_back_and_a_quarter_of_the_window_is_worth_telling(self) -> None:
         incoming = self.incoming()
-        incoming.note_told()
+        incoming.tell()
         assert incoming.credit == (100_000, 64)
         for number in range(16):
             incoming.on_message(Message(0, number, b"x"))
@@ -266,7 +266,7 @@ class TestIncoming:
         told = [incoming.should_tell]
         incoming.take()
         told.append(incoming.should_tell)
-        incoming.note_told()
+        incoming.tell()
         told.append(incoming.should_tell)
         assert told == [False, True, False]
         assert incoming.credit == (100_016, 80)
