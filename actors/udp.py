@@ -9,8 +9,11 @@ of one `trio.socket` call for each datagram: a checkpoint for each would cost mo
 posted until its task waits, or in one turn of the scheduler, leaves together, except that a message for a peer with
 nothing in flight leaves at once.
 
-Budgets, measured on one shared core of a virtual machine: 105 us for a round trip of 100 bytes with both ends
-in one process, 2.5 us for a small message in a bundle, 27 us for a piece at 61,440 bytes, 4.3 us at 1200, both ends.
+Parts of it: `actors.demultiplexer` finds the link of a datagram, `actors.session_ids` its number, `actors.peer_keys`
+asks who peers are, `actors.waiting_sends` holds what waits for credit.
+
+Budgets, measured on one shared core of a virtual machine: 80 us for a round trip of 100 bytes with both ends in one
+process (two processes on one core: docs/bench-link.md), 27 us for a piece at 61,440 bytes, 4.3 us at 1200, both ends.
 """
 
 import ipaddress
