@@ -26,6 +26,8 @@ class Reason(StrEnum):
     """The server is drained: it takes no entities."""
     FULL = "full"
     """A bounded table has no room for another row."""
+    GONE = "gone"
+    """The entity was deleted."""
     GROUP_FAILED = "group_failed"
     """Another member of the group was not ready in time."""
     INCOMPATIBLE = "incompatible"

@@ -10,6 +10,7 @@ raised, so that its authority goes on. So no failure leaves a group half moved (
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
@@ -173,6 +174,9 @@ def prepared_again(rows: Rows, transfer: TransferRecord, now_s: float) -> Transf
 
 def _commit(rows: Rows, group: GroupRecord) -> None:
     members = [transfer for name in group.members if (transfer := find_transfer(rows, name)) is not None]
+    if any(grave_of(rows, transfer.entity) is not None for transfer in members):
+        _refuse(rows, group, Reason.GONE)
+        return
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
     reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
     if len(members) < len(group.members) or any(reasons):

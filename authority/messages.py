@@ -41,6 +41,7 @@ __all__ = [
     "CensusRequest",
     "Decline",
     "Delegation",
+    "Despawn",
     "DirectHandoff",
     "ForwardInputs",
     "Grant",
@@ -163,13 +164,13 @@ class HandoffAbort(_Fenced):
 
 
 class HandoffReply(_Message):
-    """Home → old authority: what the log decided. `epoch`/`sub` is the fence after it."""
+    """Home → old authority: what the log decided. `epoch`/`sub` is the fence after it; no `authority`: it is gone."""
 
     type: Literal["handoff_reply"] = "handoff_reply"
     transfer_id: TransferId
     outcome: Literal["committed", "refused", "pending"]
     reason: ReasonText = ""
-    authority: Name
+    authority: OwnerName
     epoch: Epoch
     sub: Epoch
     certificate: Token = ""
@@ -320,6 +321,14 @@ class Spawn(_Message):
     params: dict[str, Any]
 
 
+class Despawn(_Message):
+    """Home → authority: the entity was deleted, and this is the fence after its last one. Nothing is answered."""
+
+    type: Literal["despawn"] = "despawn"
+    entity: Name
+    epoch: Epoch
+
+
 class Spawned(_Message):
     """Simulation server → home: it lives (or `reason` says why not)."""
 
@@ -456,6 +465,7 @@ Message = Annotated[
     | Delegation
     | Spawn
     | Spawned
+    | Despawn
     | StateTransfer
     | Stage
     | Staged

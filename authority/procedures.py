@@ -7,6 +7,7 @@ leaves the tree untouched.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.deletion import DELETION_PROCEDURES
 from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
@@ -21,6 +22,7 @@ __all__ = ["PROCEDURES"]
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **RIGHTS_PROCEDURES,
+    **DELETION_PROCEDURES,
     **DIRECTORY_PROCEDURES,
     **DRAIN_PROCEDURES,
     **ENTITY_PROCEDURES,

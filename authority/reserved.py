@@ -29,6 +29,8 @@ RESERVED_ROOTS: Final = frozenset(
         "paces",
         "players",
         "servers",
+        "tombstone_order",
+        "tombstones",
         "transfer_order",
         "transfers",
     }

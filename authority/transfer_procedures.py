@@ -14,6 +14,7 @@ is another's.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
 from authority.epoch import Fence
@@ -47,6 +48,8 @@ def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     """Answer a request to hand over: as before, if it is a repetition; else commit it, or refuse it."""
+    if (grave := grave_of(rows, args["entity"])) is not None:
+        return _answer_gone(args, grave)
     record = _apply_passes(rows, find_entity(rows, args["entity"]), args.get("passes", ()))
     existing = find_transfer(rows, args["transfer_id"])
     asked_at = Fence(args["epoch"], args["sub"])
@@ -75,6 +78,13 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     transfer = _committed(existing or _begin(args), record, args)
     save_transfer(rows, transfer)
     return _answer(rows, transfer)
+
+
+def _answer_gone(args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
+    """Nobody has authority over what was deleted, and nobody will: there is nothing to record."""
+    gone = _begin(args).changed(phase=Phase.REFUSED, reason=Reason.GONE.value, epoch=grave.epoch)
+    answer = {"outcome": Outcome.REFUSED.value, "transfer": gone.to_data(), "authority": ""}
+    return answer | {"epoch": grave.epoch, "sub": grave.sub}
 
 
 def transfer_decline(rows: Rows, args: Mapping[str, Any]) -> Any:

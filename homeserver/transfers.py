@@ -26,6 +26,7 @@ from authority.messages import (
     AdmitRequest,
     Decline,
     Delegation,
+    Despawn,
     Grant,
     HandoffAbort,
     HandoffReply,
@@ -552,6 +553,15 @@ class Transfers:
         return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
     # --- beginning -------------------------------------------------------------------------------------------------
+
+    async def despawn(self, entity: str, authority: str, epoch: int) -> None:
+        """Tell the last authority of a deleted entity that it is gone.
+
+        Raises:
+            NOT_TOLD: it cannot be told now; the caller may delete the entity again.
+        """
+        message = Despawn(entity=entity, epoch=epoch)
+        await self.post(message, Trace(f"despawn-{entity}"[:64]), authority, on_path=False)
 
     async def order(self, transfer: TransferRecord) -> None:
         """Tell the old authority to begin a permitted transfer.

@@ -22,10 +22,12 @@ from authority.messages import (
     Activate,
     Activated,
     Delegation,
+    Despawn,
     DirectHandoff,
     ForwardInputs,
     Grant,
     InputItem,
+    NotHere,
     OwnerWord,
     Spawn,
     Spawned,
@@ -122,6 +124,15 @@ class Arrivals:
                 reason = str(error)[:200] or "the world would not have it"
         answer = Spawned(entity=message.entity, reason=reason)
         self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    def despawn(self, message: Despawn) -> None:
+        """The entity was deleted: it ends here, unless it is on its way out; then the log says so to who asks."""
+        holding = self._holdings.get(message.entity)
+        if holding is None or holding.life.frozen or holding.fence >= Fence(message.epoch):
+            self._counts["despawn_not_here"] += 1
+            return
+        for source in self._holdings.leave(message.entity, "", Fence(message.epoch)):
+            self._courier.tell_player(source, NotHere(entity=message.entity, epoch=message.epoch))
 
     async def owner(self, message: OwnerWord, opened: Opened) -> None:
         """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""

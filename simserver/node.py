@@ -19,6 +19,7 @@ from authority.messages import (
     Activated,
     CensusRequest,
     Delegation,
+    Despawn,
     DirectHandoff,
     ForwardInputs,
     Grant,
@@ -264,6 +265,9 @@ class Node:
                 await self.arrivals.owner(message, opened)
             case Delegation() as message:
                 await self.arrivals.delegation(message, opened)
+            case Despawn() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.arrivals.despawn(message)
             case Spawn() as message:
                 await self.arrivals.spawn(message, opened)
             case other:

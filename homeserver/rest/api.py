@@ -23,6 +23,7 @@ from homeserver.node import Node
 from homeserver.registration import register
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.cluster import cluster_routes
+from homeserver.rest.deletion import deletion_routes
 from homeserver.rest.errors import install_errors
 from homeserver.rest.groups import group_routes
 from homeserver.rest.models import (
@@ -86,6 +87,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(_entity_routes(node))
     app.include_router(_transfer_routes(node))
     app.include_router(group_routes(node))
+    app.include_router(deletion_routes(node))
     app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))

@@ -289,3 +289,13 @@ async def test_an_entity_that_left_while_its_target_was_asked_is_not_handed_over
     scene.holdings.drop(BALL)
     scene.rooms.kept[0]("")
     assert (len(scene.departures), scene.counts["order_not_here"]) == (0, 1)
+
+
+async def test_failures_row_36_a_frozen_copy_of_what_was_deleted_ends(scene: Scene) -> None:
+    holding = scene.spawn()
+    holding.life.take_input(ADA, 1, 1, b"")
+    scene.departures.begin(PLAN)
+    reply = HandoffReply(transfer_id=TRANSFER, outcome="refused", reason="gone", authority="", epoch=2, sub=0)
+    scene.departures.replied(Opened(reply, "alpha.h1", Trace(TRANSFER)), reply)
+    assert (scene.holdings.get(BALL), len(scene.departures), holding.life.over) == (None, 0, True)
+    assert (ADA, NotHere(entity=BALL, epoch=2)) in scene.mail.sent

@@ -1,0 +1,56 @@
+"""The route by which a master deletes an entity."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.web import ApiError, StrictRoute
+from authority.certificates import Name
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.models import Proof, Revision
+from homeserver.rest.rights import EntityId
+from homeserver.transfers import NOT_TOLD
+
+if TYPE_CHECKING:
+    from homeserver.node import Node
+
+__all__ = ["deletion_routes"]
+
+
+class DeleteBody(BaseModel):
+    """Delete an entity."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: Name = Field(description="its master")
+    master_rev: Revision = Field(description="the present revision of its mastership")
+    proof: Proof = Field(description="statement {action: delete, entity, master_rev, expires_at_s}")
+
+
+class GraveView(BaseModel):
+    """A deleted entity."""
+
+    entity: str
+    epoch: int = Field(description="the fence after its last one")
+
+
+def deletion_routes(node: "Node") -> APIRouter:
+    """`POST /v1/entities/{entity_id}/delete`."""
+    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes.route_class = StrictRoute
+
+    @routes.post("/v1/entities/{entity_id}/delete")
+    async def delete_entity(entity_id: EntityId, body: DeleteBody) -> GraveView:
+        """Delete an entity for good, also while it is on its way; its id is not given again."""
+        statement = {"action": "delete", "entity": entity_id, "master_rev": body.master_rev}
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        grave = await node.store.submit("entity.delete", entity=entity_id, by=body.by, master_rev=body.master_rev)
+        try:
+            await node.transfers.despawn(entity_id, grave["authority"], grave["epoch"])
+        except NOT_TOLD as error:
+            text = f"{error}; it is deleted, and its authority does not know yet: repeat the same request"
+            raise ApiError(503, "authority_unreachable", text, entity_id) from error
+        return GraveView(entity=entity_id, epoch=grave["epoch"])
+
+    return routes

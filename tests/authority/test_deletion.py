@@ -1,0 +1,62 @@
+"""Deleting an entity: by its master, once, for good, and whoever has it on its way hears of it."""
+
+import pytest
+
+from authority import deletion
+from authority.errors import Reason
+from authority.group_commit import GROUP_LIFETIME_S
+from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, request
+
+
+def delete(log: Log, **args: object) -> object:
+    return log.run("entity.delete", **({"entity": BALL, "by": ADA, "master_rev": 1} | args))
+
+
+def test_only_its_master_deletes_it_under_the_present_revision_and_once(log: Log) -> None:
+    log.refuses(Reason.NOT_MASTER, "entity.delete", entity=BALL, by=BOB, master_rev=1)
+    log.refuses(Reason.STALE_REVISION, "entity.delete", entity=BALL, by=ADA, master_rev=2)
+    log.refuses(Reason.NOT_FOUND, "entity.delete", entity="alpha.nothing", by=ADA, master_rev=1)
+    grave = delete(log)
+    assert grave == {"entity": BALL, "authority": S1, "epoch": 2, "master": ADA}
+    assert delete(log) == grave
+    assert log.rows.get_or(("entities", BALL), None) is None
+
+
+def test_its_id_is_not_given_again(log: Log) -> None:
+    delete(log)
+    args = {"entity": BALL, "kind": "ball", "spawner": ADA, "server": S1}
+    log.refuses(Reason.GONE, "entity.create", **args)
+
+
+@pytest.mark.parametrize("procedure", ["transfer.commit", "transfer.refuse"])
+def test_failures_row_36_whoever_asks_for_a_commit_after_the_deletion_hears_that_it_is_gone(
+    log: Log, procedure: str
+) -> None:
+    log.propose("transfer-1")
+    delete(log)
+    for _ in range(2):
+        answer = log.run(procedure, **request("transfer-1"), reason="capacity")
+        assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("refused", "", 2)
+        assert answer["transfer"]["reason"] == "gone"
+
+
+def test_a_group_with_one_that_was_deleted_moves_nobody(log: Log) -> None:
+    if log.rows.get_or(("entities", OTHER), None) is None:
+        log.run("entity.create", entity=OTHER, kind="ball", spawner=ADA, server=S1)
+    home = log.rows.entity(OTHER).authority
+    log.run("group.propose", group="group-001", entities=[BALL, OTHER], target=S2, now_s=0.0)
+    log.run("transfer.commit", **request("group-001-0"), now_s=1.0)
+    delete(log)
+    args = request("group-001-1", entity=OTHER, source=home)
+    assert log.run("transfer.commit", **args, now_s=1.0)["outcome"] == "refused"
+    assert log.rows.entity(OTHER).authority == home
+    assert log.run("group.look", group="group-001", now_s=GROUP_LIFETIME_S + 1.0)["phase"] == "refused"
+
+
+def test_the_oldest_graves_are_forgotten_first(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
+    delete(log)
+    log.run("entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
+    delete(log, entity="alpha.two")
+    log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
+    log.refuses(Reason.GONE, "entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
