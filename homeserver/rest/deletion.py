@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from homeserver.rest.access import check_player_proof, client_access
-from homeserver.rest.models import Proof, Revision
+from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId
+from homeserver.rest.rights_models import Revision
 from homeserver.transfers import NOT_TOLD
 
 if TYPE_CHECKING:
