@@ -82,7 +82,8 @@ def _dumps(claims: object) -> bytes:
 class CommitCertificate(_Certificate):
     """The log gave `entity` to `target` at (epoch, sub), continuing from `tick` with the state of this hash.
 
-    `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs.
+    `owner` owned it then, under revision `owner_rev`: the new authority takes nobody else's inputs. No other
+    incarnation of the target than this one may begin with it: what this one had may be taken from it since.
     """
 
     kind: Literal["commit"] = "commit"
@@ -93,6 +94,8 @@ class CommitCertificate(_Certificate):
     state_hash: Hash
     owner: OwnerName = ""
     owner_rev: Epoch = 0
+    # Of the target, in its home instance's log; 0 if it had no lease there, or is at home elsewhere.
+    incarnation: Epoch = 0
 
     @property
     def ownership(self) -> Ownership:

@@ -9,6 +9,7 @@ from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.lease_procedures import check_lease
 from authority.records import EntityRecord
+from authority.recovery import OrphanPolicy
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.rules import Rule
@@ -43,6 +44,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         master=spawner,
         owner=spawner,
         rule=Rule(args.get("rule", Rule.ASK)),
+        orphans=OrphanPolicy(args.get("orphans", OrphanPolicy.ADOPT)),
         authority=server,
     )
     save_entity(rows, record)

@@ -25,6 +25,7 @@ from authority.letters import Batch
 from authority.message_base import MessageModel as _Message
 from authority.ownership import Ownership
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
+from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
 
 __all__ = [
     "INLINE_STATE_BYTES",
@@ -36,9 +37,15 @@ __all__ = [
     "Activated",
     "AdmitReply",
     "AdmitRequest",
+    "Adopt",
+    "Adopted",
     "Batch",
     "Census",
     "CensusRequest",
+    "Collect",
+    "Collected",
+    "Copies",
+    "CopiesKept",
     "Decline",
     "Delegation",
     "Despawn",
@@ -310,7 +317,7 @@ class Delegation(_Message):
 
 
 class Spawn(_Message):
-    """Home → simulation server: simulate this new entity."""
+    """Home → simulation server, its incarnation `incarnation` if that is not 0: simulate this new entity."""
 
     type: Literal["spawn"] = "spawn"
     entity: Name
@@ -319,6 +326,7 @@ class Spawn(_Message):
     owner: OwnerName
     owner_rev: Epoch
     params: dict[str, Any]
+    incarnation: Epoch = 0
 
 
 class Despawn(_Message):
@@ -462,6 +470,10 @@ Message = Annotated[
     | OwnerWord
     | Renew
     | RenewReply
+    | Collect
+    | Collected
+    | Adopt
+    | Adopted
     | Delegation
     | Spawn
     | Spawned
@@ -503,11 +515,16 @@ class Input(_Message):
 
 
 class InputAck(_Message):
-    """Authority → player: every input up to `applied` has been applied."""
+    """Authority → player: every input up to `applied` has been applied, and up to `durable` it will stay so.
+
+    What is not durable may have to be given again, if the authority dies: a lower `applied` under a higher fence says
+    from where on.
+    """
 
     type: Literal["input_ack"] = "input_ack"
     entity: Name
-    applied: Annotated[int, Field(ge=0)]
+    applied: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    durable: Annotated[int, Field(ge=0, le=2**63 - 1)]
     tick: TickNumber
     epoch: Epoch
     sub: Epoch
@@ -540,7 +557,7 @@ class NotOwner(_Message):
     sub: Epoch
 
 
-LinkMessage = Annotated[Input | InputAck | NotHere | NotOwner, Field(discriminator="type")]
+LinkMessage = Annotated[Input | InputAck | NotHere | NotOwner | Copies | CopiesKept, Field(discriminator="type")]
 
 
 class Parcel(BaseModel):

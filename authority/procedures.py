@@ -13,6 +13,7 @@ from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.group_commit import GROUP_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
+from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
 from authority.rows import Rows
 from authority.transfer_procedures import TRANSFER_PROCEDURES
@@ -28,6 +29,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **ENTITY_PROCEDURES,
     **GROUP_PROCEDURES,
     **LEASE_PROCEDURES,
+    **RECOVERY_PROCEDURES,
     **REQUEST_PROCEDURES,
     **TRANSFER_PROCEDURES,
 }

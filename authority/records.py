@@ -9,6 +9,7 @@ Where things stand in the tree:
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
     drains/<name>    DrainRecord of a simulation server that is drained
+    recoveries/<id>  RecoveryRow of an entity whose authority is dead
     leases/<name>    LeaseRow of a simulation server
     lease_office     LeaseOffice
 """
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from authority.epoch import Fence
 from authority.lease import LeasePhase
+from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rules import Rule, Want
 from crypto.continuity import MAX_STATEMENT_CHARS, MAX_STATEMENTS, MAX_VERSION
 
@@ -34,6 +36,7 @@ __all__ = [
     "Lock",
     "Outcome",
     "Phase",
+    "RecoveryRow",
     "Role",
     "TransferRecord",
 ]
@@ -71,7 +74,8 @@ class EntityRecord(_Row):
 
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
-    An empty `owner` is nobody. `locks`, by their names, keep others from becoming owner.
+    An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
+    (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     """
 
     id: str
@@ -89,6 +93,8 @@ class EntityRecord(_Row):
     previous_owner: str = ""
     locks: dict[str, Lock] = {}
     locks_rev: int = 1
+    orphans: OrphanPolicy = OrphanPolicy.ADOPT
+    standing: Standing = Standing.SIMULATED
 
     @property
     def fence(self) -> Fence:
@@ -145,7 +151,7 @@ class GroupRecord(_Row):
 class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
-    `owner` and `owner_rev` are who owns the entity from the commit on.
+    `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `group` is the one that it is a member of, if it is.
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
@@ -172,6 +178,7 @@ class TransferRecord(_Row):
     sub: int = 0
     owner: str = ""
     owner_rev: int = 0
+    incarnation: int = 0
     tick: int = 0
     state_hash: str = ""
     report: dict[str, Any] | None = None
@@ -255,3 +262,19 @@ class LeaseRow(_Row):
     nonce: str
     phase: LeasePhase = LeasePhase.RETURNING
     swept: bool = False
+
+
+class RecoveryRow(_Row):
+    """An entity whose authority died: where it was, and, once that is decided, who goes on with it from which copy.
+
+    `epoch` is that of the raised fence, later of the target's. With `held` only `last` itself may go on with it.
+    """
+
+    entity: str
+    last: str
+    epoch: int
+    held: bool = False
+    target: str = ""
+    tick: int = 0
+    state_hash: str = ""
+    source: CopySource | None = None

@@ -28,6 +28,7 @@ RESERVED_ROOTS: Final = frozenset(
         "leases",
         "paces",
         "players",
+        "recoveries",
         "servers",
         "tombstone_order",
         "tombstones",

@@ -20,7 +20,7 @@ from authority.drain_procedures import is_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
-from authority.lease_procedures import may_be_given
+from authority.lease_procedures import incarnation_of, may_be_given
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
@@ -76,6 +76,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
     save_entity(rows, record)
     transfer = _committed(existing or _begin(args), record, args)
+    transfer = transfer.changed(incarnation=incarnation_of(rows, args["target"]))
     save_transfer(rows, transfer)
     return _answer(rows, transfer)
 

@@ -22,7 +22,7 @@ from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
 from authority.pins import Pins, published
-from authority.records import DirectoryRow, LeaseRow, Role
+from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.continuity import Published
@@ -35,6 +35,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation
 from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
+from homeserver.recovery import Recoveries
 from homeserver.registration import register
 from homeserver.rest import make_app
 from homeserver.store import Store
@@ -88,9 +89,11 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         clock,
         config.lease_term_s,
         lambda: backend.current.status.is_leader if raft else None,
-        _sweep,
+        lambda row: recoveries.sweep(row),  # noqa: PLW0108
     )
+    recoveries = Recoveries(store, transfers.post, clock, lambda: leases.granter.office > 0)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
+    node.recoveries = recoveries
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -102,10 +105,6 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         balancing=placement.balance,
     )
     return node
-
-
-async def _sweep(row: LeaseRow) -> None:
-    pass
 
 
 def supervision_tree(node: Node) -> SupervisorSpec:
@@ -123,6 +122,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         (
             messages,
             ServiceSpec("leases", node.leases.serve),
+            ServiceSpec("recoveries", node.recoveries.serve),
             ServiceSpec("rest", web.serve),
             ServiceSpec("balancer", node.balancer.serve),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),

@@ -34,7 +34,7 @@ class Leases:
     Args:
         name: this homeserver.
         leads: whether this member leads the log now; None if that has no leader among the members.
-        sweep: takes from a server whatever earlier incarnations of it simulated; raises what ends with trying again.
+        sweep: takes from a server whatever earlier incarnations of it simulated; false if it has to be tried again.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Leases:
         clock: Clock,
         term_s: float,
         leads: Callable[[], bool | None],
-        sweep: Callable[[LeaseRow], Awaitable[None]],
+        sweep: Callable[[LeaseRow], Awaitable[bool]],
     ) -> None:
         self._name = name
         self._store = store
@@ -207,8 +207,8 @@ class Leases:
         row = self._store.lease(server)
         if row is None or row.incarnation != incarnation:
             return
-        await self._sweep(row)
-        await self._store.submit("lease.swept", server=server, incarnation=incarnation)
+        if await self._sweep(row):
+            await self._store.submit("lease.swept", server=server, incarnation=incarnation)
 
 
 def digest_of(peers: list[str]) -> str:

@@ -15,7 +15,17 @@ from actors.udp import Received
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.lease_messages import Renew
-from authority.messages import Census, LoadReport, NoAnswer, Parcel, Spawn, Spawned, decode_link_untrusted
+from authority.messages import (
+    Adopted,
+    Census,
+    Collected,
+    LoadReport,
+    NoAnswer,
+    Parcel,
+    Spawn,
+    Spawned,
+    decode_link_untrusted,
+)
 from authority.records import EntityRecord, Role
 from authority.sealing import Opened, Sealer
 from homeserver.backend import BackendService
@@ -24,6 +34,7 @@ from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.leases import Leases
+from homeserver.recovery import Recoveries
 from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
@@ -71,6 +82,7 @@ class Node:
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     balancer: Balancer = field(init=False, repr=False)
+    recoveries: Recoveries = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -110,6 +122,7 @@ class Node:
             owner=record.owner,
             owner_rev=record.owner_rev,
             params=dict(params),
+            incarnation=self.store.incarnation_of(record.authority),
         )
         try:
             await self.transfers.post(message, Trace(f"spawn-{record.id}"), record.authority, on_path=False)
@@ -168,6 +181,10 @@ class Node:
         match opened.message:
             case Spawned() as message:
                 self._spawned(message, opened.sender)
+            case Collected() as message if self._is_ours(opened.sender):
+                self.recoveries.collected(message, opened.sender)
+            case Adopted() as message if self._is_ours(opened.sender):
+                self.recoveries.adopted(message, opened.sender)
             case LoadReport() as message if self._is_ours(opened.sender):
                 self.balancer.reported(opened.sender, message.load)
             case Census() as message if self._is_ours(opened.sender):

@@ -22,6 +22,7 @@ from authority.records import (
     LeaseOffice,
     LeaseRow,
     Phase,
+    RecoveryRow,
     Role,
     TransferRecord,
 )
@@ -223,6 +224,31 @@ class Store:
         names = sorted(store.children((DRAINS,))) if store.exists((DRAINS,)) else []
         return [DrainRecord.from_data(store.get((DRAINS, name))) for name in names]
 
+    def entities_of(self, server: str) -> list[EntityRecord]:
+        """The entities that a server has authority over, as this member knows them; looked through as in `named_by`."""
+        name = server.encode()
+
+        def collect(path: tuple[str, ...], view: NodeView, found: list[Any]) -> list[Any]:
+            if view.encoded is not None and name in view.encoded and view.data["authority"] == server:
+                found.append(view.data)
+            return found
+
+        if not self._replica.store.exists(("entities",)):
+            return []
+        nothing: list[Any] = []
+        return [EntityRecord.from_data(row) for row in self._replica.store.fold_below(("entities",), collect, nothing)]
+
+    def recovery(self, entity_id: str) -> RecoveryRow | None:
+        """How the recovery of an entity stands, as this member knows it; None if it is not being recovered."""
+        data = self._get(("recoveries", entity_id))
+        return None if data is None else RecoveryRow.from_data(data)
+
+    def recoveries(self) -> list[RecoveryRow]:
+        """The entities whose authority died and that nobody goes on with yet, as this member knows them."""
+        store = self._replica.store
+        names = sorted(store.children(("recoveries",))) if store.exists(("recoveries",)) else []
+        return [RecoveryRow.from_data(store.get(("recoveries", name))) for name in names]
+
     def named_by(self, server: str) -> tuple[int, int]:
         """How many entities of this instance a server has authority over, and how many others it may be passed.
 
@@ -250,6 +276,11 @@ class Store:
         """The lease of a simulation server, as this member knows it."""
         data = self._get(("leases", server))
         return None if data is None else LeaseRow.from_data(data)
+
+    def incarnation_of(self, server: str) -> int:
+        """The present incarnation of a simulation server, as this member knows it; 0 if it has no lease."""
+        row = self.lease(server)
+        return 0 if row is None else row.incarnation
 
     def leases(self) -> list[LeaseRow]:
         """All leases, by the names of the servers, as this member knows them."""

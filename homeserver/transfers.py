@@ -367,6 +367,7 @@ class Transfers:
             state_hash=transfer.state_hash,
             owner=transfer.owner,
             owner_rev=transfer.owner_rev,
+            incarnation=transfer.incarnation,
         )
         return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 

@@ -33,6 +33,8 @@ RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
+# Applied inputs that may have to be given again, because no copy of the entity has them yet.
+MAX_KEPT: Final = 8192
 # How many of them are under way at a time: so many after a silence, at most so many when all is well.
 MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
@@ -52,9 +54,17 @@ class InputStream:
     """Who owns the entity instead of the player, as far as that is known; nothing is sent then."""
     sent: int = 0
     acknowledged: int = 0
+    durable: int = 0
+    fence: tuple[int, int] = (0, 0)
+    """The highest under which something was acknowledged."""
+    durable_digest: bytes = b"\0" * 16
     applied_digest: bytes = b"\0" * 16
     digest: bytes = b"\0" * 16
     waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
+    kept: deque[tuple[int, bytes]] = field(default_factory=deque)
+    """What was applied and is not durable: if the authority dies, it may have to be given again."""
+    given_again: int = 0
+    """How many inputs had to be given again that had been applied."""
     in_flight: int = 0
     """How many of those waiting have been sent to `target`."""
     max_in_flight: int = MAX_IN_FLIGHT
@@ -87,9 +97,36 @@ class InputStream:
             self.progressed_at_s, self.resend_after_s = now_s, RESEND_S
             self.max_in_flight = min(2 * self.max_in_flight, MAX_IN_FLIGHT)
             for _ in range(news):
-                self.applied_digest = fold(self.applied_digest, *self.waiting.popleft())
+                self.kept.append(self.waiting.popleft())
+                self.applied_digest = fold(self.applied_digest, *self.kept[-1])
             self.in_flight = max(0, self.in_flight - news)
         return news
+
+    def acknowledged_as(self, ack: InputAck, now_s: float) -> int:
+        """An authority says how far it has come, and how far is durable; how many more were applied.
+
+        One that went on from a copy may be behind the last: what is missing is given again, but nothing durable.
+        """
+        fence = (ack.epoch, ack.sub)
+        if fence > self.fence:
+            self.fence = fence
+            self._give_again(ack.applied)
+        news = self.acknowledge(ack.applied, now_s) if fence == self.fence else 0
+        self.durable = max(self.durable, min(ack.durable, self.acknowledged))
+        while self.kept and (self.kept[0][0] <= self.durable or len(self.kept) > MAX_KEPT):
+            self.durable_digest = fold(self.durable_digest, *self.kept.popleft())
+        return news
+
+    def _give_again(self, applied: int) -> None:
+        """The authority has applied no more than this; what is kept beyond it waits again."""
+        while self.kept and self.kept[-1][0] > applied:
+            self.waiting.appendleft(self.kept.pop())
+            self.acknowledged -= 1
+            self.given_again += 1
+            self.in_flight = 0
+        self.applied_digest = self.durable_digest
+        for item in self.kept:
+            self.applied_digest = fold(self.applied_digest, *item)
 
     def corrected(self, correction: NotOwner, player: str, now_s: float) -> None:
         """An authority refused what it has not applied.
@@ -244,9 +281,11 @@ class Players:
         if stream is None:
             return
         if isinstance(message, InputAck):
-            news = stream.acknowledge(message.applied, trio.current_time())
-            if news:
-                self._on_applied(stream, news, received.peer)
+            before = stream.given_again
+            news = stream.acknowledged_as(message, trio.current_time())
+            if news or stream.given_again > before:
+                if news:
+                    self._on_applied(stream, news, received.peer)
                 self._until_acknowledged.unpark_all()
                 self._send(stream)
         elif isinstance(message, NotOwner):
@@ -280,6 +319,9 @@ class Players:
         try:
             home = instance_of(stream.entity)
             record = await self._client.call(home, "GET", f"/v1/entities/{stream.entity}", consistency="local")
+            if not record["authority"]:
+                # Its authority died, and its successor is not decided: asked again with the next repetition.
+                return
             await self._server(record["authority"])
             stream.learn_owner(record["owner"], record["owner_rev"], self.name)
             self._retarget(stream, record["authority"])

@@ -25,6 +25,7 @@ from actors.web import WebService
 from authority.admission import Vacancies
 from authority.epoch import Fence
 from authority.pins import Pins
+from authority.recovery import CopyTable
 from authority.sealing import Sealer
 from authority.settings import read_secret
 from crypto.continuity import Published
@@ -34,6 +35,7 @@ from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
 from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
+from simserver.copies import Copier
 from simserver.courier import Courier
 from simserver.custody import CustodyLog, custody_file
 from simserver.departures import Departures
@@ -46,6 +48,7 @@ from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.node import Node
 from simserver.owners import Owners
+from simserver.recovery import Recovery
 from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.world import load_world
@@ -60,6 +63,8 @@ PATIENCE: Final[dict[str, Any]] = {"max_restarts": 5, "window_s": 10.0}
 # Entities crash independently of each other, and one that crashes on and on is made to stand still (`simserver.life`).
 # Only when they do so in masses, what is wrong is not the entities.
 MAX_ENTITY_RESTARTS: Final = 1000
+# Copies of other servers' entities, beside their bytes.
+MAX_COPIES_KEPT: Final = 100_000
 ENTITY_RESTARTS_WINDOW_S: Final = 5.0
 
 
@@ -102,6 +107,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         custody=custody,
         monotonic_ns=clock.monotonic_ns,
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
+        keeps_copies=lambda: copier.copies,
         acknowledge=courier.tell_player,
         correct=courier.tell_player,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.
@@ -117,7 +123,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         clock,
         counts,
         load=lambda: node.loads.meter.last,
-        stepped_down=lambda: None,
+        stepped_down=lambda: recovery.step_down(),  # noqa: PLW0108
     )
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
@@ -136,6 +142,23 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
     )
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
+    arrivals.incarnation = lambda: lease.incarnation
+    table = CopyTable(config.max_copies_bytes, MAX_COPIES_KEPT)
+    copier = Copier(
+        config.name,
+        holdings,
+        table,
+        lease,
+        ledger,
+        home,
+        link,
+        clock,
+        counts,
+        interval_s=config.copy_interval_s,
+        checkpoint_s=config.checkpoint_interval_s,
+        followers=config.copies,
+    )
+    recovery = Recovery(holdings, copier, arrivals, departures, lease, courier, counts)
     owners = Owners(home, clock, counts, arrivals.owned)
     node = Node(
         config,
@@ -160,6 +183,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lease,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
+    node.copier, node.recovery = copier, recovery
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,
@@ -203,6 +227,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("admissions", node.admissions.serve),
             ServiceSpec("lease", node.lease.serve),
             ServiceSpec("departures", node.departures.serve),
+            ServiceSpec("copies", node.copier.serve),
             ServiceSpec("owners", node.owners.serve),
             ServiceSpec("inquiries", node.inquiries.serve),
             messages,
@@ -228,6 +253,7 @@ async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio
                 node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
         for stage in node.stages.waiting():
             node.arrivals.restage(stage)
+        node.recovery.remember(node.ledger)
         task_status.started()
 
 

@@ -7,6 +7,7 @@ is ended on the way can leave an entity that the log has given to this server, a
 import hashlib
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -103,6 +104,8 @@ class Arrivals:
         self._stages = stages
         self._clock = clock
         self._counts = counts
+        # Of this server's lease; 0 for none. Whoever has a lease sets this.
+        self.incarnation: Callable[[], int] = lambda: 0
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         self._contexts: OrderedDict[str, _Context] = OrderedDict()
         self._staging = Staging()
@@ -113,8 +116,12 @@ class Arrivals:
     async def spawn(self, message: Spawn, opened: Opened) -> None:
         """The home instance has created an entity and gives it to this server to simulate first."""
         await self._check_home(opened.sender, message.entity)
+        if not self._is_for_this_life(message.incarnation):
+            return
         reason = ""
-        if self._holdings.get(message.entity) is None and self._holdings.gone(message.entity) is None:
+        # What lived here before a restart is given back by its home instance, with what is left of it.
+        known = (self._holdings.get, self._holdings.gone, self._holdings.lived)
+        if all(look(message.entity) is None for look in known):
             try:
                 if self._reception.is_full():
                     raise ValueError("this server has no room for another entity")
@@ -305,7 +312,26 @@ class Arrivals:
             self._counts["staged_state_dropped"] += 1
             self._machines[other].forget_offer(transfer_id)
 
+    def _is_for_this_life(self, incarnation: int) -> bool:
+        """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
+        if incarnation and incarnation != self.incarnation():
+            self._counts["leave_of_another_life"] += 1
+            return False
+        return True
+
+    def fence_raised(self, entity: str, fence: Fence) -> None:
+        """The log has raised the fence of an entity: nothing begins here under a lower one."""
+        self._machine(entity).fence_raised(fence)
+
+    def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
+        """Go on with an entity whose authority is dead: the log has given it to this server."""
+        self.fence_raised(entity, fence)
+        self._clear_the_way(entity, fence)
+        self._holdings.start(entity, fence, snapshot, ownership=ownership)
+
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
+        if not self._is_for_this_life(certificate.incarnation):
+            return
         context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
         self._reached("permitted", certificate.transfer_id)

@@ -33,6 +33,12 @@ class SimserverConfig(Settings):
     # Of other servers it takes entities up to this number, and none whose encoded state is longer.
     max_entities: int = Field(default=100_000, ge=0)
     max_state_bytes: int = Field(default=MAX_STATE_BYTES, ge=1024, le=MAX_STATE_BYTES)
+    # How often what has changed is copied to other servers, so that they can go on with it when this one dies, and to
+    # how many; and how often it is written to the own store, to go on after a restart. 0 for never.
+    copy_interval_s: float = Field(default=0.5, ge=0, le=3600)
+    copies: int = Field(default=1, ge=0, le=8)
+    checkpoint_interval_s: float = Field(default=5.0, ge=0, le=3600)
+    max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     world: str = "simserver.balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
     log_level: str = "INFO"

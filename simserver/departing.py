@@ -64,6 +64,8 @@ class Departure:
     base: Trace
     chain: tuple[str, ...] = ()
     asking: bool = False
+    # The lease under which it began is over, so it does not go on here whatever is decided.
+    stays_nowhere: bool = False
     state_sent_ns: int = 0
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)

@@ -107,6 +107,15 @@ class Departures:
     def __len__(self) -> int:
         return len(self._leaving)
 
+    def is_leaving(self, entity: str) -> bool:
+        """Whether an entity stands still because it is being handed over."""
+        return entity in self._leaving
+
+    def step_down(self) -> None:
+        """This server's lease is over: whatever is refused from here on is not gone on with here."""
+        for departure in self._leaving.values():
+            departure.stays_nowhere = True
+
     @property
     def under_way(self) -> int:
         """How many entities are on their way out, or wait for their turn."""
@@ -477,7 +486,10 @@ class Departures:
         entity = departure.plan.entity
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
-        departure.holding.stays(fence)
+        if departure.stays_nowhere:
+            self._holdings.drop(entity)
+        else:
+            departure.holding.stays(fence)
         self._forget(departure)
 
     def _forget(self, departure: Departure) -> None:

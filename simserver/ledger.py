@@ -35,6 +35,9 @@ MAX_ROWS_PER_WRITE: Final = 512
 # the one that it is about still goes on.
 LINGER_S: Final = 0.05
 _ENTITIES: Final = "entities"
+_CHECKPOINTS: Final = "checkpoints"
+# Of one write; a larger checkpoint is not kept here.
+MAX_WRITE_BYTES: Final = 256 * 1024
 # There is nobody to elect but itself, and nobody to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
 
@@ -71,7 +74,7 @@ class Ledger:
         self._is_used = False
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
-        self._unwritten: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
+        self._unwritten: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
         self._wake = trio.Event()
         self._hurry = trio.Event()
         self._written = trio.Event()
@@ -89,10 +92,23 @@ class Ledger:
     def left(self, entity: str, moved_to: str, fence: Fence) -> None:
         """Somebody else has authority now, under this fence."""
         self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
+        self._note(entity, None, _CHECKPOINTS)
 
     def forget(self, entity: str) -> None:
         """It left so long ago that nobody asks any more."""
         self._note(entity, None)
+
+    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        """Keep the state of an entity that lives here, to go on from after a restart; whether it is not too large."""
+        if len(state) > MAX_WRITE_BYTES:
+            return False
+        self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, _CHECKPOINTS)
+        return True
+
+    def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
+        """The last checkpoint of an entity: its fence, tick and state."""
+        row = self._replica.store.get_or((_CHECKPOINTS, entity), None)
+        return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tree and write what is noted, until cancelled. Started when it is known what was interrupted.
@@ -121,8 +137,7 @@ class Ledger:
         if self.interrupted:
             names = ", ".join(row.entity for row in self.interrupted[:10])
             _log.warning(
-                "%d entities lived here when this server last stopped (%s%s); they are not simulated until "
-                "somebody hands them over again",
+                "%d entities lived here when this server last stopped (%s%s); their home decides where they go on",
                 len(self.interrupted),
                 names,
                 "" if len(self.interrupted) <= 10 else ", ...",
@@ -150,17 +165,26 @@ class Ledger:
         rows = self._rows()
         return tuple(Interrupted(name, row["kind"], row["epoch"], row["sub"]) for name, row in rows if "kind" in row)
 
-    def _note(self, entity: str, row: dict[str, Any] | None) -> None:
-        self._unwritten[entity] = row
+    def _note(self, entity: str, row: dict[str, Any] | None, table: str = _ENTITIES) -> None:
+        self._unwritten[table, entity] = row
         self._wake.set()
 
+    def _next_rows(self) -> list[tuple[tuple[str, str], dict[str, Any] | None]]:
+        """What is written next, in one command."""
+        rows: list[tuple[tuple[str, str], dict[str, Any] | None]] = []
+        size_bytes = 0
+        for path, row in self._unwritten.items():
+            size_bytes += 0 if row is None else len(row.get("state", b""))
+            if rows and (len(rows) == MAX_ROWS_PER_WRITE or size_bytes > MAX_WRITE_BYTES):
+                break
+            rows.append((path, row))
+        return rows
+
     async def _write(self) -> None:
-        rows = list(self._unwritten.items())[:MAX_ROWS_PER_WRITE]
+        rows = self._next_rows()
         operations = [
-            {"op": "delete", "path": [_ENTITIES, entity]}
-            if row is None
-            else {"op": "put", "path": [_ENTITIES, entity], "data": row}
-            for entity, row in rows
+            {"op": "delete", "path": list(path)} if row is None else {"op": "put", "path": list(path), "data": row}
+            for path, row in rows
         ]
         try:
             await self._replica.submit("tree.transaction", {"then": operations})
@@ -168,10 +192,10 @@ class Ledger:
             _log.warning("the ledger was not written and will be written again: %s", error)
             await trio.sleep(0.1)
             return
-        for entity, row in rows:
+        for path, row in rows:
             # What was noted while this was written is newer, and stays.
-            if self._unwritten.get(entity) is row:
-                del self._unwritten[entity]
+            if self._unwritten.get(path, row) is row:
+                self._unwritten.pop(path, None)
         if not self._unwritten:
             self._wake, self._hurry = trio.Event(), trio.Event()
         written, self._written = self._written, trio.Event()

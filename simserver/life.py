@@ -108,6 +108,8 @@ class EntityEnvironment:
     count: Callable[[str], None]
     # Whether this server has its lease at this moment.
     may_act: Callable[[int], bool] = lambda now_ns: True
+    # Whether copies are kept elsewhere: only what is in one is durable then.
+    keeps_copies: Callable[[], bool] = lambda: False
 
 
 class Life:
@@ -127,6 +129,7 @@ class Life:
         "_next_ownership",
         "broken",
         "carried",
+        "durable",
         "fence",
         "frozen",
         "id",
@@ -156,6 +159,7 @@ class Life:
         self.carried = snapshot.carried
         self.inbox = Inbox.from_data(snapshot.inbox)
         self.ownership = snapshot.ownership
+        self.durable: dict[str, int] = {}
         self._next_ownership = UNTOLD
         self.ticks_here = 0
         self.step_ns = 0
@@ -247,14 +251,31 @@ class Life:
         if admission is Admission.ACCEPTED:
             return
         self._env.count(f"input_{admission}")
-        if admission is Admission.DUPLICATE:
-            # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor.
-            self.acknowledge(source, self.inbox.cursors[source].applied)
+        if admission in (Admission.DUPLICATE, Admission.GAP):
+            # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor; or
+            # what it gave before was lost with the last authority, and this says from where on to give it again.
+            cursor = self.inbox.cursors.get(source)
+            self.acknowledge(source, 0 if cursor is None else cursor.applied)
 
     def acknowledge(self, source: str, applied: int) -> None:
-        """Tell a source how far it has been applied."""
-        ack = InputAck(entity=self.id, applied=applied, tick=self.tick, epoch=self.fence.epoch, sub=self.fence.sub)
+        """Tell a source how far it has been applied, and how much of that is durable."""
+        durable = min(self.durable.get(source, 0), applied) if self._env.keeps_copies() else applied
+        ack = InputAck(
+            entity=self.id,
+            applied=applied,
+            durable=durable,
+            tick=self.tick,
+            epoch=self.fence.epoch,
+            sub=self.fence.sub,
+        )
         self._env.acknowledge(source, ack)
+
+    def made_durable(self, applied: dict[str, int]) -> None:
+        """A copy is kept of a state to which so much was applied, by source; those for whom that is news are told."""
+        for source, upto in applied.items():
+            if upto > self.durable.get(source, 0):
+                self.durable[source] = upto
+                self.acknowledge(source, self.inbox.cursors[source].applied)
 
     def _correct(self, source: str, verdict: InputVerdict) -> None:
         """Tell a source that its inputs are refused, who owns the entity, and how far its own were applied."""
@@ -373,6 +394,10 @@ class Life:
                 started_ns=self._env.monotonic_ns(),
             )
         )
+
+    def snapshot(self) -> Snapshot:
+        """As it stands between two ticks."""
+        return self._snapshot()
 
     def _snapshot(self) -> Snapshot:
         inbox = self.inbox.to_data()

@@ -17,7 +17,11 @@ from authority.errors import MessageError
 from authority.messages import (
     Activate,
     Activated,
+    Adopt,
     CensusRequest,
+    Collect,
+    Copies,
+    CopiesKept,
     Delegation,
     Despawn,
     DirectHandoff,
@@ -48,6 +52,7 @@ from crypto.errors import CryptoError
 from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
 from simserver.config import SimserverConfig
+from simserver.copies import Copier
 from simserver.courier import Courier
 from simserver.custody import CustodyLog
 from simserver.departing import Plan
@@ -61,6 +66,7 @@ from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import Loads
 from simserver.owners import Owners
+from simserver.recovery import Recovery
 from simserver.stages import Stages
 
 __all__ = ["Node"]
@@ -99,6 +105,8 @@ class Node:
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
     loads: Loads = field(init=False, repr=False)
+    copier: Copier = field(init=False, repr=False)
+    recovery: Recovery = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 
@@ -151,6 +159,10 @@ class Node:
                 if isinstance(message, Parcel):
                     await limit.acquire_on_behalf_of(received)
                     nursery.start_soon(self._take, message, received, limit)
+                elif isinstance(message, Copies):
+                    self.copier.keep(message, received.peer, received.address)
+                elif isinstance(message, CopiesKept):
+                    self.copier.kept(message, received.peer)
                 elif isinstance(message, Input):
                     self._input(message, received.peer)
                 else:
@@ -270,6 +282,12 @@ class Node:
                 self.arrivals.despawn(message)
             case Spawn() as message:
                 await self.arrivals.spawn(message, opened)
+            case Collect() as message:
+                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                self.recovery.collect(message, opened.sender)
+            case Adopt() as message:
+                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                self.recovery.adopt(message, opened.sender)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
 

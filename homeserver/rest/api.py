@@ -36,6 +36,7 @@ from homeserver.rest.models import (
     KeysView,
     NewEntity,
     NewTransfer,
+    RecoveriesView,
     RightsBody,
     ServerView,
     TransferView,
@@ -141,6 +142,11 @@ def _server_list_routes(node: Node) -> APIRouter:
         """Every server that is registered with this instance, as far as this member knows."""
         return [ServerView.of(row, node.store.lease(row.name)) for row in node.store.servers()]
 
+    @routes.get("/v1/recoveries")
+    async def recoveries() -> RecoveriesView:
+        """The entities of dead simulation servers: who goes on with them, and from which copy."""
+        return RecoveriesView(**node.recoveries.to_data())
+
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:
         """One server of any instance, with its public keys."""
@@ -230,6 +236,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
         spawner=body.spawner,
         server=body.server,
         rule=body.rule.value,
+        orphans=body.orphans.value,
     )
     record = EntityRecord.from_data(data)
     if record.fence != Fence(1, 0):

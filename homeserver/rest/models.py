@@ -9,6 +9,7 @@ from authority.certificates import Name, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
+from authority.recovery import OrphanPolicy, Standing
 from authority.rules import Rule, Want
 from authority.settings import InstanceName
 from authority.timings import PHASES, timings_ms
@@ -130,11 +131,25 @@ class EntityView(BaseModel):
     previous_owner: str = Field(description="who would own it again if its owner handed it back; empty: its master")
     locks: dict[str, LockView] = Field(description="what keeps others from becoming owner")
     locks_rev: int
+    standing: Standing = Field(description="simulated; recovering: its authority died; lost: no copy is known")
+    orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies or its owner leaves")
 
     @classmethod
     def of(cls, record: EntityRecord) -> "EntityView":
         """From the record in the log."""
         return cls(**record.model_dump())
+
+
+class RecoveriesView(BaseModel):
+    """What dead simulation servers left: what is not gone on with yet, and what was, newest first."""
+
+    waiting: list[dict[str, Any]] = Field(
+        description="{entity, last, epoch, held, target, tick, state_hash, source}; no target: copies are looked for"
+    )
+    recent: list[dict[str, Any]] = Field(
+        description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
+    )
+    counts: dict[str, int] = Field(description="since this member started: taken, recovered, lost, from which source")
 
 
 class NewEntity(_Body):
@@ -145,6 +160,7 @@ class NewEntity(_Body):
     spawner: Name = Field(description="the player who spawns it")
     server: Name = Field(description="the simulation server that simulates it first")
     rule: Rule = Rule.ASK
+    orphans: OrphanPolicy = OrphanPolicy.ADOPT
     params: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
         default_factory=dict, description="handed to the world's spawn"
     )

@@ -5,12 +5,13 @@ from typing import Any, Final, get_args
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from authority import messages
+from authority import messages, recovery_messages
 from authority.hops import Trace
 from authority.lease_messages import Renew, RenewReply
 from authority.letters import BatchItem
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
+from authority.recovery import CopySource
 
 NAMES = st.sampled_from(["alpha.s1", "alpha.h1", "beta.s1", "alpha.ball-7", "alpha.ada"])
 IDS = st.sampled_from(["transfer-1", "0123456789abcdef01234567"])
@@ -42,6 +43,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "data": st.binary(max_size=20),
     "direct": st.booleans(),
     "draining": st.booleans(),
+    "durable": WHOLE,
     "entity": NAMES,
     "epoch": WHOLE,
     "forwards": st.integers(1, 4),
@@ -100,10 +102,26 @@ TRANSFER_KINDS: Final = _kinds(messages.Message)
 PLAYER_KINDS: Final = _kinds(messages.LinkMessage)
 
 
+def _rows(kind: type[BaseModel], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(st.builds(kind, **fields), min_size=1, max_size=3)
+
+
+ROWS: Final = {"entity": NAMES, "epoch": WHOLE, "sub": WHOLE}
+FOUND: Final = {**ROWS, "tick": WHOLE, "state_hash": HASHES}
+COPIES: Final = st.builds(recovery_messages.CopyItem, **ROWS, tick=WHOLE, state=st.binary(max_size=20))
+
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
+    (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),
+    (messages.CopiesKept, "items"): _rows(recovery_messages.KeptItem, **ROWS, tick=WHOLE),
+    (messages.Collect, "items"): _rows(recovery_messages.RaisedItem, **ROWS),
+    (messages.Collected, "items"): _rows(
+        recovery_messages.FoundItem, **FOUND, source=st.sampled_from(CopySource), holds=st.booleans()
+    ),
+    (messages.Adopt, "items"): _rows(recovery_messages.AdoptItem, **FOUND, owner=NAMES, owner_rev=WHOLE),
+    (messages.Adopted, "items"): _rows(recovery_messages.AdoptedItem, **ROWS),
 }
 
 

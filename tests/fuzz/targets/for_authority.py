@@ -116,7 +116,7 @@ def _kinds() -> list[type[BaseModel]]:
 def _link_seeds() -> list[bytes]:
     player: list[Input | InputAck | NotHere | NotOwner] = [
         Input(entity="alpha.e", owner_rev=1, seq=1, data=b"x"),
-        InputAck(entity="alpha.e", applied=1, tick=2, epoch=3, sub=0),
+        InputAck(entity="alpha.e", applied=1, durable=1, tick=2, epoch=3, sub=0),
         NotHere(entity="alpha.e"),
         NotOwner(entity="alpha.e", reason="", owner="alpha.ada", owner_rev=2, applied=1, epoch=3, sub=0),
     ]

@@ -1,0 +1,180 @@
+"""What is left of an entity whose authority is dead: who keeps copies, which copy counts, and who goes on from it.
+
+Rules:
+
+1. An authority sends copies to followers, chosen alike by everybody who knows the same servers.
+2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
+   the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
+   too late, is not acknowledged, and so is nobody's durable state.
+3. Of all copies the one under the highest fence counts, and of those the one of the highest tick.
+4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
+   back with it.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from authority.epoch import Fence
+
+__all__ = [
+    "Candidate",
+    "Copy",
+    "CopySource",
+    "CopyTable",
+    "OrphanPolicy",
+    "Standing",
+    "all_answered",
+    "choose",
+    "followers_of",
+]
+
+
+class OrphanPolicy(StrEnum):
+    """What becomes of an entity whose authority is dead, or whose owner has left."""
+
+    ADOPT = "adopt"
+    """Another server goes on with it; of its owner, the master takes the place."""
+    FREEZE = "freeze"
+    """It waits: for the return of its server, or for an owner."""
+    DESPAWN = "despawn"
+    """It ends."""
+
+
+class Standing(StrEnum):
+    """How it stands with an entity's authority, by the log."""
+
+    SIMULATED = "simulated"
+    RECOVERING = "recovering"
+    """Its authority is dead, and copies of it are looked for."""
+    LOST = "lost"
+    """No server that is alive has a copy. It is looked for again when another server comes, or comes back."""
+
+
+class CopySource(StrEnum):
+    """Where a copy comes from; in this order the one is preferred that is as recent as another."""
+
+    OWN = "own"
+    """What its authority itself had, when its lease was over."""
+    CHECKPOINT = "checkpoint"
+    """The authority's own durable store."""
+    FOLLOWER = "follower"
+
+
+_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.OWN)
+
+
+def followers_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:
+    """The servers that keep copies of an entity: `count` of `servers`, by rendezvous hashing, never the authority.
+
+    When a server comes or goes, only copies for which that one is chosen change their place.
+    """
+    others = [server for server in servers if server != authority]
+    return tuple(sorted(others, key=lambda server: (_weight(entity, server), server), reverse=True)[:count])
+
+
+def _weight(entity: str, server: str) -> bytes:
+    return hashlib.blake2b(f"{entity}\n{server}".encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A copy that some server has: of which fence and tick, and the hash of its state."""
+
+    holder: str
+    source: CopySource
+    fence: Fence
+    tick: int
+    state_hash: str
+
+
+def choose(candidates: Iterable[Candidate], *, last: str, only: Collection[str] | None = None) -> Candidate | None:
+    """The copy that counts, or None; of equal ones that of `last`, where the entity was, then the better source.
+
+    Nobody but the servers in `only` is to go on with it, if that is given.
+    """
+    fit = [one for one in candidates if only is None or one.holder in only]
+    order = {source: place for place, source in enumerate(_PREFERRED)}
+    return max(
+        fit, key=lambda one: (one.fence, one.tick, one.holder == last, order[one.source], one.holder), default=None
+    )
+
+
+def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:
+    """Whether nobody is left to wait for: who was `asked` (by incarnation) has answered, or is that one no longer."""
+    return all(server in answered or alive.get(server) != incarnation for server, incarnation in asked.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An entity as it was at a tick, as its authority encoded it."""
+
+    fence: Fence
+    tick: int
+    state: bytes
+    state_hash: str
+    source: CopySource = CopySource.FOLLOWER
+
+    @property
+    def rank(self) -> tuple[Fence, int]:
+        """The higher one is the later state."""
+        return (self.fence, self.tick)
+
+
+class CopyTable:
+    """The copies that a server keeps, of entities that it does not simulate: the latest of each, and the raised fences.
+
+    Bounded by the bytes of the states (`max_bytes`) and by the number of rows: those that were not renewed for the
+    longest time go first.
+    """
+
+    def __init__(self, max_bytes: int, max_rows: int) -> None:
+        self._max_bytes: Final = max_bytes
+        self._max_rows: Final = max_rows
+        self._copies: OrderedDict[str, Copy] = OrderedDict()
+        self._raised: OrderedDict[str, Fence] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def offer(self, entity: str, copy: Copy) -> bool:
+        """Keep a copy, unless a higher fence was heard of; whether this one, or a later one, is kept now."""
+        if copy.fence < self._raised.get(entity, copy.fence):
+            return False
+        return self.keep(entity, copy)
+
+    def keep(self, entity: str, copy: Copy) -> bool:
+        """Keep what this server itself had, whatever fence was heard of: it is a copy like any other. As `offer`."""
+        known = self._copies.get(entity)
+        if known is not None and known.rank >= copy.rank:
+            self._copies.move_to_end(entity)
+            return True
+        if len(copy.state) > self._max_bytes:
+            return False
+        self.drop(entity)
+        self._copies[entity] = copy
+        self.bytes += len(copy.state)
+        while self.bytes > self._max_bytes or len(self._copies) > self._max_rows:
+            self.drop(next(iter(self._copies)))
+        return True
+
+    def raised(self, entity: str, fence: Fence) -> None:
+        """The log has raised the fence of an entity: copies under lower ones come too late from here on."""
+        self._raised[entity] = max(fence, self._raised.get(entity, fence))
+        self._raised.move_to_end(entity)
+        while len(self._raised) > self._max_rows:
+            self._raised.popitem(last=False)
+
+    def get(self, entity: str) -> Copy | None:
+        """The copy of an entity, if there is one."""
+        return self._copies.get(entity)
+
+    def drop(self, entity: str) -> None:
+        """Forget the copy of an entity."""
+        known = self._copies.pop(entity, None)
+        if known is not None:
+            self.bytes -= len(known.state)

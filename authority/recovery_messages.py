@@ -1,0 +1,131 @@
+"""What servers say to each other about copies of entities, and about going on from one; see `authority.recovery`.
+
+None of it is a numbered hop. Copies and their receipts travel bare, as inputs do: the link's session says who sends
+them and encrypts them, and there are thousands a second.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from actors.link import LARGE_MESSAGE_BYTES
+from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber
+from authority.epoch import Fence
+from authority.message_base import MessageModel
+from authority.recovery import CopySource
+
+__all__ = [
+    "MAX_COPIES",
+    "MAX_COPY_BYTES",
+    "MAX_RECOVERED",
+    "Adopt",
+    "Adopted",
+    "Collect",
+    "Collected",
+    "Copies",
+    "CopiesKept",
+]
+
+# In one message; its states together are some 64 KiB, or it holds one alone.
+MAX_COPIES: Final = 512
+MAX_COPY_BYTES: Final = LARGE_MESSAGE_BYTES - 64 * 1024
+# Entities in one message of a recovery, which stays below 128 KiB.
+MAX_RECOVERED: Final = 256
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class _FencedRow(MessageModel):
+    entity: Name
+    epoch: Epoch
+    sub: Epoch
+
+    @property
+    def fence(self) -> Fence:
+        """The fence that this row is about."""
+        return Fence(self.epoch, self.sub)
+
+
+class CopyItem(_FencedRow):
+    """An entity as it was at `tick`."""
+
+    tick: TickNumber
+    state: Annotated[bytes, Field(max_length=MAX_COPY_BYTES)]
+
+
+class Copies(MessageModel):
+    """Authority → follower: keep these."""
+
+    type: Literal["copies"] = "copies"
+    items: Annotated[list[CopyItem], Field(min_length=1, max_length=MAX_COPIES)]
+
+
+class KeptItem(_FencedRow):
+    """A copy that is kept."""
+
+    tick: TickNumber
+
+
+class CopiesKept(MessageModel):
+    """Follower → authority: these I keep. Of others I have heard that somebody else is about to go on with them."""
+
+    type: Literal["copies_kept"] = "copies_kept"
+    items: Annotated[list[KeptItem], Field(min_length=1, max_length=MAX_COPIES)]
+
+
+class RaisedItem(_FencedRow):
+    """An entity, and the fence to which the log has raised it."""
+
+
+class Collect(MessageModel):
+    """Home → every server that is alive: the fences of these are raised; what copies do you have?"""
+
+    type: Literal["collect"] = "collect"
+    number: Number
+    items: Annotated[list[RaisedItem], Field(min_length=1, max_length=MAX_RECOVERED)]
+
+
+class FoundItem(_FencedRow):
+    """A copy that a server has, or, with `holds`, an entity that it simulates under a fence of its own chain."""
+
+    tick: TickNumber
+    state_hash: Hash
+    source: Annotated[CopySource, Field(strict=False)]
+    holds: bool = False
+
+
+class Collected(MessageModel):
+    """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`."""
+
+    type: Literal["collected"] = "collected"
+    number: Number
+    incarnation: Number
+    items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
+
+
+class AdoptItem(_FencedRow):
+    """An entity that the log has given to a server, with the copy to go on from, and its owner."""
+
+    tick: TickNumber
+    state_hash: Hash
+    owner: OwnerName
+    owner_rev: Epoch
+
+
+class Adopt(MessageModel):
+    """Home → simulation server, its incarnation `incarnation`: go on with these."""
+
+    type: Literal["adopt"] = "adopt"
+    incarnation: Number
+    items: Annotated[list[AdoptItem], Field(min_length=1, max_length=MAX_RECOVERED)]
+
+
+class AdoptedItem(_FencedRow):
+    """An entity that is simulated under this fence, or under a later one since."""
+
+
+class Adopted(MessageModel):
+    """Simulation server → home: with these I have gone on."""
+
+    type: Literal["adopted"] = "adopted"
+    items: Annotated[list[AdoptedItem], Field(min_length=1, max_length=MAX_RECOVERED)]

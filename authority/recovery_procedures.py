@@ -1,0 +1,137 @@
+"""Taking entities from a server whose lease is over, giving them to whoever has the best copy, and declaring losses.
+
+    recoveries/<id>   RecoveryRow of an entity that nobody simulates since its authority died
+
+`authority.recovery` has the rules. An entity goes (A, e) → (nobody, e + 1) → (B, e + 2): the first step raises the
+fence, and only after it is anybody asked for copies.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.epoch import Fence
+from authority.errors import Reason, Refused
+from authority.lease import LeasePhase
+from authority.lease_procedures import check_lease, find_lease
+from authority.records import EntityRecord, RecoveryRow
+from authority.recovery import CopySource, OrphanPolicy, Standing
+from authority.rights import find_entity, save_entity
+from authority.rows import Rows
+
+__all__ = ["RECOVERY_PROCEDURES", "delete_entity"]
+
+
+def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take entities from a server whose lease is over, or that is a later incarnation; those that it has not are left.
+
+    What becomes of each is its policy's to say. The ids of those that are to be recovered.
+    """
+    server = args["server"]
+    lease = find_lease(rows, server)
+    if lease is None or lease.phase is LeasePhase.ALIVE:
+        raise Refused(Reason.LEASE_HELD, f"{server} is alive: nothing can be taken from it", server=server)
+    taken = []
+    for entity_id, epoch, sub in args["entities"]:
+        data = rows.get_or(("entities", entity_id), None)
+        if data is None:
+            continue
+        record = EntityRecord.from_data(data)
+        if (record.authority, record.fence) != (server, Fence(epoch, sub)):
+            continue
+        if record.orphans is OrphanPolicy.DESPAWN:
+            delete_entity(rows, record)
+        else:
+            taken.append(_begin(rows, record))
+    return taken
+
+
+def _begin(rows: Rows, record: EntityRecord) -> str:
+    raised = record.fence.raised()
+    fields = {"authority": "", "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
+    save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
+    row = RecoveryRow(
+        entity=record.id, last=record.authority, epoch=raised.epoch, held=record.orphans is OrphanPolicy.FREEZE
+    )
+    rows.put(("recoveries", record.id), row.to_data())
+    return record.id
+
+
+def delete_entity(rows: Rows, record: EntityRecord) -> None:
+    """The entity ends, with everything that is kept of it."""
+    rows.delete(("entities", record.id))
+    for table in ("asks", "paces", "recoveries"):
+        if rows.get_or((table, record.id), None) is not None:
+            rows.delete((table, record.id))
+
+
+def _find(rows: Rows, entity_id: str, epoch: int) -> tuple[EntityRecord, RecoveryRow]:
+    """An entity that is being recovered under the fence of this epoch; raises `Refused`."""
+    record = find_entity(rows, entity_id)
+    data = rows.get_or(("recoveries", entity_id), None)
+    if data is None or record.epoch != epoch:
+        raise Refused(Reason.TOO_LATE, f"{entity_id} is not being recovered under epoch {epoch}", epoch=record.epoch)
+    return record, RecoveryRow.from_data(data)
+
+
+def recovery_finish(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The compare-and-set of takeovers, each (nobody, e + 1) → (target, e + 2), going on from a copy of this hash.
+
+    The ids of those that succeeded; the others are left as they are.
+    """
+    return _each(rows, args["items"], _finish)
+
+
+def _each(rows: Rows, items: Any, do: Callable[[Rows, Mapping[str, Any]], str]) -> list[str]:
+    done = []
+    for item in items:
+        try:
+            done.append(do(rows, item))
+        except Refused:
+            # Nothing of it was written: what is refused is refused before.
+            continue
+    return done
+
+
+def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
+    record, row = _find(rows, args["entity"], args["epoch"])
+    if record.authority:
+        raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
+    check_lease(rows, args["target"])
+    fence = record.fence.raised()
+    record = record.changed(authority=args["target"], epoch=fence.epoch, sub=fence.sub, standing=Standing.SIMULATED)
+    save_entity(rows, record)
+    found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
+    rows.put(("recoveries", record.id), row.changed(epoch=fence.epoch, target=args["target"], **found).to_data())
+    return record.id
+
+
+def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The targets have gone on with these: their recoveries are over, or were before."""
+    return _each(rows, args["items"], _adopted)
+
+
+def _adopted(rows: Rows, args: Mapping[str, Any]) -> str:
+    _, row = _find(rows, args["entity"], args["epoch"])
+    if row.target == args["target"]:
+        rows.delete(("recoveries", row.entity))
+    return row.entity
+
+
+def recovery_lost(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Everybody who is alive was asked, and has no copy of these. Whoever comes later may have one."""
+    return _each(rows, args["items"], _lost)
+
+
+def _lost(rows: Rows, args: Mapping[str, Any]) -> str:
+    record, _ = _find(rows, args["entity"], args["epoch"])
+    if not record.authority:
+        save_entity(rows, record.changed(standing=Standing.LOST))
+    return record.id
+
+
+RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "recovery.adopted": recovery_adopted,
+    "recovery.begin": recovery_begin,
+    "recovery.finish": recovery_finish,
+    "recovery.lost": recovery_lost,
+}

@@ -1,0 +1,273 @@
+"""Going on with what a dead simulation server left: the fence first, then everybody's copies, then the best one.
+
+Done by whoever grants leases, and taken up where it stands by the next one: what is to be done is in the log
+(`recoveries/<id>`), and every message may be repeated. `authority.recovery` has the rules.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import trio
+
+from actors.clock import Clock
+from authority.epoch import Fence
+from authority.errors import MessageError, Refused
+from authority.hops import Trace
+from authority.lease import LeasePhase
+from authority.messages import Adopt, Adopted, Collect, Collected, Message
+from authority.records import EntityRecord, LeaseRow, RecoveryRow
+from authority.recovery import Candidate, all_answered, choose
+from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
+from homeserver.federation import PeerUnreachable
+from homeserver.store import Store
+from tree.submissions import NoQuorum, OutcomeUnknown
+
+__all__ = ["Recovered", "Recoveries"]
+
+_log = logging.getLogger("homeserver.recovery")
+
+LOOK_S: Final = 0.25
+REPEAT_S: Final = 0.5
+MAX_REMEMBERED: Final = 1000
+_UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
+
+Post = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """How one recovery went, for people: from whom to whom, from which copy."""
+
+    entity: str
+    last: str
+    target: str
+    epoch: int
+    tick: int
+    source: str
+    at_s: float
+
+
+@dataclass
+class _Round:
+    """One question to everybody who is alive: which copies are there of these?"""
+
+    number: int
+    items: tuple[RaisedItem, ...]
+    asked: dict[str, int]
+    answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
+    news: trio.Event = field(default_factory=trio.Event)
+
+
+class Recoveries:
+    """One member's part in going on with what dead servers left.
+
+    Args:
+        post: sends a sealed message to a simulation server (`Transfers.post`).
+        in_office: whether this member grants leases now.
+    """
+
+    def __init__(self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool]) -> None:
+        self._store = store
+        self._post = post
+        self._clock = clock
+        self._in_office = in_office
+        self._rounds: dict[int, _Round] = {}
+        self._lost_for: dict[str, int] = {}
+        self._adopted: dict[str, RecoveryRow] = {}
+        self.counts: Final[Counter[str]] = Counter()
+        self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
+
+    # --- taking away -----------------------------------------------------------------------------------------------
+
+    async def sweep(self, lease: LeaseRow) -> bool:
+        """Take from a server what it simulated before its lease was over, or before it came back; whether all of it.
+
+        What was delegated is taken only when everybody who could have been passed it has said that it does not have it,
+        and from then on will not take it.
+        """
+        await self._store.confirmed()
+        records = self._store.entities_of(lease.server)
+        delegated = [record for record in records if record.delegation]
+        for some in _in_parts([record for record in records if not record.delegation]):
+            await self._take(lease, some)
+        for some in _in_parts(delegated):
+            await self._take(lease, await self._nowhere_else(some, lease.server))
+        await self._store.confirmed()
+        return not self._store.entities_of(lease.server)
+
+    async def _take(self, lease: LeaseRow, records: Sequence[EntityRecord]) -> None:
+        if not records:
+            return
+        entities = [[record.id, record.epoch, record.sub] for record in records]
+        taken = await self._store.submit("recovery.begin", server=lease.server, entities=entities)
+        self.counts["taken"] += len(taken)
+        _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), *_told(lease))
+
+    async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
+        """Of delegated entities those that nobody holds by a chain that the log has not seen."""
+        items = tuple(RaisedItem(entity=record.id, epoch=record.fence.raised().epoch, sub=0) for record in records)
+        asked = {name: number for name, number in self._alive().items() if name != server}
+        answers = await self._ask(items, asked)
+        held = {item.entity for found in answers.values() for item in found if item.holds}
+        return [record for record in records if record.id not in held]
+
+    # --- going on --------------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Go on with whatever is to be recovered, while this member grants leases, until cancelled."""
+        self._rounds.clear()
+        task_status.started()
+        while True:
+            await trio.sleep(LOOK_S)
+            if not self._in_office():
+                continue
+            try:
+                await self._look()
+            except _UNDECIDED as error:
+                _log.info("recovering: %s; looking again", error)
+            except Exception:
+                self.counts["internal_error"] += 1
+                _log.exception("a recovery ran into an error of ours")
+
+    async def _look(self) -> None:
+        await self._finish()
+        rows = self._store.recoveries()
+        alive = self._alive()
+        seen = hash(tuple(sorted(alive.items())))
+        await self._have_adopted([row for row in rows if row.target], alive)
+        waiting = [row for row in rows if not row.target and self._lost_for.get(row.entity) != seen]
+        for some in _in_parts(waiting):
+            if alive:
+                await self._collect(some, alive, seen)
+
+    async def _collect(self, rows: Sequence[RecoveryRow], alive: dict[str, int], seen: int) -> None:
+        items = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
+        answers = await self._ask(items, alive)
+        found, lost = [], []
+        for row in rows:
+            candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
+                          if item.entity == row.entity]  # fmt: skip
+            best = choose(candidates, last=row.last, only={row.last} if row.held else None)
+            if best is None:
+                lost.append({"entity": row.entity, "epoch": row.epoch})
+                self._lost_for[row.entity] = seen
+            else:
+                fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
+                found.append({"entity": row.entity, "epoch": row.epoch, "target": best.holder} | fields)
+        if found:
+            await self._store.submit("recovery.finish", items=found)
+        if lost:
+            done = await self._store.submit("recovery.lost", items=lost)
+            self.counts["lost"] += len(done)
+            _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0]["entity"])
+        await self._have_adopted([row for row in self._store.recoveries() if row.target], self._alive())
+
+    async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
+        """Tell everybody with what to go on; until they say that they do."""
+        for target in sorted({row.target for row in rows} & set(alive)):
+            for some in _in_parts([row for row in rows if row.target == target]):
+                items = [item for row in some if (item := self._adopt_item(row)) is not None]
+                if items:
+                    await self._tell(Adopt(incarnation=alive[target], items=items), target)
+
+    def _adopt_item(self, row: RecoveryRow) -> AdoptItem | None:
+        record = self._store.entity(row.entity)
+        if record is None:
+            return None
+        return AdoptItem(
+            entity=row.entity,
+            epoch=row.epoch,
+            sub=0,
+            tick=row.tick,
+            state_hash=row.state_hash,
+            owner=record.owner,
+            owner_rev=record.owner_rev,
+        )
+
+    def adopted(self, message: Adopted, sender: str) -> None:
+        """A server has gone on with entities; the log is told when this looks around."""
+        for item in message.items:
+            row = self._store.recovery(item.entity)
+            if row is not None and (row.target, row.epoch) == (sender, item.epoch):
+                self._adopted[row.entity] = row
+
+    async def _finish(self) -> None:
+        """Tell the log what has been gone on with."""
+        rows, self._adopted = self._adopted, {}
+        items = [{"entity": row.entity, "epoch": row.epoch, "target": row.target} for row in rows.values()]
+        for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
+            row = rows[entity]
+            self._lost_for.pop(entity, None)
+            self.counts["recovered"] += 1
+            self.counts[f"recovered_from_{row.source}"] += 1
+            at_s = self._clock.unix_s()
+            report = Recovered(entity, row.last, row.target, row.epoch, row.tick, str(row.source), at_s)
+            self.recent.append(report)
+
+    # --- asking everybody ------------------------------------------------------------------------------------------
+
+    def _alive(self) -> dict[str, int]:
+        """The simulation servers whose leases last, or that are coming back, with their incarnations."""
+        return {row.server: row.incarnation for row in self._store.leases() if row.phase is not LeasePhase.OVER}
+
+    async def _ask(self, items: tuple[RaisedItem, ...], asked: dict[str, int]) -> dict[str, tuple[FoundItem, ...]]:
+        """What everybody who is alive has of these; waits for each until it has answered, or is dead too."""
+        number = self._clock.monotonic_ns()
+        asking = self._rounds[number] = _Round(number, items, dict(asked))
+        try:
+            while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
+                if not self._in_office():
+                    raise NoQuorum("somebody else grants leases now")
+                for server in sorted(asking.asked.keys() - asking.answers.keys()):
+                    await self._tell(Collect(number=number, items=list(items)), server)
+                asking.news = trio.Event()
+                with trio.move_on_after(REPEAT_S):
+                    while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
+                        await asking.news.wait()
+                        asking.news = trio.Event()
+        finally:
+            del self._rounds[number]
+        return asking.answers
+
+    async def _tell(self, message: Message, server: str) -> None:
+        try:
+            await self._post(message, Trace(f"recover-{server}"[:64]), server, on_path=False)
+        except (Refused, PeerUnreachable, NoQuorum) as error:
+            _log.info("%s was not told now: %s", server, error)
+
+    def collected(self, message: Collected, sender: str) -> None:
+        """A server has said what it has."""
+        asking = self._rounds.get(message.number)
+        if asking is None:
+            self.counts["late_answers"] += 1
+            return
+        if asking.asked.get(sender) != message.incarnation:
+            raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
+        asking.answers[sender] = tuple(message.items)
+        asking.news.set()
+
+    def to_data(self) -> dict[str, Any]:
+        """How it stands, for people."""
+        rows = self._store.recoveries()
+        return {
+            "waiting": [row.to_data() for row in rows],
+            "recent": [asdict(report) for report in reversed(self.recent)],
+            "counts": dict(self.counts),
+        }
+
+
+def _candidate(holder: str, item: FoundItem) -> Candidate:
+    return Candidate(holder, item.source, Fence(item.epoch, item.sub), item.tick, item.state_hash)
+
+
+def _told(lease: LeaseRow) -> tuple[str, int]:
+    return (lease.server, lease.incarnation)
+
+
+def _in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """At most so many at a time as one message takes."""
+    for first in range(0, len(rows), MAX_RECOVERED):
+        yield rows[first : first + MAX_RECOVERED]

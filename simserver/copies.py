@@ -1,0 +1,258 @@
+"""Copies of entities: those of this server's entities that others keep, and those of others' that it keeps itself.
+
+An authority sends what has changed to its followers every `interval_s`, not all at one moment, and writes it to its
+own store (`Ledger.checkpoint`) more slowly. What a follower says to keep is durable: the sources of inputs are told.
+`authority.recovery` has the rules of keeping, and of what happens when the authority is dead.
+"""
+
+import logging
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from actors.clock import Clock
+from actors.link_service import LinkService
+from actors.udp import LinkDown, LinkFull
+from authority.epoch import Fence
+from authority.messages import Copies, CopiesKept, LinkMessage, encode_link
+from authority.recovery import Copy, CopySource, CopyTable, followers_of
+from authority.recovery_messages import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
+from simserver.courier import STATE_CHANNEL
+from simserver.holdings import Holding, Holdings
+from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.lease import LeaseKeeper
+from simserver.ledger import Ledger
+from simserver.life import Life, state_hash
+
+__all__ = ["Copier", "new_copy"]
+
+_log = logging.getLogger("simserver.copies")
+
+# An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
+_PARTS: Final = 10
+# What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
+_AGAIN_AFTER: Final = 10
+# Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
+_MAX_UNDER_WAY: Final = 8
+_MESSAGE_BYTES: Final = 64 * 1024
+
+
+def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
+    """A copy, with the hash by which it is recognised."""
+    return Copy(fence, tick, state, state_hash(state), source)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A copy on its way: who has not said yet that it keeps it, and what was applied by then."""
+
+    fence: Fence
+    tick: int
+    applied: dict[str, int]
+    waits_for: set[str]
+
+
+@dataclass(slots=True)
+class _Copied:
+    """What was copied last of an entity, and which copies are under way."""
+
+    world: Any
+    marks: tuple[Any, ...]
+    followers: tuple[str, ...]
+    round: int
+    checkpoint_ns: int = 0
+    under_way: deque[_Sent] = field(default_factory=lambda: deque(maxlen=_MAX_UNDER_WAY))
+
+
+class Copier:
+    """Sends copies of what lives here while it is served, and keeps those of others.
+
+    Args:
+        table: the copies that are kept here.
+        interval_s: how often what has changed is copied; 0 for never.
+        checkpoint_s: how often what has changed is written to the own store; 0 for never.
+        followers: to how many other servers.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        holdings: Holdings,
+        table: CopyTable,
+        lease: LeaseKeeper,
+        ledger: Ledger,
+        home: Home,
+        link: LinkService,
+        clock: Clock,
+        counts: Counter[str],
+        *,
+        interval_s: float,
+        checkpoint_s: float,
+        followers: int,
+    ) -> None:
+        self._server = server
+        self._holdings = holdings
+        self.table: Final = table
+        self._lease = lease
+        self._ledger = ledger
+        self._home = home
+        self._link = link
+        self._clock = clock
+        self._counts = counts
+        self._interval_s = interval_s
+        self._checkpoint_ns = round(checkpoint_s * 1e9)
+        self._count = followers
+        self._copied: dict[str, _Copied] = {}
+        self._writing: list[tuple[Life, dict[str, int]]] = []
+        self._round = 0
+
+    @property
+    def copies(self) -> bool:
+        """Whether copies or checkpoints are kept, so that only what is in one is durable."""
+        return self._interval_s > 0 and (self._count > 0 or self._checkpoint_ns > 0)
+
+    # --- as an authority -------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Copy what has changed, until cancelled."""
+        task_status.started()
+        if not self._interval_s:
+            await trio.sleep_forever()
+        while True:
+            for part in range(_PARTS):
+                await trio.sleep(self._interval_s / _PARTS)
+                await self._send(self._take(part))
+                await self._written()
+            self._round += 1
+            living = {holding.id for holding in self._holdings}
+            self._copied = {entity: copied for entity, copied in self._copied.items() if entity in living}
+
+    def _take(self, part: int) -> dict[str, list[CopyItem]]:
+        """What is to be sent now, by follower."""
+        outgoing: dict[str, list[CopyItem]] = defaultdict(list)
+        if not self._lease.may_act(self._clock.monotonic_ns()):
+            return outgoing
+        for number, holding in enumerate(self._holdings):
+            if number % _PARTS == part and not (holding.life.frozen or holding.life.over):
+                self._take_one(holding, outgoing)
+        return outgoing
+
+    def _take_one(self, holding: Holding, outgoing: dict[str, list[CopyItem]]) -> None:
+        life, copied = holding.life, self._copied.get(holding.id)
+        cursors = life.inbox.cursors
+        marks = (life.fence, life.ownership, *((name, c.accepted, c.applied) for name, c in cursors.items()))
+        followers = followers_of(holding.id, self._server, self._lease.peers, self._count)
+        if (
+            copied is not None
+            and (copied.marks, copied.followers) == (marks, followers)
+            and self._round - copied.round < _AGAIN_AFTER
+            and copied.world == life.world
+        ):
+            return
+        state = life.snapshot().encode()
+        before_ns = 0 if copied is None else copied.checkpoint_ns
+        under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
+        copied = _Copied(life.world, marks, followers, self._round, before_ns, under_way)
+        self._copied[holding.id] = copied
+        applied = {name: cursor.applied for name, cursor in cursors.items()}
+        self._check_in(life, copied, state, applied)
+        if len(state) > MAX_COPY_BYTES:
+            self._counts["copy_too_large"] += 1
+            return
+        if followers:
+            copied.under_way.append(_Sent(life.fence, life.tick, applied, set(followers)))
+        item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
+        for follower in followers:
+            outgoing[follower].append(item)
+
+    def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
+        """Write a checkpoint, if the last one is long enough ago, or if nobody else has a copy."""
+        now_ns = self._clock.monotonic_ns()
+        alone = not copied.followers
+        if self._checkpoint_ns and (alone or now_ns - copied.checkpoint_ns >= self._checkpoint_ns):
+            copied.checkpoint_ns = now_ns
+            if not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
+                self._counts["checkpoint_too_large"] += 1
+            elif alone:
+                self._writing.append((life, applied))
+
+    async def _written(self) -> None:
+        """Wait until the checkpoints of those of whom nobody else has a copy are on the disk: they are durable then."""
+        writing, self._writing = self._writing, []
+        if writing:
+            await self._ledger.flush()
+        for life, applied in writing:
+            life.made_durable(applied)
+
+    def check_in_all(self) -> None:
+        """Write checkpoints of everything that lives here: this server is about to stop."""
+        for holding in self._holdings:
+            life = holding.life
+            self._ledger.checkpoint(life.id, life.fence, life.tick, life.snapshot().encode())
+
+    async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
+        for follower, items in outgoing.items():
+            try:
+                row = await self._home.row(follower)
+            except (HomeUnreachable, HomeRefused) as error:
+                _log.info("no copies for %s now: %s", follower, error)
+                continue
+            if row is None:
+                continue
+            for together in _in_messages(items):
+                self._counts["copies_sent"] += len(together)
+                self._post(follower, (row.link_host, row.link_port), Copies(items=together))
+
+    def _post(self, to: str, where: tuple[str, int], message: LinkMessage) -> None:
+        try:
+            self._link.post(to, where, encode_link(message), channel=STATE_CHANNEL)
+        except (LinkDown, LinkFull) as error:
+            self._counts["copies_unsent"] += 1
+            _log.info("no copies for %s now: %s", to, error)
+
+    def kept(self, message: CopiesKept, follower: str) -> None:
+        """A follower keeps copies: what was applied by then is durable, once all followers say so."""
+        for item in message.items:
+            copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
+            if copied is None or holding is None:
+                continue
+            for sent in copied.under_way:
+                if (sent.fence, sent.tick) == (item.fence, item.tick):
+                    sent.waits_for.discard(follower)
+                    if not sent.waits_for and holding.fence == sent.fence:
+                        holding.life.made_durable(sent.applied)
+
+    # --- as a follower ---------------------------------------------------------------------------------------------
+
+    def keep(self, message: Copies, authority: str, where: tuple[str, int]) -> None:
+        """Keep what an authority sends, and say what is kept; only servers of this instance are listened to."""
+        if authority not in self._lease.peers:
+            self._counts["copies_of_strangers"] += 1
+            return
+        kept = [item for item in message.items if self._keep_one(item)]
+        self._counts["copies_refused"] += len(message.items) - len(kept)
+        if kept:
+            items = [KeptItem(entity=one.entity, epoch=one.epoch, sub=one.sub, tick=one.tick) for one in kept]
+            self._post(authority, where, CopiesKept(items=items))
+
+    def _keep_one(self, item: CopyItem) -> bool:
+        holding = self._holdings.get(item.entity)
+        if holding is not None and holding.fence >= item.fence:
+            return False
+        return self.table.offer(item.entity, new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER))
+
+
+def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:
+    together: list[CopyItem] = []
+    size_bytes = 0
+    for item in items:
+        if together and (size_bytes + len(item.state) > _MESSAGE_BYTES or len(together) == MAX_COPIES):
+            yield together
+            together, size_bytes = [], 0
+        together.append(item)
+        size_bytes += len(item.state)
+    if together:
+        yield together

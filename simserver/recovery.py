@@ -1,0 +1,140 @@
+"""This server's part when a server has died, itself included: saying what copies it has, and going on from one.
+
+When its own lease is over, what it simulated becomes a copy like any other: the latest there is, as a rule.
+"""
+
+import logging
+from collections import Counter
+
+import cbor2
+
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.messages import Adopt, Adopted, Collect, Collected
+from authority.ownership import Ownership
+from authority.recovery import CopySource
+from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from simserver.arrivals import Arrivals
+from simserver.copies import Copier, new_copy
+from simserver.courier import Courier
+from simserver.departures import Departures
+from simserver.holdings import Holdings
+from simserver.lease import LeaseKeeper
+from simserver.ledger import Ledger
+from simserver.life import Snapshot
+
+__all__ = ["Recovery"]
+
+_log = logging.getLogger("simserver.recovery")
+
+
+class Recovery:
+    """What there is to go on from, and going on from it."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        copier: Copier,
+        arrivals: Arrivals,
+        departures: Departures,
+        lease: LeaseKeeper,
+        courier: Courier,
+        counts: Counter[str],
+    ) -> None:
+        self._holdings = holdings
+        self._copier = copier
+        self._arrivals = arrivals
+        self._departures = departures
+        self._lease = lease
+        self._courier = courier
+        self._counts = counts
+
+    # --- giving up -------------------------------------------------------------------------------------------------
+
+    def step_down(self) -> None:
+        """The lease is over: nothing that lives here goes on here by itself. What it came to is kept as a copy.
+
+        What is leaving goes on leaving: it stands still anyway, and the log has decided about it, or will.
+        """
+        self._departures.step_down()
+        for holding in self._holdings:
+            life = holding.life
+            life.freeze()
+            copy = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
+            self._copier.table.keep(holding.id, copy)
+            self._holdings.remember_lived(holding.id, life.fence)
+            if not self._departures.is_leaving(holding.id):
+                self._counts["stepped_down"] += 1
+                self._holdings.drop(holding.id)
+
+    def remember(self, ledger: Ledger) -> None:
+        """After a restart: the checkpoints of what lived here are copies too."""
+        for row in ledger.interrupted:
+            checkpoint = ledger.checkpoint_of(row.entity)
+            if checkpoint is not None:
+                self._copier.table.keep(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
+
+    # --- what the home instance asks -------------------------------------------------------------------------------
+
+    def collect(self, message: Collect, sender: str) -> None:
+        """Note the raised fences, then say what there is."""
+        found = []
+        for item in message.items:
+            self._arrivals.fence_raised(item.entity, item.fence)
+            self._copier.table.raised(item.entity, item.fence)
+            if (one := self._found(item)) is not None:
+                found.append(one)
+        answer = Collected(number=message.number, incarnation=self._lease.incarnation, items=found)
+        self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
+
+    def _found(self, item: RaisedItem) -> FoundItem | None:
+        holding = self._holdings.get(item.entity)
+        if holding is not None and not holding.life.over:
+            life = holding.life
+            state = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
+            holds = not self._departures.is_leaving(item.entity)
+            copy = state
+        else:
+            known = self._copier.table.get(item.entity)
+            if known is None:
+                return None
+            copy, holds = known, False
+        return FoundItem(
+            entity=item.entity,
+            epoch=copy.fence.epoch,
+            sub=copy.fence.sub,
+            tick=copy.tick,
+            state_hash=copy.state_hash,
+            source=copy.source,
+            holds=holds,
+        )
+
+    def adopt(self, message: Adopt, sender: str) -> None:
+        """Go on with what the log has given to this incarnation, and say so; it is asked again about the others."""
+        if message.incarnation != self._lease.incarnation:
+            self._counts["adopt_of_another_life"] += 1
+            return
+        adopted = [item for item in message.items if self._adopted(item)]
+        if adopted:
+            items = [AdoptedItem(entity=one.entity, epoch=one.epoch, sub=one.sub) for one in adopted]
+            self._courier.send(Adopted(items=items), Trace("adopted-by-me"), sender, on_path=False)
+
+    def _adopted(self, item: AdoptItem) -> bool:
+        holding, gone = self._holdings.get(item.entity), self._holdings.gone(item.entity)
+        if (holding is not None and holding.fence >= item.fence) or (gone is not None and gone.fence >= item.fence):
+            return True
+        copy = self._copier.table.get(item.entity)
+        if copy is None or copy.state_hash != item.state_hash:
+            self._counts["adopt_without_copy"] += 1
+            return False
+        try:
+            snapshot = Snapshot.decode(copy.state)
+        except (ValueError, KeyError, TypeError, cbor2.CBORDecodeError) as error:
+            self._counts["adopt_unreadable"] += 1
+            _log.error("the copy of %s cannot be read: %s", item.entity, error)
+            return False
+        self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
+        self._copier.table.drop(item.entity)
+        self._counts["adopted"] += 1
+        _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)
+        return True

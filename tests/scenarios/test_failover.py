@@ -1,0 +1,151 @@
+"""Simulation servers that die, hang or come back, as real processes, while players give inputs.
+
+What must hold however slow the machine is: no input that was acknowledged as durable is lost, none is applied twice,
+epochs rise, and no two servers ever simulate an entity at the same time.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+from scenarios.client import RestClient
+from scenarios.cluster import ClusterSpec, LocalCluster
+from scenarios.players import InputStream, Players
+from tests.scenarios.test_leases import answer
+
+pytestmark = pytest.mark.timeout(240)
+
+TERM_S = 3.0
+PLAYER = "alpha.ada"
+Entity = dict[str, Any]
+
+
+@dataclass
+class World:
+    """A running cluster, with a player who gives inputs to every entity all the time."""
+
+    cluster: LocalCluster
+    client: RestClient
+    players: Players
+    streams: dict[str, InputStream]
+    custody: list[dict[str, Any]]
+
+    async def spawn(self, count: int, server: str, **fields: Any) -> None:
+        for number in range(count):
+            entity = f"alpha.ball-{number}"
+            params = {"p": [1000 * number, 0, 0], "v": [1, 2, 3]}
+            body = {"id": entity, "kind": "ball", "spawner": PLAYER, "server": server, "params": params, **fields}
+            await self.client.call("alpha", "POST", "/v1/entities", body)
+            self.streams[entity] = await self.players.follow(entity, server)
+
+    async def push(self, times: int) -> None:
+        """Everybody gives so many inputs, in turn; who has too many under way waits."""
+        for _ in range(times):
+            for stream in self.streams.values():
+                await self.players.push_in_turn(stream, b"\0" * 12)
+            await trio.sleep(0.02)
+
+    async def entity(self, entity: str) -> Entity:
+        record: Entity = await self.client.call("alpha", "GET", f"/v1/entities/{entity}", consistency="local")
+        return record
+
+    async def until(self, fits: Callable[[Entity], bool]) -> dict[str, Entity]:
+        """The records of all entities, once they are like that."""
+        while True:
+            records = {name: await self.entity(name) for name in self.streams}
+            if all(fits(record) for record in records.values()):
+                return records
+            await trio.sleep(0.1)
+
+    async def keep_custody(self, server: str) -> None:
+        """Remember the custody log of a server that is about to be killed."""
+        self.custody += (await answer(f"{self.cluster.server(server).rest_url}/v1/local/custody"))["stints"]
+
+    async def exactly_once(self) -> None:
+        """Everything that was given is applied, once, in order, wherever the entities are now."""
+        assert await self.players.drained(60.0)
+        for name, stream in self.streams.items():
+            authority = (await self.entity(name))["authority"]
+            here = await answer(f"{self.cluster.server(authority).rest_url}/v1/local/entities/{name}")
+            applied = here["sources"][PLAYER]
+            assert (applied["applied"], applied["digest"]) == (stream.sent, stream.digest.hex()), name
+
+    async def nobody_overlaps(self, *servers: str) -> None:
+        """No two stints of one entity overlap, and each is under a higher epoch than the one before."""
+        for server in servers:
+            await self.keep_custody(server)
+        for name in self.streams:
+            unique = {(one["epoch"], one["sub"], one["server"]): one for one in self.custody if one["entity"] == name}
+            for before, after in pairwise(unique[key] for key in sorted(unique)):
+                assert before["epoch"] < after["epoch"], (before, after)
+                assert before["last_tick_ns"] < after["started_ns"], (before, after)
+
+
+@asynccontextmanager
+async def world(**options: Any) -> AsyncIterator[World]:
+    spec = ClusterSpec(instances={"alpha": 3}, lease_term_s=TERM_S, log_level="WARNING", **{"simservers": 3} | options)
+    with trio.fail_after(220):
+        async with LocalCluster.start(spec) as cluster:
+            urls = [server.rest_url for server in cluster.servers if server.role == "homeserver"]
+            client = RestClient({"alpha": urls}, {"alpha": cluster.client_token("alpha")})
+            players = Players(PLAYER, client)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(players.serve)
+                yield World(cluster, client, players, {}, [])
+                nursery.cancel_scope.cancel()
+            await client.aclose()
+
+
+async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> None:
+    async with world() as running:
+        await running.spawn(8, "alpha.s1")
+        await running.push(40)
+        before = await running.until(lambda record: record["authority"] == "alpha.s1")
+        durable = {name: stream.durable for name, stream in running.streams.items()}
+        await running.keep_custody("alpha.s1")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(running.push, 60)
+            await running.cluster.kill("alpha.s1")
+        after = await running.until(lambda record: record["authority"] not in ("", "alpha.s1"))
+        assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
+        assert all(record["standing"] == "simulated" for record in after.values())
+        await running.exactly_once()
+        assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
+        assert any(durable.values()), "no input was durable, so nothing was shown about those that are"
+        await running.nobody_overlaps("alpha.s2", "alpha.s3")
+
+
+async def test_failures_row_24_a_server_that_was_paused_does_not_go_on_with_what_others_have() -> None:
+    async with world() as running:
+        await running.spawn(4, "alpha.s1")
+        await running.push(20)
+        await running.cluster.pause("alpha.s1")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(running.push, 20)
+            await running.until(lambda record: record["authority"] not in ("", "alpha.s1"))
+            running.cluster.resume("alpha.s1")
+        await running.exactly_once()
+        await running.nobody_overlaps("alpha.s1", "alpha.s2", "alpha.s3")
+        assert await answer(f"{running.cluster.server('alpha.s1').rest_url}/v1/local/entities") == []
+
+
+async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_what_it_had() -> None:
+    async with world(simservers=1) as running:
+        await running.spawn(4, "alpha.s1")
+        await running.push(20)
+        assert await running.players.drained(30.0)
+        await running.until(lambda record: not running.streams[record["id"]].kept)
+        before = await running.until(lambda record: record["authority"] == "alpha.s1")
+        await running.keep_custody("alpha.s1")
+        await running.cluster.kill("alpha.s1")
+        await running.cluster.restart("alpha.s1")
+        after = await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
+        assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
+        await running.push(20)
+        await running.exactly_once()
+        await running.nobody_overlaps("alpha.s1")
