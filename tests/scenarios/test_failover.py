@@ -88,7 +88,7 @@ class World:
 
 @asynccontextmanager
 async def world(**options: Any) -> AsyncIterator[World]:
-    spec = ClusterSpec(instances={"alpha": 3}, lease_term_s=TERM_S, log_level="WARNING", **{"simservers": 3} | options)
+    spec = ClusterSpec(instances={"alpha": 1}, lease_term_s=TERM_S, log_level="WARNING", **{"simservers": 3} | options)
     with trio.fail_after(220):
         async with LocalCluster.start(spec) as cluster:
             urls = [server.rest_url for server in cluster.servers if server.role == "homeserver"]

@@ -1,0 +1,289 @@
+"""Copies, the raised fence and takeovers: the pure rules, the procedures, and what a missing rule would do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.epoch import Fence
+from authority.errors import Reason
+from authority.recovery import Candidate, Copy, CopySource, CopyTable, all_answered, choose, followers_of
+from tests.authority.log import ADA, BALL, S1, S2, S3, Log, request
+
+SERVERS = st.lists(st.sampled_from([f"alpha.s{n}" for n in range(9)]), unique=True, max_size=9)
+
+
+def copy(epoch: int, tick: int, size: int = 1) -> Copy:
+    return Copy(Fence(epoch), tick, b"x" * size, f"{epoch}-{tick}")
+
+
+# --- followers --------------------------------------------------------------------------------------------------------
+
+
+@given(SERVERS, st.integers(0, 3))
+def test_followers_are_others_and_as_many_as_there_are(servers: list[str], count: int) -> None:
+    followers = followers_of(BALL, S1, servers, count)
+    assert S1 not in followers
+    assert len(followers) == min(count, len(set(servers) - {S1}))
+
+
+@given(SERVERS, st.sampled_from(["alpha.s7", "alpha.s8"]))
+def test_a_server_that_goes_moves_only_the_copies_that_it_had(servers: list[str], gone: str) -> None:
+    for number in range(20):
+        before = followers_of(f"alpha.e{number}", S1, servers, 1)
+        after = followers_of(f"alpha.e{number}", S1, [name for name in servers if name != gone], 1)
+        assert after == before or gone in before
+
+
+# --- choosing ---------------------------------------------------------------------------------------------------------
+
+
+def candidate(holder: str, epoch: int, tick: int, source: CopySource = CopySource.FOLLOWER) -> Candidate:
+    return Candidate(holder, source, Fence(epoch), tick, "0" * 64)
+
+
+def test_the_highest_fence_counts_before_the_highest_tick() -> None:
+    assert choose([candidate(S2, 1, 900), candidate(S3, 2, 3)], last=S1) == candidate(S3, 2, 3)
+    assert choose([candidate(S2, 1, 900), candidate(S3, 1, 901)], last=S1) == candidate(S3, 1, 901)
+
+
+def test_of_equal_copies_that_of_the_former_authority_is_taken() -> None:
+    own = candidate(S1, 1, 9, CopySource.CHECKPOINT)
+    assert choose([candidate(S2, 1, 9), own, candidate(S3, 1, 9)], last=S1) == own
+
+
+def test_who_waits_for_its_server_is_given_to_nobody_else() -> None:
+    assert choose([candidate(S2, 1, 9)], last=S1, only={S1}) is None
+    assert choose([], last=S1) is None
+
+
+def test_a_server_whose_lease_is_over_is_not_waited_for() -> None:
+    assert not all_answered({S1: 1, S2: 4}, {S1}, {S1: 1, S2: 4})
+    assert all_answered({S1: 1, S2: 4}, {S1}, {S1: 1})
+    assert all_answered({S1: 1, S2: 4}, {S1}, {S1: 1, S2: 5}), "it is another incarnation, and will be asked anew"
+
+
+# --- the table of copies ----------------------------------------------------------------------------------------------
+
+
+def test_after_a_fence_was_raised_no_copy_under_a_lower_one_is_kept() -> None:
+    table = CopyTable(1000, 10)
+    assert table.offer(BALL, copy(1, 5))
+    table.raised(BALL, Fence(2))
+    assert not table.offer(BALL, copy(1, 6))
+    assert table.get(BALL) == copy(1, 5)
+    table.raised(BALL, Fence(1))
+    assert not table.offer(BALL, copy(1, 7)), "a fence does not sink"
+    assert table.offer(BALL, copy(2, 1))
+
+
+def test_an_older_copy_does_not_replace_a_later_one() -> None:
+    table = CopyTable(1000, 10)
+    assert table.offer(BALL, copy(2, 5))
+    assert table.offer(BALL, copy(1, 9)), "a later state than this is kept"
+    assert table.get(BALL) == copy(2, 5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 40)), max_size=60))
+def test_the_table_keeps_to_its_bounds(offers: list[tuple[int, int]]) -> None:
+    table = CopyTable(60, 3)
+    for tick, (entity, size) in enumerate(offers):
+        table.offer(f"alpha.e{entity}", copy(1, tick, size))
+        assert len(table) <= 3
+        assert table.bytes <= 60
+    assert not table.offer(BALL, copy(1, 1, 61))
+
+
+# --- procedures -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leased(log: Log) -> Log:
+    """Three servers with leases, and one homeserver that grants them."""
+    log.run("lease.take_office", by="alpha.h1", after=0)
+    for server in (S1, S2, S3):
+        log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
+        log.run("lease.swept", server=server, incarnation=1)
+    return log
+
+
+def over(log: Log, server: str) -> None:
+    log.run("lease.expire", server=server, incarnation=1, office=1)
+
+
+def found(epoch: int = 2, target: str = S2) -> dict[str, Any]:
+    return {
+        "items": [
+            {"entity": BALL, "epoch": epoch, "target": target, "tick": 7, "state_hash": "0" * 64, "source": "follower"}
+        ]
+    }
+
+
+def test_a_takeover_goes_by_two_epochs_and_raises_the_fence_first(leased: Log) -> None:
+    leased.refuses(Reason.LEASE_HELD, "recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    over(leased, S1)
+    assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == [BALL]
+    record = leased.rows.entity(BALL)
+    assert (record.authority, record.fence, record.standing) == ("", Fence(2), "recovering")
+    assert leased.commit()["outcome"] == "refused", "the dead authority's request comes too late"
+    assert leased.run("recovery.finish", **found()) == [BALL]
+    record = leased.rows.entity(BALL)
+    assert (record.authority, record.fence, record.standing) == (S2, Fence(3), "simulated")
+    assert leased.run("recovery.adopted", items=[{"entity": BALL, "epoch": 3, "target": S2}]) == [BALL]
+    assert leased.rows.get_or(("recoveries", BALL), None) is None
+
+
+def test_nothing_is_given_to_a_server_whose_lease_is_over(leased: Log) -> None:
+    over(leased, S1)
+    over(leased, S2)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert leased.run("recovery.finish", **found()) == []
+    assert leased.rows.entity(BALL).authority == ""
+    leased.refuses(Reason.TARGET_DOWN, "entity.create", entity="alpha.n", kind="ball", spawner=ADA, server=S2)
+
+
+def test_failures_row_13_a_target_that_dies_before_it_goes_on_is_swept_like_any_other(leased: Log) -> None:
+    leased.commit()
+    over(leased, S2)
+    assert leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]]) == [BALL]
+    answer = leased.run("transfer.commit", **request())
+    assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("committed", "", 3), (
+        "the source must not resume"
+    )
+
+
+def test_of_two_decisions_the_first_counts(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert leased.run("recovery.finish", **found(target=S3)) == [BALL]
+    assert leased.run("recovery.finish", **found(target=S2)) == []
+    assert leased.rows.entity(BALL).authority == S3
+
+
+def test_an_entity_that_moved_on_meanwhile_is_left_alone(leased: Log) -> None:
+    leased.commit()
+    over(leased, S1)
+    assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == []
+    assert leased.rows.entity(BALL).authority == S2
+
+
+def test_what_nobody_has_a_copy_of_is_lost_until_somebody_has(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    leased.run("recovery.lost", items=[{"entity": BALL, "epoch": 2}])
+    assert leased.rows.entity(BALL).standing == "lost"
+    assert leased.run("recovery.finish", **found()) == [BALL]
+    assert leased.rows.entity(BALL).standing == "simulated"
+
+
+@pytest.mark.parametrize("policy", ["adopt", "freeze", "despawn"])
+def test_failures_row_40_an_orphan_is_treated_by_its_policy(leased: Log, policy: str) -> None:
+    new = {"entity": "alpha.n", "kind": "ball", "spawner": ADA, "server": S1, "orphans": policy}
+    leased.run("entity.create", **new)
+    over(leased, S1)
+    taken = leased.run("recovery.begin", server=S1, entities=[["alpha.n", 1, 0]])
+    row = leased.rows.get_or(("recoveries", "alpha.n"), None)
+    assert taken == ([] if policy == "despawn" else ["alpha.n"])
+    assert (row and row["held"]) == {"adopt": False, "freeze": True, "despawn": None}[policy]
+    assert (leased.rows.get_or(("entities", "alpha.n"), None) is None) == (policy == "despawn")
+
+
+def test_failures_row_42_a_server_that_comes_back_is_given_nothing_until_all_was_taken_from_it(leased: Log) -> None:
+    claim = {"server": S1, "incarnation": 2, "nonce": "new"}
+    leased.refuses(Reason.LEASE_HELD, "lease.claim", **claim, previous_nonce="guessed")
+    assert leased.run("lease.claim", **claim, previous_nonce=S1)["phase"] == "returning"
+    leased.refuses(Reason.TARGET_DOWN, "entity.create", entity="alpha.n", kind="ball", spawner=ADA, server=S1)
+    assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == [BALL]
+    leased.run("lease.swept", server=S1, incarnation=2)
+    assert leased.run("recovery.finish", **found(target=S1)) == [BALL]
+    assert leased.rows.entity(BALL).fence == Fence(3), "epochs only rise"
+
+
+# --- a takeover against an authority that does not know of it ---------------------------------------------------------
+
+
+@dataclass
+class Rules:
+    """What a mutant does not keep to."""
+
+    raises_first: bool = True
+    follower_refuses: bool = True
+    waits_for_all: bool = True
+
+
+@dataclass
+class Takeover:
+    """One authority that still sends copies, two followers, and a takeover in its steps; `durable` is what was promised.
+
+    The authority may be dead to the log and alive on the network: its copies arrive at any time. What a follower says to
+    have kept is durable, and what is gone on with must not be behind that.
+    """
+
+    rules: Rules
+    tables: list[CopyTable] = field(default_factory=lambda: [CopyTable(1000, 10), CopyTable(1000, 10)])
+    tick: int = 0
+    durable: int = 0
+    raised: bool = False
+    answers: dict[int, Copy | None] = field(default_factory=dict)
+    gone_on_from: int | None = None
+
+    def send(self, follower: int) -> None:
+        self.tick += 1
+        table = self.tables[follower]
+        new = copy(1, self.tick)
+        kept = table.offer(BALL, new) if self.rules.follower_refuses else table.keep(BALL, new)
+        if kept:
+            self.durable = self.tick
+
+    def raise_fence(self) -> None:
+        self.raised = True
+
+    def collect(self, follower: int) -> None:
+        if self.raised or not self.rules.raises_first:
+            if self.raised:
+                self.tables[follower].raised(BALL, Fence(2))
+            self.answers.setdefault(follower, self.tables[follower].get(BALL))
+
+    def decide(self) -> None:
+        if self.gone_on_from is None and self.raised and (len(self.answers) == 2 or not self.rules.waits_for_all):
+            found = [one for one in self.answers.values() if one is not None]
+            if found:
+                self.gone_on_from = max(one.tick for one in found)
+
+
+def run(rules: Rules, seed: int) -> None:
+    dice, model = Random(seed), Takeover(rules)
+    steps: list[Callable[[], None]] = [
+        lambda: model.send(dice.randrange(2)),
+        lambda: model.collect(dice.randrange(2)),
+        model.decide,
+    ]
+    for number in range(40):
+        if number == 10:
+            model.raise_fence()
+        dice.choice(steps)()
+        if model.gone_on_from is not None:
+            assert model.gone_on_from >= model.durable, f"seed {seed}: durable state is lost"
+
+
+MUTANTS = {
+    "copies-are-read-before-the-fence-is-raised": Rules(raises_first=False),
+    "a-follower-keeps-copies-under-lower-fences": Rules(follower_refuses=False),
+    "not-everybody-is-waited-for": Rules(waits_for_all=False),
+}
+
+
+def test_nothing_durable_is_lost_in_a_takeover() -> None:
+    for seed in range(2000):
+        run(Rules(), seed)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_rule_of_takeovers_that_is_missing_is_found(mutant: str) -> None:
+    with pytest.raises(AssertionError, match="durable"):
+        for seed in range(2000):
+            run(MUTANTS[mutant], seed)
