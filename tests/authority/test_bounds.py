@@ -20,6 +20,7 @@ from authority.messages import (
 )
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.records import MAX_UNKNOWN_CHARS
+from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
@@ -50,6 +51,9 @@ EXPECTED = {
     "chain of certificates": f"1 grant and {MAX_CHAIN} passes",
     "unknown members of a directory row": f"{MAX_UNKNOWN_CHARS:,} characters",
     "servers named to each other": f"{MAX_PEERS:,}",
+    "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
+    "entities in a message of a recovery": f"{MAX_RECOVERED}",
+    "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
 }
 

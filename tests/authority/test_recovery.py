@@ -151,9 +151,7 @@ def test_failures_row_13_a_target_that_dies_before_it_goes_on_is_swept_like_any_
     over(leased, S2)
     assert leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]]) == [BALL]
     answer = leased.run("transfer.commit", **request())
-    assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("committed", "", 3), (
-        "the source must not resume"
-    )
+    assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("committed", "", 3), "no resuming"
 
 
 def test_of_two_decisions_the_first_counts(leased: Log) -> None:
@@ -217,10 +215,10 @@ class Rules:
 
 @dataclass
 class Takeover:
-    """One authority that still sends copies, two followers, and a takeover in its steps; `durable` is what was promised.
+    """One authority that still sends copies, two followers, and a takeover in its steps.
 
-    The authority may be dead to the log and alive on the network: its copies arrive at any time. What a follower says to
-    have kept is durable, and what is gone on with must not be behind that.
+    The authority may be dead to the log and alive on the network: its copies arrive at any time. What a follower says
+    to have kept is `durable`, and what is gone on with must not be behind that.
     """
 
     rules: Rules
@@ -277,13 +275,16 @@ MUTANTS = {
 }
 
 
-def test_nothing_durable_is_lost_in_a_takeover() -> None:
+def _runs(rules: Rules) -> None:
     for seed in range(2000):
-        run(Rules(), seed)
+        run(rules, seed)
+
+
+def test_nothing_durable_is_lost_in_a_takeover() -> None:
+    _runs(Rules())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_rule_of_takeovers_that_is_missing_is_found(mutant: str) -> None:
     with pytest.raises(AssertionError, match="durable"):
-        for seed in range(2000):
-            run(MUTANTS[mutant], seed)
+        _runs(MUTANTS[mutant])
