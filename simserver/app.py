@@ -158,7 +158,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         checkpoint_s=config.checkpoint_interval_s,
         followers=config.copies,
     )
-    recovery = Recovery(holdings, copier, arrivals, departures, lease, courier, counts)
+    recovery = Recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
     owners = Owners(home, clock, counts, arrivals.owned)
     node = Node(
         config,

@@ -22,6 +22,7 @@ from simserver.holdings import Holdings
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import Snapshot
+from simserver.stages import Stages
 
 __all__ = ["Recovery"]
 
@@ -37,6 +38,7 @@ class Recovery:
         copier: Copier,
         arrivals: Arrivals,
         departures: Departures,
+        stages: Stages,
         lease: LeaseKeeper,
         courier: Courier,
         counts: Counter[str],
@@ -45,6 +47,7 @@ class Recovery:
         self._copier = copier
         self._arrivals = arrivals
         self._departures = departures
+        self._stages = stages
         self._lease = lease
         self._courier = courier
         self._counts = counts
@@ -88,17 +91,18 @@ class Recovery:
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
     def _found(self, item: RaisedItem) -> FoundItem | None:
-        holding = self._holdings.get(item.entity)
+        holding, table = self._holdings.get(item.entity), self._copier.table
+        holds = holding is not None and not self._departures.is_leaving(item.entity)
         if holding is not None and not holding.life.over:
+            # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             life = holding.life
-            state = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
-            holds = not self._departures.is_leaving(item.entity)
-            copy = state
-        else:
-            known = self._copier.table.get(item.entity)
-            if known is None:
-                return None
-            copy, holds = known, False
+            table.keep(item.entity, new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN))
+        staged = self._stages.of(item.entity)
+        if staged is not None:
+            table.keep(item.entity, new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT))
+        copy = table.get(item.entity)
+        if copy is None:
+            return None
         return FoundItem(
             entity=item.entity,
             epoch=copy.fence.epoch,
