@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.records import EntityRecord
 from authority.rights import find_entity
 from authority.rows import Rows
 
-__all__ = ["DELETION_PROCEDURES", "MAX_TOMBSTONES", "grave_of"]
+__all__ = ["DELETION_PROCEDURES", "MAX_TOMBSTONES", "bury", "grave_of"]
 
 # Deleted entities that are remembered; the oldest are forgotten first, and with them that their ids were taken.
 MAX_TOMBSTONES: Final = 100_000
@@ -40,10 +41,15 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
     if args["master_rev"] != record.master_rev:
         text = f"the master of {record.id} has revision {record.master_rev}, not {args['master_rev']}"
         raise Refused(Reason.STALE_REVISION, text, master_rev=record.master_rev)
+    return bury(rows, record)
+
+
+def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
+    """The entity ends, with everything that is kept of it but its tombstone, which is the answer."""
     fence = record.fence.raised()
     grave = {"entity": record.id, "authority": record.authority, "epoch": fence.epoch, "master": record.master}
     rows.delete(("entities", record.id))
-    for table in ("asks", "paces"):
+    for table in ("asks", "paces", "recoveries"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))
     rows.put(("tombstones", record.id), grave)

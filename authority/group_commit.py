@@ -13,6 +13,7 @@ from typing import Any, Final
 from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.errors import Reason, Refused
+from authority.lease_procedures import incarnation_of, may_be_given
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
@@ -179,6 +180,7 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
         return
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
     reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
+    reasons += [Reason.TARGET_DOWN for transfer in members if not may_be_given(rows, transfer.target)]
     if len(members) < len(group.members) or any(reasons):
         _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
         return
@@ -188,8 +190,9 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
         record = record.changed(authority=transfer.target, epoch=fence.epoch, sub=fence.sub, delegation=())
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
-        owner = {"owner": record.owner, "owner_rev": record.owner_rev}
-        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **owner))
+        given = {"owner": record.owner, "owner_rev": record.owner_rev}
+        given |= {"incarnation": incarnation_of(rows, transfer.target)}
+        save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))
 
 

@@ -9,6 +9,7 @@ fence, and only after it is anybody asked for copies.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.deletion import bury
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.lease import LeasePhase
@@ -18,7 +19,7 @@ from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 
-__all__ = ["RECOVERY_PROCEDURES", "delete_entity"]
+__all__ = ["RECOVERY_PROCEDURES"]
 
 
 def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -39,7 +40,7 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
         if (record.authority, record.fence) != (server, Fence(epoch, sub)):
             continue
         if record.orphans is OrphanPolicy.DESPAWN:
-            delete_entity(rows, record)
+            bury(rows, record)
         else:
             taken.append(_begin(rows, record))
     return taken
@@ -54,14 +55,6 @@ def _begin(rows: Rows, record: EntityRecord) -> str:
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
-
-
-def delete_entity(rows: Rows, record: EntityRecord) -> None:
-    """The entity ends, with everything that is kept of it."""
-    rows.delete(("entities", record.id))
-    for table in ("asks", "paces", "recoveries"):
-        if rows.get_or((table, record.id), None) is not None:
-            rows.delete((table, record.id))
 
 
 def _find(rows: Rows, entity_id: str, epoch: int) -> tuple[EntityRecord, RecoveryRow]:
