@@ -32,6 +32,7 @@ __all__ = [
     "MAX_BODY_BYTES",
     "MAX_INPUTS",
     "MAX_INPUT_BYTES",
+    "MAX_NOTICE_MS",
     "MAX_STATE_BYTES",
     "Activate",
     "Activated",
@@ -55,9 +56,11 @@ __all__ = [
     "HandoffAbort",
     "HandoffReply",
     "HandoffRequest",
+    "ImminentLoss",
     "Input",
     "InputAck",
     "InputItem",
+    "LetGo",
     "LinkMessage",
     "LoadReport",
     "Manifest",
@@ -105,6 +108,9 @@ Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
 SchemaVersion = Annotated[int, Field(ge=0, lt=2**31)]
 StateBytes = Annotated[int, Field(ge=1, le=2**32)]
 Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
+# The longest notice that is given before an entity leaves.
+MAX_NOTICE_MS: Final = 10_000
+NoticeMs = Annotated[int, Field(ge=0, le=MAX_NOTICE_MS)]
 ReasonText = Annotated[str, Field(max_length=256)]
 
 
@@ -306,6 +312,7 @@ class Order(_Message):
     transport: Literal["rest", "link"] = "rest"
     mode: Literal["eager", "staged"] = "eager"
     grouped: bool = False
+    notice_ms: NoticeMs = 0
 
 
 class Delegation(_Message):
@@ -557,7 +564,30 @@ class NotOwner(_Message):
     sub: Epoch
 
 
-LinkMessage = Annotated[Input | InputAck | NotHere | NotOwner | Copies | CopiesKept, Field(discriminator="type")]
+class ImminentLoss(_Message):
+    """Authority → owner: in `within_ms` the entity stands still for a moment and goes to `target`; finish what you do.
+
+    `LetGo` says that you have finished, so that it may go earlier.
+    """
+
+    type: Literal["imminent_loss"] = "imminent_loss"
+    entity: Name
+    target: Name
+    within_ms: NoticeMs
+    epoch: Epoch
+    sub: Epoch
+
+
+class LetGo(_Message):
+    """Owner → authority: I have finished; the entity may go."""
+
+    type: Literal["let_go"] = "let_go"
+    entity: Name
+
+
+LinkMessage = Annotated[
+    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Copies | CopiesKept, Field(discriminator="type")
+]
 
 
 class Parcel(BaseModel):

@@ -580,6 +580,7 @@ class Transfers:
             transport="link" if transfer.transport == "link" else "rest",
             mode="staged" if transfer.mode == "staged" else "eager",
             grouped=bool(transfer.group),
+            notice_ms=transfer.notice_ms,
         )
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 

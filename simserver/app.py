@@ -114,6 +114,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         wants_word_of_owner=lambda entity: owners.want(entity),  # noqa: PLW0108
         wants_to_go=lambda entity, destination: departures.wants_to_go(entity, destination),  # noqa: PLW0108
         count=count,
+        ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
     lease = LeaseKeeper(

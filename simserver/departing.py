@@ -33,6 +33,7 @@ class Plan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
     `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
+    World and owner have `notice_ms` before it stands still.
     """
 
     transfer_id: str
@@ -43,6 +44,7 @@ class Plan:
     ordered: bool = False
     mode: Mode = Mode.EAGER
     grouped: bool = False
+    notice_ms: int = 0
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""

@@ -30,6 +30,7 @@ from authority.messages import (
     HandoffAbort,
     HandoffReply,
     HandoffRequest,
+    ImminentLoss,
     NotHere,
     Report,
     ReportReply,
@@ -47,6 +48,7 @@ from simserver.departing import Departure, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
+from simserver.notices import OWNER, WORLD, Notices
 from simserver.oversized import Oversized
 from simserver.patience import Patience
 from simserver.turnstile import Turnstile
@@ -94,6 +96,7 @@ class Departures:
         self._counts = counts
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
+        self._notices = Notices()
         self._undeclined: dict[str, Decline] = {}
         self._new_id = new_id
         self._leaving: dict[str, Departure] = {}
@@ -123,7 +126,8 @@ class Departures:
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        return entity in self._leaving or entity in self._asking_for_room or self._turnstile.waits(entity)
+        is_asking = entity in self._asking_for_room or entity in self._notices
+        return is_asking or entity in self._leaving or self._turnstile.waits(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
@@ -135,6 +139,8 @@ class Departures:
                 self._spawn(self._report, departure)
             for decline in self._undeclined.values():
                 self._spawn(self._tell_declined, decline)
+            for entity in self._notices.waiting():
+                self._spawn(self._keep_notice, entity)
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -185,12 +191,57 @@ class Departures:
         self._asking_for_room.discard(plan.entity)
         try:
             if not reason:
-                self._enter(plan, may_wait)
+                self._give_notice(plan, may_wait)
             else:
                 self._counts[f"declined_{reason}"] += 1
                 self._decline(plan, reason)
         except Exception:
             self.went_wrong()
+
+    def _give_notice(self, plan: Plan, may_wait: bool) -> None:
+        """Tell world and owner that the entity leaves, and let it when they have finished, or their time is over."""
+        holding, enter = self._holdings.get(plan.entity), partial(self._leave_now, plan, may_wait)
+        if not plan.notice_ms or holding is None:
+            enter()
+            return
+        until_ns = self._clock.monotonic_ns() + plan.notice_ms * 1_000_000
+        holding.life.leaves_at_ns = until_ns
+        told = {WORLD} if holding.life.can_be_told else set()
+        if owner := holding.life.ownership.owner:
+            told.add(OWNER)
+            fence = holding.fence
+            self._courier.tell_player(
+                owner,
+                ImminentLoss(
+                    entity=plan.entity, target=plan.target, within_ms=plan.notice_ms, epoch=fence.epoch, sub=fence.sub
+                ),
+            )
+        self._notices.give(plan.entity, told, until_ns, enter)
+        self._spawn(self._keep_notice, plan.entity)
+
+    async def _keep_notice(self, entity: str) -> None:
+        while (until_ns := self._notices.waiting().get(entity)) is not None:
+            now_ns = self._clock.monotonic_ns()
+            self._notices.over(entity, now_ns)
+            await self._clock.sleep_s(max(0, until_ns - now_ns) / 1e9)
+
+    def _leave_now(self, plan: Plan, may_wait: bool) -> None:
+        if (holding := self._holdings.get(plan.entity)) is not None:
+            holding.life.leaves_at_ns = 0
+        try:
+            self._enter(plan, may_wait)
+        except Exception:
+            self.went_wrong()
+
+    def ready_to_leave(self, entity: str) -> None:
+        """The world has finished what it wanted to do before this entity leaves."""
+        self._notices.ready(entity, WORLD)
+
+    def let_go(self, entity: str, player: str) -> None:
+        """A player has finished; it counts if it owns the entity."""
+        holding = self._holdings.get(entity)
+        if holding is not None and holding.life.ownership.owner == player:
+            self._notices.ready(entity, OWNER)
 
     def _decline(self, plan: Plan, reason: str) -> None:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)

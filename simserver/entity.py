@@ -50,6 +50,8 @@ class Inspect:
 class Entity(Server[Life]):
     """One entity; started with `(EntityEnvironment, Life)`, any number of times for one life."""
 
+    _is_ready = False
+
     def init(self, arg: tuple[EntityEnvironment, Life]) -> Life | Ignore:
         """Go on where the life is; a life that is over wants no actor."""
         self._env, life = arg
@@ -93,6 +95,8 @@ class Entity(Server[Life]):
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
         self._acknowledge(life, life.commit(world, now_ns, carried))
+        if life.leaves_at_ns and self._is_ready:
+            self._env.ready_to_leave(life.id)
         if destination is not None and destination != self._env.server:
             self._env.wants_to_go(life.id, destination)
 
@@ -102,8 +106,11 @@ class Entity(Server[Life]):
         advance = getattr(self._env.world, "advance", None)
         if advance is None:
             return self._env.world.step(life.world, pending, period_s), None
-        step = Step(life.carried, life.tick + 1)
-        return advance(life.world, pending, period_s, step), step.carried()
+        now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
+        step = Step(life.carried, life.tick + 1, max(0, at_ns - now_ns) // 1_000_000 if at_ns else None)
+        world = advance(life.world, pending, period_s, step)
+        self._is_ready = step.is_ready
+        return world, step.carried()
 
     def _acknowledge(self, life: Life, applied: list[PendingInput]) -> None:
         for source, upto in life.inbox.sources_of(applied).items():

@@ -11,7 +11,7 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import cbor2
@@ -106,6 +106,7 @@ class EntityEnvironment:
     wants_word_of_owner: Callable[[str], None]
     wants_to_go: Callable[[str, str], None]
     count: Callable[[str], None]
+    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
     # Whether this server has its lease at this moment.
     may_act: Callable[[int], bool] = lambda now_ns: True
     # Whether copies are kept elsewhere: only what is in one is durable then.
@@ -117,7 +118,8 @@ class Life:
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
     more, and no actor is to be started for it. `broken` says why it stands still, if it does. `step_ns` is how
-    long the world takes for a tick, lately.
+    long the world takes for a tick, lately, `state_bytes` the length of its last snapshot, `leaves_at_ns` when it
+    leaves at the latest, if that is known.
     """
 
     __slots__ = (
@@ -135,6 +137,7 @@ class Life:
         "id",
         "inbox",
         "kind",
+        "leaves_at_ns",
         "over",
         "ownership",
         "ref",
@@ -169,6 +172,7 @@ class Life:
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
+        self.leaves_at_ns = 0
         self._forget_journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
@@ -229,6 +233,11 @@ class Life:
         # An average over some eight ticks.
         self.step_ns += (self._env.monotonic_ns() - now_ns - self.step_ns) // 8
         return applied
+
+    @property
+    def can_be_told(self) -> bool:
+        """Whether its world hears of what is to come, and can say that it is ready."""
+        return hasattr(self._env.world, "advance") and not self.broken
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from authority.messages import (
     Grant,
     HandoffReply,
     Input,
+    LetGo,
     Moves,
     NotHere,
     Order,
@@ -165,6 +166,8 @@ class Node:
                     self.copier.kept(message, received.peer)
                 elif isinstance(message, Input):
                     self._input(message, received.peer)
+                elif isinstance(message, LetGo):
+                    self.departures.let_go(message.entity, received.peer)
                 else:
                     self.counts["unexpected_message"] += 1
             # The link has ended: whoever restarts it, restarts this.
@@ -317,4 +320,5 @@ def _plan(order: Order) -> Plan:
         ordered=True,
         mode=mode,
         grouped=order.grouped,
+        notice_ms=order.notice_ms,
     )

@@ -137,15 +137,22 @@ class Timers:
 class Step:
     """One step of one entity, as `advance` is given it.
 
-    `tick` is the number of the tick that the step leads to, `due` the timers that end with it.
+    `tick` is the number of the tick that the step leads to, `due` the timers that end with it. `leaves_in_ms` is None,
+    or in how long at most the entity leaves this server; `ready()` lets it go at once.
     """
 
-    def __init__(self, carried: Carried, tick: int) -> None:
+    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None) -> None:
+        self.leaves_in_ms: Final = leaves_in_ms
+        self.is_ready = False
         self.tick: Final = tick
         self.random: Final = EntityRandom(carried.seed, carried.drawn)
         self.timers: Final = Timers(carried.timers, tick)
         self.due: Final = self.timers.take_due()
         self._seed: Final = carried.seed
+
+    def ready(self) -> None:
+        """Whatever was to be done before the entity leaves is done with this step."""
+        self.is_ready = True
 
     def carried(self) -> Carried:
         """What the entity carries after the step."""

@@ -279,6 +279,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         target=body.to,
         requester=body.requester or "",
         mode=body.mode,
+        notice_ms=body.notice_ms,
         direct=body.path == "direct",
         transport=body.transport,
         want=body.want.value,

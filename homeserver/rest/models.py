@@ -8,6 +8,7 @@ from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
+from authority.messages import MAX_NOTICE_MS
 from authority.records import DirectoryRow, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from authority.recovery import OrphanPolicy, Standing
 from authority.rules import Rule, Want
@@ -205,6 +206,9 @@ class NewTransfer(_Body):
         default=ASK_LIFETIME_S, ge=1, le=ASK_LIFETIME_S, description="how long the master may take, if it is asked"
     )
     mode: Literal["eager", "staged"] = "eager"
+    notice_ms: int = Field(
+        default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it stands still"
+    )
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
     )

@@ -63,6 +63,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "moves": st.lists(st.builds(MoveItem, transfer_id=IDS, entity=NAMES, target=NAMES), min_size=1, max_size=3),
     "number": WHOLE,
     "nonce": st.sampled_from(["0" * 32, "0123456789abcdef" * 2]),
+    "notice_ms": st.integers(0, 10_000),
+    "within_ms": st.integers(0, 10_000),
     "off_path": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
     "officer": NAMES | st.just(""),
     "outcome": st.sampled_from(["committed", "refused"]),

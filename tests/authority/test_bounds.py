@@ -15,6 +15,7 @@ from authority.messages import (
     MAX_BODY_BYTES,
     MAX_INPUT_BYTES,
     MAX_INPUTS,
+    MAX_NOTICE_MS,
     MAX_STATE_BYTES,
     MAX_TOKEN_CHARS,
 )
@@ -45,6 +46,7 @@ EXPECTED = {
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
+    "notice before an entity leaves": f"{MAX_NOTICE_MS:,} ms",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
     "inputs in a list": f"{MAX_INPUTS:,}",
     "certificate": f"{MAX_TOKEN_CHARS:,} characters",
