@@ -127,7 +127,8 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     if transfer.phase is Phase.COMMITTED:
         transfer = transfer.changed(phase=Phase.DONE, report=args["report"])
         save_transfer(rows, transfer)
-    return transfer.to_data()
+    # Whoever reports has the report, and answers are kept by every member for a while.
+    return transfer.changed(report=None).to_data()
 
 
 def _begin(args: Mapping[str, Any]) -> TransferRecord:
