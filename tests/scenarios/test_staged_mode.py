@@ -1,0 +1,64 @@
+"""Staged mode on real processes: whoever dies at the commit, the state is there, also with the old authority gone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import cbor2
+import pytest
+import trio
+
+from actors.breakpoints import ENVIRONMENT
+from scenarios.blueprint import ServerPlan
+from scenarios.cases import open_run
+from scenarios.chaos.gate import Gate
+from scenarios.cluster import LocalCluster, baton_launcher
+from scenarios.evidence import collect
+from scenarios.topology import ClusterSpec
+
+pytestmark = pytest.mark.timeout(280)
+
+SPEC = ClusterSpec(instances={"alpha": 1}, simservers=2, log_level="WARNING")
+ENTITY = "alpha.kept"
+PUSHES = 20
+
+
+async def test_failures_row_13_the_new_authority_begins_from_its_disk_though_the_old_one_is_gone(
+    tmp_path: Path,
+) -> None:
+    gate = Gate(tmp_path / "steps")
+
+    def launcher(plan: ServerPlan) -> Sequence[str]:
+        return ("env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
+
+    with trio.fail_after(270):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(gate.serve)
+            starting = LocalCluster.start(SPEC, launcher=launcher, timeout_s=120.0, grace_s=0.0)
+            async with starting as cluster, open_run(cluster, 7) as run:
+                await run.spawn(ENTITY, "alpha.s1")
+                stream = run.players.streams[ENTITY]
+                for number in range(PUSHES):
+                    assert run.players.push(stream, cbor2.dumps([number, 0, 0]))
+                    run.pushed[ENTITY][0] += number
+                assert await run.players.drained(30.0)
+
+                # The log has decided; the new authority has been told, and has not begun.
+                hold = gate.hold("permitted", "staged-0001")
+                body = {"to": "alpha.s2", "transfer_id": "staged-0001", "mode": "staged", "transport": "link"}
+                await run.client.call("alpha", "POST", f"/v1/entities/{ENTITY}/transfers", body)
+                await hold.reached.wait()
+                await cluster.kill("alpha.s2")
+                await cluster.kill("alpha.s1")
+                gate.reset()
+                await cluster.restart("alpha.s2", timeout_s=60.0)
+                run.simservers.pop("alpha.s1")
+                run.entities[ENTITY] = "alpha.s2"
+
+                # It is simulated again, after exactly what was applied, and takes the next input.
+                assert run.players.push(stream, cbor2.dumps([5, 0, 0]))
+                run.pushed[ENTITY][0] += 5
+                assert await run.players.drained(90.0)
+                evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
+            nursery.cancel_scope.cancel()
+    assert evidence.applied[ENTITY] == PUSHES + 1
+    assert (evidence.invariants.inputs_lost, evidence.invariants.inputs_repeated) == (0, 0)
