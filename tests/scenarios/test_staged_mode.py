@@ -61,4 +61,4 @@ async def test_failures_row_13_the_new_authority_begins_from_its_disk_though_the
                 evidence = await collect(run.client, run.simservers, run.players, run.entities, run.world_check)
             nursery.cancel_scope.cancel()
     assert evidence.applied[ENTITY] == PUSHES + 1
-    assert (evidence.invariants.inputs_lost, evidence.invariants.inputs_repeated) == (0, 0)
+    assert (evidence.invariants.inputs_lost, evidence.invariants.inputs_duplicated) == (0, 0)
