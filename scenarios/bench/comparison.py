@@ -29,7 +29,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `subjects` are those that can do this work, ours not named; `note` explains what is compared."""
+    """One row. `subjects` are those that can do this work, ours not named; `note` explains what is compared.
+
+    One that takes long is measured in the first `rounds` only.
+    """
 
     name: str
     title: str
@@ -37,6 +40,7 @@ class Row:
     subjects: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
     note: str = ""
+    rounds: int | None = None
 
 
 class _Frozen(BaseModel):

@@ -41,6 +41,7 @@ class Course:
 
     `workers` names the module of each subject that runs in our own Python, ours and the limits; a peer's is
     `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
+    A sample may take `patience_s` longer than twice the time that it was told to take.
     With `one_core` all processes of a sample share a core; without, they have all that this process may use.
     """
 
@@ -52,6 +53,7 @@ class Course:
     work: Mapping[tuple[str, str], str] = field(default_factory=dict)
     versions: tuple[str, ...] = ("batonpass", "trio")
     one_core: bool = True
+    patience_s: float = _PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ async def run_course(plan: Plan, tell: Tell) -> Comparison:
     for number in range(plan.rounds):
         shared: _Shared = {}
         for row in plan.rows:
+            if row.rounds is not None and number >= row.rounds:
+                continue
             tell(f"round {number + 1} of {plan.rounds}: {row.title}")
             for subject in _turn([OURS, *row.subjects], number):
                 if subject in commands and subject not in not_measured:
@@ -89,7 +93,7 @@ async def run_course(plan: Plan, tell: Tell) -> Comparison:
         host=host,
         rounds=plan.rounds,
         quiet=is_quiet(host),
-        peers={name: (await _ask(commands[name], "version", 0.0))["version"] for name in installed},
+        peers={name: (await _ask(commands[name], "version", 0.0, course))["version"] for name in installed},
         not_measured=not_measured,
         rows=tuple(compare(row, measured[row.name]) for row in plan.rows),
     )
@@ -124,10 +128,10 @@ async def _measure(
     work, _, figure = plan.course.work.get((subject, row.name), row.name).partition(":")
     try:
         if not figure:
-            measured[subject].append((await _ask(command, work, plan.seconds, plan.course.one_core))["figure"])
+            measured[subject].append((await _ask(command, work, plan.seconds, plan.course))["figure"])
             return
         if (subject, work) not in shared:
-            shared[subject, work] = (await _ask(command, work, plan.seconds, plan.course.one_core))["figures"]
+            shared[subject, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
         measured[subject].append(shared[subject, work][figure])
     except EnvironmentFailed as error:
         if subject == OURS:
@@ -135,18 +139,18 @@ async def _measure(
         not_measured[subject] = str(error)
 
 
-async def _ask(command: _Command, work: str, seconds: float, one_core: bool = True) -> dict[str, Any]:
+async def _ask(command: _Command, work: str, seconds: float, course: Course) -> dict[str, Any]:
     """Run a worker; what it printed."""
-    pinned = ("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))) if one_core else ()
+    pinned = ("taskset", "--cpu-list", str(max(os.sched_getaffinity(0)))) if course.one_core else ()
     argv = (*pinned, *command, work, f"{seconds:g}")
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    with trio.move_on_after(seconds * 2 + _PATIENCE_S):
+    with trio.move_on_after(seconds * 2 + course.patience_s):
         done = await trio.run_process(argv, capture_stdout=True, capture_stderr=True, check=False, env=environment)
         if done.returncode != 0:
             raise EnvironmentFailed(f"{command[-1]} {work} failed: {_last_line(done.stderr)}")
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return answer
-    raise EnvironmentFailed(f"{command[-1]} {work} did not end within {seconds * 2 + _PATIENCE_S:g} s")
+    raise EnvironmentFailed(f"{command[-1]} {work} did not end within {seconds * 2 + course.patience_s:g} s")
 
 
 def _last_line(output: bytes) -> str:

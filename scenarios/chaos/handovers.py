@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,6 +15,7 @@ import httpx
 import trio
 
 from actors.breakpoints import ENVIRONMENT
+from authority.errors import Reason
 from authority.names import instance_of
 from scenarios.blueprint import ServerPlan
 from scenarios.cases import Run, open_run
@@ -47,6 +48,7 @@ _INPUT_HZ: Final = 50.0
 _PATIENCE_S: Final = 20.0
 """Until an entity is simulated again and every input applied: many repetitions, and an election."""
 _REACH_S: Final = 10.0
+_NOT_REACHED: Final = "the step was not reached, so nothing was tried"
 _CUT_S: Final = 3.0
 """Longer than the first repetitions, and shorter than leases last."""
 _STOP_S: Final = 1.5
@@ -168,6 +170,8 @@ class TrialResult:
     @property
     def violations(self) -> tuple[str, ...]:
         """The problems, and an entity that is not there although it should be."""
+        if self.note == _NOT_REACHED:
+            return (*self.problems, _NOT_REACHED)
         if self.outcome is Outcome.UNAVAILABLE and not is_open(self.trial):
             return (*self.problems, "nobody simulates it, or not all inputs arrive")
         return self.problems
@@ -215,7 +219,7 @@ class Ground:
         return TrialResult(trial, outcome, trio.current_time() - began_s, authority, tuple(problems), note)
 
     async def _begin(self, entity: str, case: str) -> InputStream:
-        await self.run.spawn(entity, _SOURCE)
+        await self._taken(lambda: self.run.spawn(entity, _SOURCE))
         if case == "3":
             body = {"group": sorted((_SOURCE, _TARGET[case]))}
             await self.run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", body)
@@ -239,9 +243,24 @@ class Ground:
     async def _order(self, entity: str, transfer_id: str, case: str) -> None:
         path = "direct" if case == "3" else "home"
         body = {"to": _TARGET[case], "transfer_id": transfer_id, "path": path, "transport": "link"}
-        # Only the first time: what is lost on the way is for the servers to mend. The home may be stopped meanwhile.
-        with suppress(ApiFailure):
-            await self.run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body)
+        # Once it is taken, never again: what is lost on the way is for the servers to mend.
+        await self._taken(
+            lambda: self.run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body, patience_s=_REACH_S)
+        )
+
+    async def _taken(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Ask until it is taken: a server that has just come back is given nothing for a moment."""
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                try:
+                    await ask()
+                except ApiFailure as failure:
+                    if failure.code != Reason.TARGET_DOWN:
+                        # The home was stopped in the midst of it, or the entity is at the target already.
+                        return
+                    await trio.sleep(_LOOK_AGAIN_S)
+                else:
+                    return
 
     async def _happen(self, trial: Trial, hold: Hold) -> str:
         """Wait for the step, do the deed, and let all of them go on; a note if it was not reached."""
@@ -249,7 +268,7 @@ class Ground:
             await hold.reached.wait()
         if waiting.cancelled_caught:
             self.gate.reset()
-            return "the step was not reached"
+            return _NOT_REACHED
         if isinstance(trial.victim, Cut):
             return await self._part(trial.case, trial.victim, hold)
         victim = await self._who(trial.case, trial.victim, hold)

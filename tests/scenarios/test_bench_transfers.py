@@ -58,3 +58,10 @@ async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pyt
     assert set(measured) == figures_of(OURS, "3-300-eager")
     assert 0 < measured["p50"] <= measured["p99"]
     assert all(figure > 0 for figure in measured.values())
+
+
+@pytest.mark.timeout(120)
+async def test_a_drained_server_is_timed_until_it_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_batonpass, "DRAINED", 5)
+    assert figures_of(OURS, "drain") == {"drain"}
+    assert (await on_batonpass.measure("drain", 0.1))["drain"] > 0

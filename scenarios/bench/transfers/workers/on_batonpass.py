@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import cbor2
+import httpx
 import trio
 
 from authority.hops import Trace
 from scenarios.bench.loops import arguments, tell_all
-from scenarios.bench.transfers.course import BULK, MANY
+from scenarios.bench.transfers.course import BULK, DRAINED, MANY
 from scenarios.bench.transfers.world import ballast_for
 from scenarios.cases import Run, open_run
 from scenarios.cluster import LocalCluster
@@ -32,6 +33,7 @@ _POLL_S: Final = 0.01
 _PATIENCE_S: Final = 30.0
 _SPAWNS_AT_ONCE: Final = 16
 _LEAST: Final = 20
+_START_S: Final = 120.0
 _GO: Final = cbor2.dumps([0, 0, 0])
 
 
@@ -41,10 +43,13 @@ def _spec() -> ClusterSpec:
 
 
 async def measure(work: str, seconds: float) -> dict[str, float]:
-    """The figures of one sample: `CASE-SIZE-MODE`, or `bulk`."""
-    async with LocalCluster.start(_spec(), grace_s=0.0) as cluster, open_run(cluster, 1) as run:
+    """The figures of one sample: `CASE-SIZE-MODE`, `bulk` or `drain`."""
+    async with LocalCluster.start(_spec(), timeout_s=_START_S, grace_s=0.0) as cluster, open_run(cluster, 1) as run:
         if work == "bulk":
             return await _many(run, "3", 300, BULK, seconds)
+        if work == "drain":
+            url, token_file = cluster.server("alpha.h1").rest_url, cluster.operator_token_file("alpha")
+            return await _drain(run, url, token_file.read_text(encoding="utf-8").strip(), DRAINED)
         case, size, mode = work.split("-")
         one = await _one_by_one(run, case, _BYTES[size], mode, seconds)
         return one | (await _many(run, case, _BYTES[size], MANY, seconds) if mode == "eager" else {})
@@ -102,19 +107,38 @@ def _between_ms(trace: Trace, first: str, second: str) -> float:
     return (end - begin) / 1e6
 
 
-async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
-    """Figures of `count` entities that go to and fro by themselves."""
-    params = {"ballast": ballast_for(state_bytes, _ENDS), "between": list(_ENDS)}
+async def _spawn_all(run: Run, case: str, params: Mapping[str, Any], count: int) -> None:
     limit = trio.CapacityLimiter(_SPAWNS_AT_ONCE)
 
     async def spawn(number: int) -> None:
         async with limit:
             await _spawn(run, f"alpha.many-{number}", case, params)
-            await run.players.follow(f"alpha.many-{number}", _ENDS[0])
 
     async with trio.open_nursery() as nursery:
         for number in range(count):
             nursery.start_soon(spawn, number)
+
+
+async def _drain(run: Run, url: str, token: str, count: int) -> dict[str, float]:
+    """How long it takes until nothing lives any more on a server of `count` entities."""
+    await _spawn_all(run, "2", {"ballast": ballast_for(300)}, count)
+    began_s = trio.current_time()
+    async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE_S) as http:
+        headers = {"authorization": f"Bearer {token}"}
+        (await http.post(f"{url}/v1/servers/{_ENDS[0]}/drain", headers=headers)).raise_for_status()
+        while True:
+            if not await run.client.get(f"{run.simservers[_ENDS[0]]}/v1/local/entities"):
+                break
+            await trio.sleep(_POLL_S)
+    return {"drain": trio.current_time() - began_s}
+
+
+async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
+    """Figures of `count` entities that go to and fro by themselves."""
+    params = {"ballast": ballast_for(state_bytes, _ENDS), "between": list(_ENDS)}
+    await _spawn_all(run, case, params, count)
+    for number in range(count):
+        await run.players.follow(f"alpha.many-{number}", _ENDS[0])
     for stream in run.players.streams.values():
         run.players.push(stream, _GO)
     with trio.fail_after(_PATIENCE_S):
