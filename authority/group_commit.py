@@ -43,8 +43,8 @@ _ORDER: Final = ("group_order",)
 
 
 def find_group(rows: Rows, group: str) -> GroupRecord | None:
-    """The group of this id, or None if there is none (any more)."""
-    data = rows.get_or(("groups", group), None)
+    """The group of this id, or None if there is none (any more); a transfer of no group names none."""
+    data = rows.get_or(("groups", group), None) if group else None
     return None if data is None else GroupRecord.from_data(data)
 
 

@@ -516,6 +516,8 @@ class _Rows:
         self.data = data
 
     def get_or(self, path: tuple[str, ...], default: Any) -> Any:
+        if not all(path):
+            raise AssertionError(f"the tree has no empty names: {path}")
         return copy.deepcopy(self.data.get(path, default))
 
     def put(self, path: tuple[str, ...], data: Any) -> Any:

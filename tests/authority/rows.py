@@ -15,10 +15,12 @@ class DictRows:
         self.data: dict[Path, str] = {}
 
     def get_or(self, path: Path, default: Any) -> Any:
+        assert all(path), f"the tree has no empty names: {path}"
         text = self.data.get(path)
         return default if text is None else json.loads(text)
 
     def put(self, path: Path, data: Any) -> None:
+        assert all(path), f"the tree has no empty names: {path}"
         self.data[path] = json.dumps(data)
 
     def delete(self, path: Path) -> None:
