@@ -11,6 +11,7 @@ from typing import Any, Final
 from authority.asks import waiting
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
+from authority.recovery import OrphanPolicy
 from authority.rows import Rows
 from authority.rules import Rule
 
@@ -63,7 +64,7 @@ def _check_owner(record: EntityRecord, by: str) -> None:
 
 
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master; each that changes gets a new revision."""
+    """The master sets rule, owner or master, each of which gets a new revision, or what becomes of an orphan."""
     record = find_entity(rows, args["entity"])
     if args["by"] != record.master:
         raise Refused(
@@ -74,6 +75,8 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
         record = with_owner(record, args["owner"])
     if args.get("rule") is not None and args["rule"] != record.rule:
         record = record.changed(rule=Rule(args["rule"]), rule_rev=record.rule_rev + 1)
+    if args.get("orphans") is not None:
+        record = record.changed(orphans=OrphanPolicy(args["orphans"]))
     if args.get("master") is not None and args["master"] != record.master:
         record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
     save_entity(rows, record)

@@ -187,8 +187,10 @@ def _entity_routes(node: Node) -> APIRouter:
             "owner_rev": record.owner_rev,
             "master_rev": record.master_rev,
         }
+        if body.orphans is not None:
+            statement["orphans"] = body.orphans.value
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
-        changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
+        changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master", "orphans"})
         changes |= record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
         if changed.owner_rev != record.owner_rev:

@@ -180,6 +180,9 @@ class RightsBody(_Body):
     rule: Rule | None = None
     owner: Name | None = None
     master: Name | None = None
+    orphans: OrphanPolicy | None = Field(
+        default=None, description="what becomes of it when its authority dies; if given, the statement names it too"
+    )
 
 
 class DelegationBody(_Body):

@@ -190,6 +190,14 @@ def test_failures_row_40_an_orphan_is_treated_by_its_policy(leased: Log, policy:
     assert (leased.rows.get_or(("entities", "alpha.n"), None) is None) == (policy == "despawn")
 
 
+def test_the_master_may_set_what_becomes_of_an_orphan(leased: Log) -> None:
+    leased.refuses(Reason.NOT_MASTER, "entity.change_rights", entity=BALL, by="alpha.bob", orphans="despawn")
+    leased.run("entity.change_rights", entity=BALL, by=ADA, orphans="despawn")
+    over(leased, S1)
+    assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == []
+    leased.refuses(Reason.NOT_FOUND, "entity.change_rights", entity=BALL, by=ADA, orphans="adopt")
+
+
 def test_failures_row_42_a_server_that_comes_back_is_given_nothing_until_all_was_taken_from_it(leased: Log) -> None:
     claim = {"server": S1, "incarnation": 2, "nonce": "new"}
     leased.refuses(Reason.LEASE_HELD, "lease.claim", **claim, previous_nonce="guessed")
