@@ -62,6 +62,7 @@ class _Copied:
     world: Any
     marks: tuple[Any, ...]
     followers: tuple[str, ...]
+    peers: tuple[str, ...]
     round: int
     checkpoint_ns: int = 0
     under_way: deque[_Sent] = field(default_factory=lambda: deque(maxlen=_MAX_UNDER_WAY))
@@ -144,7 +145,11 @@ class Copier:
         life, copied = holding.life, self._copied.get(holding.id)
         cursors = life.inbox.cursors
         marks = (life.fence, life.ownership, *((name, c.accepted, c.applied) for name, c in cursors.items()))
-        followers = followers_of(holding.id, self._server, self._lease.peers, self._count)
+        peers = self._lease.peers
+        if copied is not None and copied.peers is peers:
+            followers = copied.followers
+        else:
+            followers = followers_of(holding.id, self._server, peers, self._count)
         if (
             copied is not None
             and (copied.marks, copied.followers) == (marks, followers)
@@ -155,7 +160,7 @@ class Copier:
         state = life.snapshot().encode()
         before_ns = 0 if copied is None else copied.checkpoint_ns
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
-        copied = _Copied(life.world, marks, followers, self._round, before_ns, under_way)
+        copied = _Copied(life.world, marks, followers, peers, self._round, before_ns, under_way)
         self._copied[holding.id] = copied
         applied = {name: cursor.applied for name, cursor in cursors.items()}
         self._check_in(life, copied, state, applied)
