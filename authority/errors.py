@@ -24,6 +24,8 @@ class Reason(StrEnum):
     """The rule, or the master who was asked, said no."""
     DRAINING = "draining"
     """The server is drained: it takes no entities."""
+    FREEZE_BUDGET = "freeze_budget"
+    """The entity would have stood still for longer than it may, so it goes on where it was."""
     FULL = "full"
     """A bounded table has no room for another row."""
     GONE = "gone"

@@ -313,6 +313,7 @@ class Order(_Message):
     mode: Literal["eager", "staged"] = "eager"
     grouped: bool = False
     notice_ms: NoticeMs = 0
+    freeze_budget_ms: NoticeMs = 0
 
 
 class Delegation(_Message):

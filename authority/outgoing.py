@@ -282,7 +282,7 @@ class Outgoing:
         now_ns: monotonic time of the freeze.
         first_retry_ns: after how long without an answer it repeats for the first time.
         mode: whether the state must be on the target's disk before the commit.
-        patience_ns: how long the target may take for that.
+        patience_ns: how long the target may take for that; then it is given up for `impatience`.
     """
 
     def __init__(
@@ -293,12 +293,14 @@ class Outgoing:
         first_retry_ns: int = FIRST_RETRY_NS,
         mode: Mode = Mode.EAGER,
         patience_ns: int = STAGE_PATIENCE_NS,
+        impatience: Reason = Reason.TARGET_FAILED,
     ) -> None:
         self.case = case
         self.fence = fence
         self.mode = mode
         self.phase = OutgoingPhase.STAGING if mode is Mode.STAGED else OutgoingPhase.REQUESTED
         self._staged_by_ns = now_ns + patience_ns
+        self._impatience: Final = impatience
         self._abort_reason = ""
         self.attempt = 0
         self.leads_to = fence.passed() if case is Case.DIRECT else fence.raised()
@@ -325,7 +327,7 @@ class Outgoing:
         if isinstance(event, Tick) and now_ns < self._retry_at_ns:
             return []
         if isinstance(event, Tick) and self.phase is OutgoingPhase.STAGING and now_ns >= self._staged_by_ns:
-            event = StageRefused(Reason.TARGET_FAILED.value)
+            event = StageRefused(self._impatience.value)
         target = TABLE.get((self.phase, type(event)))
         if target is None or not self._believable(event):
             return []

@@ -153,7 +153,8 @@ class TransferRecord(_Row):
 
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
-    `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze.
+    `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
+    `freeze_budget_ms` how long staging may take after it (0: as long as that takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """
@@ -170,6 +171,7 @@ class TransferRecord(_Row):
     group: str = ""
     mode: str = "eager"
     notice_ms: int = 0
+    freeze_budget_ms: int = 0
     direct: bool = False
     transport: str = "rest"
     permit_rule_rev: int = 0

@@ -55,6 +55,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         requester=requester,
         mode=args.get("mode", "eager"),
         notice_ms=args.get("notice_ms", 0),
+        freeze_budget_ms=args.get("freeze_budget_ms", 0),
         direct=bool(args.get("direct", False)),
         transport=args.get("transport", "rest"),
         permit_rule_rev=record.rule_rev,

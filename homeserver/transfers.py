@@ -581,6 +581,7 @@ class Transfers:
             mode="staged" if transfer.mode == "staged" else "eager",
             grouped=bool(transfer.group),
             notice_ms=transfer.notice_ms,
+            freeze_budget_ms=transfer.freeze_budget_ms,
         )
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 

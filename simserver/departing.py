@@ -33,7 +33,8 @@ class Plan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
     `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
-    World and owner have `notice_ms` before it stands still.
+    World and owner have `notice_ms` before it stands still; then staging may take `freeze_budget_ms` (0: as long as
+    it needs).
     """
 
     transfer_id: str
@@ -45,6 +46,7 @@ class Plan:
     mode: Mode = Mode.EAGER
     grouped: bool = False
     notice_ms: int = 0
+    freeze_budget_ms: int = 0
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""

@@ -296,8 +296,16 @@ class Departures:
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
-        patience_ns = machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state)
-        outgoing = Outgoing(case, frozen.fence, frozen.frozen_ns, self._patience.first_retry_ns, plan.mode, patience_ns)
+        budget_ns = plan.freeze_budget_ms * 1_000_000
+        outgoing = Outgoing(
+            case,
+            frozen.fence,
+            frozen.frozen_ns,
+            self._patience.first_retry_ns,
+            plan.mode,
+            budget_ns or machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
+            Reason.FREEZE_BUDGET if budget_ns else Reason.TARGET_FAILED,
+        )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
         if case is Case.DIRECT and plan.mode is Mode.EAGER:
             departure.sign_pass(self._sealer)

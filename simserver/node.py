@@ -321,4 +321,5 @@ def _plan(order: Order) -> Plan:
         mode=mode,
         grouped=order.grouped,
         notice_ms=order.notice_ms,
+        freeze_budget_ms=order.freeze_budget_ms,
     )

@@ -282,6 +282,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         requester=body.requester or "",
         mode=body.mode,
         notice_ms=body.notice_ms,
+        freeze_budget_ms=body.freeze_budget_ms,
         direct=body.path == "direct",
         transport=body.transport,
         want=body.want.value,

@@ -212,6 +212,13 @@ class NewTransfer(_Body):
     notice_ms: int = Field(
         default=0, ge=0, le=MAX_NOTICE_MS, description="how long world and owner may go on before it stands still"
     )
+    freeze_budget_ms: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_NOTICE_MS,
+        description="staged mode: give up, and go on, if the state is not on the target's disk so long after the"
+        " freeze; 0: two seconds, and more for large states",
+    )
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
     )

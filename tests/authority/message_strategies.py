@@ -48,6 +48,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "epoch": WHOLE,
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
+    "freeze_budget_ms": st.integers(0, 10_000),
     "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.epoch import Fence
+from authority.errors import Reason
 from authority.outgoing import (
     ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
@@ -325,3 +326,15 @@ def test_a_server_that_lost_the_entity_while_it_gave_up_steps_down() -> None:
     machine = staging(Case.SAME_HOME)
     machine.handle(StageRefused("capacity"), 1)
     assert machine.handle(Lost("alpha.s3", Fence(6)), 2) == [StepDown("alpha.s3", Fence(6))]
+
+
+def test_failures_row_26_what_takes_longer_than_the_freeze_budget_is_given_up() -> None:
+    budget_ns = 50_000_000
+    machine = Outgoing(
+        Case.SAME_HOME, FROZEN, 0, mode=Mode.STAGED, patience_ns=budget_ns, impatience=Reason.FREEZE_BUDGET
+    )
+    assert machine.start(0) == [SendStage(1)]
+    assert machine.next_timer_ns == budget_ns
+    assert machine.handle(Tick(), budget_ns - 1) == []
+    assert machine.handle(Tick(), budget_ns) == [AskAbort("freeze_budget", 1)]
+    assert machine.handle(Refusal("freeze_budget", Fence(5)), budget_ns + 1)[0] == Resume(Fence(5), "freeze_budget")

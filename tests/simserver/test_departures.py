@@ -16,7 +16,18 @@ from authority.admission import Need
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.hops import Trace
-from authority.messages import Activated, Decline, HandoffReply, HandoffRequest, Message, NotHere, Report, ReportReply
+from authority.messages import (
+    Activated,
+    Decline,
+    HandoffAbort,
+    HandoffReply,
+    HandoffRequest,
+    Message,
+    NotHere,
+    Report,
+    ReportReply,
+)
+from authority.outgoing import Mode
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
@@ -299,3 +310,18 @@ async def test_failures_row_36_a_frozen_copy_of_what_was_deleted_ends(scene: Sce
     scene.departures.replied(Opened(reply, "alpha.h1", Trace(TRANSFER)), reply)
     assert (scene.holdings.get(BALL), len(scene.departures), holding.life.over) == (None, 0, True)
     assert (ADA, NotHere(entity=BALL, epoch=2)) in scene.mail.sent
+
+
+async def test_failures_row_26_the_freeze_budget_of_a_plan_ends_its_staging(scene: Scene) -> None:
+    holding = scene.spawn()
+    async with scene.served():
+        scene.stage.now_ns = TrioClock().monotonic_ns()
+        scene.departures.begin(replace(PLAN, mode=Mode.STAGED, freeze_budget_ms=50))
+        await trio.sleep(0.04)
+        assert [message.type for _, message in scene.mail.sent] == ["stage"]
+        await trio.sleep(0.02)
+    (abort,) = [message for message in scene.mail.asked if isinstance(message, HandoffAbort)]
+    assert (abort.reason, holding.life.frozen) == ("freeze_budget", True)
+    scene.departures.replied(*refusal())
+    assert not holding.life.frozen
+    assert scene.mail.sent[-1][1].type == "stage_discard"
