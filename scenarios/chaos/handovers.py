@@ -227,6 +227,12 @@ class Ground:
         await self._push_one(stream)
         if not await self.run.players.drained(_PATIENCE_S):
             raise EnvironmentFailed(f"{entity} takes no inputs")
+        # Somebody else has a copy of it then.
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                if stream.durable >= stream.sent:
+                    break
+                await trio.sleep(_LOOK_AGAIN_S)
         return stream
 
     async def _push(self, entity: str) -> None:
