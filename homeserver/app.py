@@ -104,6 +104,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         policy=load_policy(placement.policy),
         balancing=placement.balance,
     )
+    transfers.moved = node.balancer.moved
     return node
 
 

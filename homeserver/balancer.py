@@ -122,6 +122,10 @@ class Balancer:
         if None not in self._awaited.values():
             self._complete.set()
 
+    def moved(self, entity: str, source: str, target: str) -> None:
+        """An entity was handed over, for whatever reason: it is left alone for a while, and a move back is counted."""
+        self.governor.noted(entity, source, target, self._clock.monotonic_ns() / 1e9)
+
     # --- rounds ----------------------------------------------------------------------------------------------------
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -86,6 +86,8 @@ class Transfers:
         self._link = link
         self._clock = clock
         self._posting: dict[str, Combiner[Letter, None]] = {}
+        self.moved: Callable[[str, str, str], None] = lambda _entity, _source, _target: None
+        """Told of every hand-over that this member has put to the log: entity, source and target."""
         self._verified_before = Verified()
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
@@ -276,10 +278,16 @@ class Transfers:
         if reply.outcome == "pending" and is_case_2:
             self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
         elif not repeated:
-            await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
+            transfer = TransferRecord.from_data(decided["transfer"])
+            self._note(transfer)
+            await self._tell_the_others(transfer)
         if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
+
+    def _note(self, transfer: TransferRecord) -> None:
+        if transfer.phase is Phase.COMMITTED:
+            self.moved(transfer.entity, transfer.source, transfer.target)
 
     async def _tell_the_others(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once."""
@@ -289,6 +297,7 @@ class Transfers:
             record = None if other is None else self._store.entity(other.entity)
             if waiting is None or other is None or record is None:
                 continue
+            self._note(other)
             outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
             decided = {"transfer": other.to_data(), "outcome": outcome.value, "authority": record.authority}
             reply = self._reply(decided | {"epoch": record.epoch, "sub": record.sub})

@@ -149,6 +149,15 @@ async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: H
     await drained(alpha, "alpha.s1")
 
 
+async def test_failures_33_moves_back_that_somebody_asked_for_are_counted_too(world: Home) -> None:
+    await spawn(world, 1, "alpha.s1")
+    for number, target in enumerate(("alpha.s2", "alpha.s1", "alpha.s2")):
+        body = {"to": target, "transfer_id": f"transfer-{number}"}
+        await world.api.do("POST", "/v1/entities/alpha.ball-0/transfers", body)
+        assert (await world.finished(f"transfer-{number}"))["result"] == "done"
+    assert (await world.api.get("/v1/servers/load"))["counts"] == {"oscillations": 2}
+
+
 def all_to_the_last(view: View, balance: Balance) -> list[Move]:
     """A policy: whatever is hot, and what is not, to the last server."""
     last = max(server.name for server in view.servers)
