@@ -295,7 +295,7 @@ class LinkEndpoint:
         if link is None or link.hint != address:
             link = self._link_to(peer, address)
         now = trio.current_time()
-        if link.is_unreachable:
+        if link.silence.is_unreachable:
             link.open(now)  # so that the next caller may find it reachable
             self._peer_keys.look_up(peer, None, now)
             self._mark(link)

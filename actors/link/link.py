@@ -9,69 +9,45 @@ restarts, what it had not acknowledged is sent again: at least once across resta
 Acknowledged means that the peer has the message and all before it on its channel, not that it has acted upon them.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
+from actors.link.agenda import Agenda
+from actors.link.arrivals import Arrivals
+from actors.link.events import Event, LinkExpired, PeerRestarted, PeerUnreachable
 from actors.link.frames import (
     CLOSE,
     HEADER_BYTES,
     PATH_BYTES,
-    PING,
-    Ack,
-    Frame,
-    Grant,
     Header,
     Kind,
-    Message,
-    PathChallenge,
-    PathResponse,
-    Piece,
-    Ping,
-    Want,
-    message_head,
-    read_frames_untrusted,
     read_header_untrusted,
-    read_lone_piece_untrusted,
-    read_piece_run_untrusted,
-    read_usual_untrusted,
-    write_ack,
     write_challenge,
-    write_data_header,
-    write_data_headers,
-    write_response,
 )
 from actors.link.gate import HandshakeGate, Verdict
-from actors.link.incoming import Incoming, NoRoom, ReceivedMessage
+from actors.link.incoming import Incoming, ReceivedMessage
 from actors.link.large import LargeBudget
 from actors.link.outgoing import Outgoing
-from actors.link.outgoing_message import Chunk
 from actors.link.path import Path
-from actors.link.ranges import CounterRanges
+from actors.link.receiver import Receiver
 from actors.link.recovery import Recovery
+from actors.link.sender import Sender, body_bytes
 from actors.link.sessions import (
     HANDSHAKE_BURST,
     HANDSHAKES_PER_S,
-    LiveSession,
     Outcome,
     SessionIds,
     Sessions,
 )
 from actors.link.settings import NEVER, Address, LinkSettings
+from actors.link.silence import Silence
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
-from crypto.replay import ReplayWindow
 from crypto.session import TAG_BYTES, Hello, read_hello_untrusted
-
-_ACK_EVERY_DATAGRAMS: Final = 2
-"""RFC 9000 section 13.2.2. What arrives in one go counts as a whole, so with big messages it is once for a train."""
-
-_RUN_BYTES: Final = 65_536
-"""Sealed in one go: what fits a cache. Also the most that one message gets before others on their way get a turn."""
 
 _TOKEN_MASK: Final = 2**64 - 1
 
@@ -122,43 +98,60 @@ class Link:
             gate=gate if gate is not None else _own_gate(new_ephemeral, now),
             now=now,
         )
-        self._size_datagrams()
         self._outgoing = Outgoing(
-            body_bytes=self._body_bytes, max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
+            body_bytes=body_bytes(settings), max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
         self._incoming = Incoming(
             window_bytes=settings.window_bytes, window_messages=settings.window_messages, large_budget=large_budget
         )
-        self._events: deque[Event] = deque()
-        self._replies: deque[tuple[bytes, Address]] = deque()
 
         self.hint: Address | None = None
         """Where the application says the peer is."""
         self._path = Path(lambda: new_ephemeral().private_numbers().private_value & _TOKEN_MASK)
-        self._is_mute = False  # nothing more may go to an address that has not answered
         self._last_move_s = -NEVER
         self._wanted_until_s = now
-        self._due_since_s = NEVER  # since when the peer owes us an answer
-        self._was_met = False  # the peer has proved its name to this link
-        self._last_activity_s = now
-        self.is_unreachable = False
 
-        self._next_counter = 0
         self._recovery = Recovery(settings, self._outgoing, counters)
-        self._timer_s = now  # nothing but acknowledging is due before this
-        self.is_credit_awaited = False
-        """Set by the shell while somebody waits for `fits_credit`: the peer is asked, in case its news was lost."""
-        self._credit_ping_s = NEVER
-        self._credit_ping_interval_s = settings.hello_interval_s
-        self._forget_arrivals()
-
-    def _forget_arrivals(self) -> None:
-        self._replay = ReplayWindow()
-        self._arrived = CounterRanges()
-        self._largest_arrived_s = 0.0
-        self._ack_s = NEVER  # when an acknowledgement must leave
-        self._unacked_datagrams = 0
-        self._unacked_bytes = 0
+        self._agenda = Agenda(self._sessions, now)
+        self.silence: Final = Silence(settings, self._agenda.events, now)
+        """Whether the peer answers."""
+        self._arrivals = Arrivals(settings)
+        self._sender = Sender(
+            sessions=self._sessions,
+            path=self._path,
+            incoming=self._incoming,
+            outgoing=self._outgoing,
+            recovery=self._recovery,
+            arrivals=self._arrivals,
+            agenda=self._agenda,
+            silence=self.silence,
+            counters=counters,
+            settings=settings,
+        )
+        self._receiver = Receiver(
+            sessions=self._sessions,
+            path=self._path,
+            incoming=self._incoming,
+            outgoing=self._outgoing,
+            recovery=self._recovery,
+            arrivals=self._arrivals,
+            agenda=self._agenda,
+            silence=self.silence,
+            sender=self._sender,
+            counters=counters,
+            on_move=self._move,
+        )
+        # These are called for every datagram, so without a method in between that only hands on.
+        self.send_at_once: Final = self._sender.send_at_once
+        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for, or None."""
+        self.receive_data: Final = self._receiver.receive_data
+        """As `receive`, for one DATA datagram whose header was read already."""
+        self.receive_run: Final = self._receiver.receive_run
+        """As `receive_data`, for several of one source."""
+        self.receive_train: Final = self._receiver.receive_train
+        """As `receive_run`, for consecutive ones of one size, if all is as usual; whether it was."""
+        self.is_unsettled: Final = self._agenda.is_unsettled
+        """Whether something beside data and acknowledgements needs attention at a time."""
 
     # What the shell says
 
@@ -199,41 +192,7 @@ class Link:
     def send(self, data: bytes, now: float, channel: int = 0) -> None:
         """Queue a message. Raises LinkFull, or ValueError for a message that can never be sent."""
         self._outgoing.enqueue(data, channel)
-        self._last_activity_s = now
-
-    def send_at_once(self, data: bytes, now: float, channel: int = 0) -> bytes | None:
-        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for: the one datagram to
-        send to `address`.
-
-        None, and nothing has happened, when there is anything else to do or any doubt. Budget: 6 us.
-        """
-        session, recovery = self._sessions.current, self._recovery
-        if (
-            session is None
-            or not recovery.is_idle
-            or not self._path.is_proved
-            or self.is_unsettled(now)
-            or self._is_mute
-            or self.is_credit_awaited
-            or self._credit_ping_s != NEVER
-        ):
-            return None
-        message = self._outgoing.start_alone(data, channel)
-        if message is None:
-            return None
-        self._last_activity_s = now
-        body = message_head(channel, message.number, len(data)) + data
-        if self._ack_s != NEVER:
-            body = self._write_ack(now) + body
-        datagram = self._seal_eliciting(session, body, ((message, 0),), now)
-        if self._due_since_s == NEVER:
-            self._due_since_s = now
-        counters = self._counters
-        counters["datagrams_out"] += 1
-        counters["bytes_out"] += len(datagram)
-        if not recovery.is_timed_by(self._timer_s, now):
-            self._timer_s = min(self._timer_s, recovery.next_timer())
-        return datagram
+        self.silence.last_activity_s = now
 
     def close(self, now: float) -> list[tuple[bytes, Address]]:
         """Datagrams that tell the peer that this side ends; nothing may be sent afterwards."""
@@ -241,9 +200,18 @@ class Link:
         address = self._path.address
         if current is None or address is None:
             return []
-        datagram = self._seal(current, CLOSE)
+        datagram = self._sender.seal(current, CLOSE)
         self._sessions.end_all()
         return [(datagram, address)]
+
+    @property
+    def is_credit_awaited(self) -> bool:
+        """Set by the shell while somebody waits for `fits_credit`: the peer is asked, in case its news was lost."""
+        return self._sender.is_credit_awaited
+
+    @is_credit_awaited.setter
+    def is_credit_awaited(self, is_awaited: bool) -> None:
+        self._sender.is_credit_awaited = is_awaited
 
     @property
     def is_open(self) -> bool:
@@ -263,12 +231,12 @@ class Link:
     @property
     def owes_ack(self) -> bool:
         """Something has arrived that was not acknowledged."""
-        return self._ack_s != NEVER
+        return self._arrivals.ack_s != NEVER
 
     @property
     def owes_credit(self) -> bool:
         """Taking messages has freed so much that the peer should be told: call `datagrams_to_send`."""
-        return self._ack_s == -NEVER
+        return self._arrivals.ack_s == -NEVER
 
     def claim(self, channel: int) -> None:
         """From now on messages of this channel are taken with `take(channel)` alone."""
@@ -304,14 +272,14 @@ class Link:
 
     def next_event(self) -> Event | None:
         """The next piece of news."""
-        return self._events.popleft() if self._events else None
+        return self._agenda.events.popleft() if self._agenda.events else None
 
     def take(self, claimed: int | None = None) -> ReceivedMessage | None:
         """The next message, as `has_ready`; taking it gives its credit back to the peer."""
         incoming = self._incoming
         message = incoming.take(claimed)
-        if incoming.should_tell and message is not None and self._arrived:
-            self._ack_s = -NEVER
+        if incoming.should_tell and message is not None and self._arrivals.ranges:
+            self._arrivals.ack_s = -NEVER
         return message
 
     # What comes in
@@ -361,13 +329,13 @@ class Link:
         if outcome is Outcome.REPEATED:
             return
         self._counters["handshakes"] += 1
-        self._was_met = True
+        self.silence.was_met = True
         self._locate(source, is_proved, outcome, HEADER_BYTES + len(body), now)
         if outcome is Outcome.RESTARTED:
             self._start_over()
         if header.kind == Kind.ACCEPT:
             self._measure_opening()
-        self._heard(now)
+        self.silence.heard(now)
 
     def on_hello(self, hello: Hello, now: float, source: Address) -> bool:
         """As `receive`, for a HELLO that was read already; False when it was not made with the keys known, which may
@@ -388,7 +356,7 @@ class Link:
             return
         if verdict is Verdict.COOKIE:
             self._counters["cookies_sent"] += 1
-        self._replies.append((answer, source))
+        self._agenda.replies.append((answer, source))
 
     def _locate(self, source: Address, is_proved: bool, outcome: Outcome, size_bytes: int, now: float) -> None:
         """A handshake was finished by a datagram from `source`; whether that proves that the peer is there."""
@@ -414,14 +382,9 @@ class Link:
             settings = self._settings_for(address)
         if not is_restart:  # messages are cut already; only a process that restarts gets to another machine
             settings = replace(settings, max_datagram_bytes=self._settings.max_datagram_bytes)
-        self._settings = settings
-        self._size_datagrams()
-        self._outgoing.cut_for(self._body_bytes)
-        self._recovery.change_path(self._settings)
-
-    def _size_datagrams(self) -> None:
-        self._body_bytes = self._settings.max_datagram_bytes - HEADER_BYTES - TAG_BYTES
-        self._run_datagrams = max(_RUN_BYTES // self._settings.max_datagram_bytes, 1)
+        self._settings = self._arrivals.settings = self.silence.settings = settings
+        self._sender.change_path(settings)
+        self._recovery.change_path(settings)
 
     def _measure_opening(self) -> None:
         """The handshake we opened has measured the path."""
@@ -432,208 +395,26 @@ class Link:
     def _start_over(self) -> None:
         """The peer is a new one under the same name."""
         self._counters["peer_restarts"] += 1
-        self._events.append(PeerRestarted())
+        self._agenda.events.append(PeerRestarted())
         self._recovery.forget()
         self._outgoing.restart()
         self._incoming.restart()
-        self._forget_arrivals()
-
-    def receive_run(self, run: Sequence[tuple[int, int, bytes | memoryview]], now: float, source: Address) -> None:
-        """As `receive`, for DATA of one source whose headers were read already: (session id, counter, datagram).
-
-        Budget: 1 us for the run, and 4 us for each datagram with one frame, of which opening it is a quarter.
-        """
-        for session_id, counter, datagram in run:
-            self._receive_data(session_id, counter, datagram, now, source)
-        if self._unacked_datagrams and self._ack_s > now:
-            self._note_ack_due(now)
-
-    def receive_data(
-        self, session_id: int, counter: int, datagram: bytes | memoryview, now: float, source: Address
-    ) -> None:
-        """As `receive_run` of one."""
-        self._receive_data(session_id, counter, datagram, now, source)
-        if self._unacked_datagrams and self._ack_s > now:
-            self._note_ack_due(now)
-
-    def _receive_data(
-        self, session_id: int, counter: int, datagram: bytes | memoryview, now: float, source: Address
-    ) -> None:
-        size_bytes = len(datagram)
-        counters = self._counters
-        counters["datagrams_in"] += 1
-        counters["bytes_in"] += size_bytes
-        session = self._sessions.live.get(session_id)
-        if session is None:
-            counters["dropped_no_session"] += 1
-            return
-        try:
-            body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
-        except Tampered:
-            counters["dropped_bad_tag"] += 1
-            return
-        if not self._replay.accept(counter):
-            counters["dropped_replayed"] += 1
-            return
-        if session.confirm is not None:
-            self._sessions.on_authentic(session, now)
-        self._last_activity_s = now
-        self._due_since_s = NEVER
-        if self.is_unreachable:
-            self._heard(now)
-        path = self._path
-        if (source != path.address or path.is_asking) and counter > self._arrived.largest:
-            path.on_arrival(source, size_bytes, self._recovery.probe_timeout_s, now)
-            self._timer_s = now
-        try:
-            is_eliciting = self._on_body(body, session, source, now)
-        except NoRoom:
-            counters["dropped_no_room"] += 1
-        except Malformed:
-            # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
-            counters["dropped_violation"] += 1
-        else:
-            self._note_arrival(counter, size_bytes, is_eliciting, now)
-
-    def receive_train(self, train: bytes, datagram_bytes: int, now: float, source: Address) -> bool:
-        """As `receive`, for datagrams of one size in a `data_run_length`, all at once.
-
-        False, and nothing has happened, unless everything is as usual: new counters of a session in use, from where the
-        peer is, with consecutive pieces of one message. Then each is for `receive_run`.
-
-        Budget: 5 us, and 1.8 us each at 1200 bytes, of which opening it is two thirds.
-        """
-        header = read_header_untrusted(train)
-        session = self._sessions.live.get(header.session_id)
-        path, arrived = self._path, self._arrived
-        is_usual = session is not None and session.confirm is None and not path.is_asking and source == path.address
-        largest = arrived.largest
-        if session is None or not is_usual or header.counter <= largest:
-            return False
-        try:
-            bodies = session.session.open_run_untrusted(header.counter, train, datagram_bytes, HEADER_BYTES)
-            run = read_piece_run_untrusted(bodies)
-            if run is None or not self._replay.is_ahead(header.counter) or not self._incoming.on_piece_run(*run):
-                return False
-        except CryptoError:  # which of them, and why, is found out one by one
-            return False
-        count = len(bodies)
-        self._replay.mark_run(header.counter, count)
-        arrived.add_run(header.counter, count)
-        self._counters["datagrams_in"] += count
-        self._counters["bytes_in"] += len(train)
-        self._heard(now)
-        self._largest_arrived_s = now
-        self._unacked_datagrams += count
-        self._unacked_bytes += len(train)
-        if header.counter != largest + 1:
-            self._ack_s = min(self._ack_s, now)  # at once: something is missing
-        self._note_ack_due(now)
-        return True
-
-    def _note_arrival(self, counter: int, size_bytes: int, is_eliciting: bool, now: float) -> None:
-        arrived = self._arrived
-        largest = arrived.largest
-        arrived.add(counter)
-        if counter > largest:
-            self._largest_arrived_s = now
-        if is_eliciting:
-            self._unacked_datagrams += 1
-            self._unacked_bytes += size_bytes
-            if counter != largest + 1 and largest >= 0 and self._ack_s > now:
-                self._ack_s = now  # at once: something is missing, or was
-
-    def _on_body(self, body: bytes, session: LiveSession, source: Address, now: float) -> bool:
-        """Act on what the peer has sealed; whether it must be acknowledged. Raises Malformed or NoRoom."""
-        usual = read_usual_untrusted(body)
-        if usual is not None:
-            ack, messages = usual
-            if ack is not None:
-                self._recovery.on_ack(ack, self._next_counter, now)
-            if messages is None:
-                return False
-            self._incoming.on_messages(messages)
-            return True
-        piece = read_lone_piece_untrusted(body)
-        if piece is not None:
-            self._incoming.on_piece(piece)
-            return True
-        return self._on_frames(read_frames_untrusted(body), session, source, now)
-
-    def _on_frames(self, frames: list[Frame], session: LiveSession, source: Address, now: float) -> bool:
-        eliciting = False
-        response = b""
-        incoming = self._incoming
-        for frame in frames:
-            # By how often they come; `match` would ask for one class after the other.
-            kind = type(frame)
-            if kind is Message:
-                incoming.on_message(frame)  # type: ignore[arg-type]  # mypy does not narrow by `type(...) is`
-                eliciting = True
-            elif kind is Piece:
-                incoming.on_piece(frame)  # type: ignore[arg-type]  # as above
-                eliciting = True
-            elif kind is Ack:
-                self._recovery.on_ack(frame, self._next_counter, now)  # type: ignore[arg-type]  # as above
-            elif kind is Ping:
-                eliciting = True
-            elif kind is PathChallenge:
-                response = write_response(frame.token)  # type: ignore[union-attr]  # as above
-            elif kind is PathResponse:
-                if self._path.on_response(frame.token, now):  # type: ignore[union-attr]  # as above
-                    self._move()
-            elif kind is Want:
-                incoming.on_want(frame)  # type: ignore[arg-type]  # as above
-                eliciting = True
-            elif kind is Grant:
-                self._outgoing.on_grant(frame.granted)  # type: ignore[union-attr]  # as above
-            else:
-                self._on_close()
-                return False
-        if response:  # one at most, however many challenges the datagram has: it is no larger than the question
-            self._replies.append((self._seal(session, response), source))
-        return eliciting
-
-    def _note_ack_due(self, now: float) -> None:
-        at_once = (
-            self._unacked_datagrams >= _ACK_EVERY_DATAGRAMS
-            or self._unacked_bytes * 8 >= self._settings.max_flight_bytes
-        )
-        due_s = now if at_once else now + self._settings.max_ack_delay_s
-        self._ack_s = min(self._ack_s, due_s)
-
-    def _on_close(self) -> None:
-        self._counters["peer_closed"] += 1
-        self._events.append(PeerClosed())
-        self._sessions.end_all()
-        self._recovery.declare_all_lost()
-
-    def _heard(self, now: float) -> None:
-        """The peer has proved to be there."""
-        self._last_activity_s = now
-        self._due_since_s = NEVER
-        if self.is_unreachable:
-            self.is_unreachable = False
-            self._events.append(PeerReachable())
+        self._arrivals.forget()
 
     # What goes out
 
     def has_work(self, now: float) -> bool:
         """Whether `datagrams_to_send` has anything to do at `now`, so that the shell need not call it to find out."""
-        return self.is_unsettled(now) or self.has_data(now)
+        return self._agenda.is_unsettled(now) or self.has_data(now)
 
     def has_data(self, now: float) -> bool:
         """Whether there are messages or an acknowledgement to send."""
-        return self._ack_s <= now or (self._outgoing.has_chunks and self._recovery.has_room)
-
-    def is_unsettled(self, now: float) -> bool:
-        """Something beside data and acknowledgements needs attention."""
-        return bool(now >= self._timer_s or self._replies or self._events or not self._sessions.is_settled)
+        return self._arrivals.ack_s <= now or (self._outgoing.has_chunks and self._recovery.has_room)
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         """Everything that should leave now, with where to. Also does what timers have brought up."""
         out: list[tuple[bytes, Address]] = []
-        unsettled = self.is_unsettled(now)
+        unsettled = self._agenda.is_unsettled(now)
         if unsettled:
             self._run_timers(now)
             self._handshakes(now, out)
@@ -641,166 +422,69 @@ class Link:
         address = self._path.address
         if address is not None:
             if unsettled:
-                self._pings(address, now, out)
-            self._data(address, now, out)
-        if self._due_since_s == NEVER and (not self._recovery.is_idle or (unsettled and self._wants_session(now))):
-            self._due_since_s = now
+                self._sender.ping(address, now, out)
+            self._sender.fill(address, now, out)
+        silence = self.silence
+        if silence.due_since_s == NEVER and (not self._recovery.is_idle or (unsettled and self._wants_session(now))):
+            silence.due_since_s = now
         if out:
             self._counters["datagrams_out"] += len(out)
             self._counters["bytes_out"] += sum([len(datagram) for datagram, _ in out])
         if unsettled:
-            self._timer_s = self._earliest_timer()
-        elif out and not self._recovery.is_timed_by(self._timer_s, now):
-            self._timer_s = min(self._timer_s, self._recovery.next_timer())
+            self._agenda.timer_s = self._earliest_timer()
+        elif out and not self._recovery.is_timed_by(self._agenda.timer_s, now):
+            self._agenda.timer_s = min(self._agenda.timer_s, self._recovery.next_timer())
         return out
 
     def _handshakes(self, now: float, out: list[tuple[bytes, Address]]) -> None:
-        out.extend(self._replies)
-        self._replies.clear()
+        out.extend(self._agenda.replies)
+        self._agenda.replies.clear()
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
             known = self._path.address
             addresses = (known, self.hint) if datagram[0] == Kind.HELLO else (known,)
             for address in dict.fromkeys(addresses):
-                if address is not None and (address != known or self._may_send(len(datagram))):
+                if address is not None and (address != known or self._path.spend(len(datagram))):
                     out.append((datagram, address))
-
-    def _may_send(self, size_bytes: int) -> bool:
-        """Whether a datagram may go to where the peer seems to be; if so, it counts as sent."""
-        path = self._path
-        if path.is_proved:
-            return True
-        if not path.may_send(size_bytes):
-            return False
-        path.note_sent(size_bytes)
-        return True
 
     def _challenges(self, now: float, out: list[tuple[bytes, Address]]) -> None:
         session = self._sessions.current
         for token, address in self._path.due_challenges(_CHALLENGE_DATAGRAM_BYTES, now):
             if session is not None:
                 self._counters["path_challenges"] += 1
-                out.append((self._seal(session, write_challenge(token)), address))
+                out.append((self._sender.seal(session, write_challenge(token)), address))
 
     def _wants_session(self, now: float) -> bool:
         return self._sessions.current is None and (not self._outgoing.is_empty or now < self._wanted_until_s)
-
-    def _pings(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
-        for session in self._sessions.live.values():
-            if session.owes_ping and self._may_send(HEADER_BYTES + len(PING) + TAG_BYTES):
-                session.owes_ping = False
-                out.append((self._seal_eliciting(session, PING, (), now), address))
-
-    def _data(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
-        session = self._sessions.current
-        outgoing, recovery = self._outgoing, self._recovery
-        is_proved = self._path.is_proved
-        while session is not None and (is_proved or self._path.may_send(self._settings.max_datagram_bytes)):
-            chunks_wait = outgoing.has_chunks and recovery.has_room
-            parts: list[bytes | memoryview] = []
-            room_bytes = self._body_bytes
-            if self._ack_s <= now or (chunks_wait and self._ack_s != NEVER):
-                ack = self._write_ack(now)
-                parts.append(ack)
-                room_bytes -= len(ack)
-            elif chunks_wait and is_proved and self._data_run(session, address, now, out):
-                continue
-            chunks = outgoing.fill(room_bytes, parts) if chunks_wait else []
-            if not parts:
-                break
-            body = parts[0] if len(parts) == 1 else b"".join(parts)
-            sealed = self._seal_eliciting(session, body, chunks, now) if chunks else self._seal(session, body)
-            out.append((sealed, address))
-            if not is_proved:
-                self._path.note_sent(len(sealed))
-        self._is_mute = not (is_proved or self._path.may_send(self._settings.max_datagram_bytes))
-        if (outgoing.waits_for_credit or self.is_credit_awaited) and recovery.is_idle:
-            if self._credit_ping_s == NEVER:
-                self._credit_ping_s = now + self._credit_ping_interval_s
-                self._timer_s = min(self._timer_s, self._credit_ping_s)
-        else:
-            self._credit_ping_s = NEVER
-            self._credit_ping_interval_s = self._settings.hello_interval_s
-
-    def _data_run(self, session: LiveSession, address: Address, now: float, out: list[tuple[bytes, Address]]) -> bool:
-        """Many pieces of one message at a time; False when there is nothing of the kind to send.
-
-        Budget: 2.3 us a piece at 1200 bytes, of which sealing is 0.9; 12 us at 61,440, which is copying and sealing.
-        """
-        most = min(self._recovery.room_datagrams(self._settings.max_datagram_bytes), self._run_datagrams)
-        bodies, chunks = self._outgoing.fill_run(self._body_bytes, most)
-        if not bodies:
-            return False
-        first = self._next_counter
-        end = self._next_counter = first + len(bodies)
-        session.sealed_datagrams += len(bodies)
-        headers = write_data_headers(session.peer_session_id, first, end)
-        datagrams = session.session.seal_run(first, headers, bodies)
-        self._recovery.record_run(first, len(datagrams[0]), chunks, now)
-        out += [(datagram, address) for datagram in datagrams]
-        return True
-
-    def _write_ack(self, now: float) -> bytes:
-        self._ack_s = NEVER
-        self._unacked_datagrams = self._unacked_bytes = 0
-        incoming = self._incoming
-        delay_s = now - self._largest_arrived_s
-        ack = write_ack(self._arrived.descending(), delay_s if delay_s > 0.0 else 0.0, *incoming.tell())
-        return ack + incoming.large_news() if incoming.is_asked_for_large else ack
-
-    def _seal_eliciting(
-        self, session: LiveSession, body: bytes | memoryview, chunks: Sequence[Chunk], now: float
-    ) -> bytes:
-        """A datagram that the peer must acknowledge."""
-        counter = self._next_counter
-        datagram = self._seal(session, body)
-        self._recovery.record(counter, len(datagram), chunks, now)
-        return datagram
-
-    def _seal(self, session: LiveSession, body: bytes | memoryview) -> bytes:
-        counter = self._next_counter
-        self._next_counter = counter + 1
-        session.sealed_datagrams += 1
-        header = write_data_header(session.peer_session_id, counter)
-        return header + session.session.seal(counter, header, body)
 
     # Time
 
     def next_timer(self) -> float:
         """When to call `datagrams_to_send` if nothing else happens. It may turn out that there was nothing to do."""
-        if self._sessions.current is None or self._is_mute:
-            return self._timer_s
-        return min(self._timer_s, self._ack_s)
+        if self._sessions.current is None or self._sender.is_mute:
+            return self._agenda.timer_s
+        return min(self._agenda.timer_s, self._arrivals.ack_s)
 
     def _earliest_timer(self) -> float:
         return min(
-            self._credit_ping_s,
+            self._sender.credit_ping_s,
             self._sessions.next_timer(),
             self._recovery.next_timer(),
             self._path.next_timer(),
-            self._verdict_s,
+            self.silence.verdict_s,
             self._reopen_s,
-            self._last_activity_s + self._idle_expiry_s,
+            self._expiry_s,
         )
 
     @property
-    def _idle_expiry_s(self) -> float:
-        """A link that only a HELLO asked for, which may be a recording, does not wait longer than for its CONFIRM."""
-        is_wanted = self._was_met or self.hint is not None
-        return self._settings.idle_expiry_s if is_wanted else self._settings.retire_after_s
+    def _expiry_s(self) -> float:
+        return self.silence.expiry_s(is_wanted=self.hint is not None)
 
     @property
     def _reopen_s(self) -> float:
-        """When silence calls for a new handshake beside the session there is."""
         if self._sessions.is_opening or self._sessions.current is None:
             return NEVER
-        return self._due_since_s + max(self._settings.reopen_after_s, 3 * self._recovery.probe_timeout_s)
-
-    @property
-    def _verdict_s(self) -> float:
-        """When silence has lasted long enough to say that the peer is away, or to give it up."""
-        limit_s = self._settings.give_up_after_s if self.is_unreachable else self._settings.unreachable_after_s
-        return self._due_since_s + limit_s
+        return self.silence.reopen_s(self._recovery.probe_timeout_s)
 
     def _run_timers(self, now: float) -> None:
         self._sessions.run_timers(now)
@@ -809,39 +493,32 @@ class Link:
             self._move()
         if self._recovery.run_timers(now) and self._sessions.current is not None:
             self._sessions.current.owes_ping = True
-        if now >= self._credit_ping_s:
-            self._ping_for_credit(now)
+        if now >= self._sender.credit_ping_s:
+            self._sender.ping_for_credit(now)
         self._judge_silence(now)
         self._open_if_needed(now)
 
-    def _ping_for_credit(self, now: float) -> None:
-        """The news that there is credit again may have been lost."""
-        if self._sessions.current is not None:
-            self._sessions.current.owes_ping = True
-        self._credit_ping_interval_s = min(2 * self._credit_ping_interval_s, self._settings.max_pto_s)
-        self._credit_ping_s = now + self._credit_ping_interval_s
-
     def _judge_silence(self, now: float) -> None:
-        if now >= self._last_activity_s + self._idle_expiry_s:
+        if now >= self._expiry_s:
             if self._outgoing.is_empty and not self._incoming.has_any_ready:
                 self._expire()
-            self._last_activity_s = now
+            self.silence.last_activity_s = now
         # The same sum as the timer's: a difference may round to the other side, and the timer would fire for ever.
-        if now >= self._verdict_s:
-            if self.is_unreachable:
+        if now >= self.silence.verdict_s:
+            if self.silence.is_unreachable:
                 self._expire()
             else:
-                self.is_unreachable = True
-                self._events.append(PeerUnreachable())
+                self.silence.is_unreachable = True
+                self._agenda.events.append(PeerUnreachable())
 
     def _expire(self) -> None:
         dropped = self._outgoing.discard()
         self._counters["dropped_messages"] += dropped
         self._incoming.restart()  # what is complete can still be taken
         self._recovery.forget()
-        self._credit_ping_s = self._due_since_s = NEVER
+        self._sender.credit_ping_s = self.silence.due_since_s = NEVER
         self._sessions.end_all()
-        self._events.append(LinkExpired(dropped))
+        self._agenda.events.append(LinkExpired(dropped))
 
     def _open_if_needed(self, now: float) -> None:
         current = self._sessions.current
@@ -858,5 +535,5 @@ class Link:
         """Whether to replace the session in use. By its age only while it is used: an idle link does nothing."""
         if self._sessions.is_being_replaced:
             return False
-        is_used = now < self._last_activity_s + self._settings.max_pto_s
+        is_used = now < self.silence.last_activity_s + self._settings.max_pto_s
         return self._sessions.is_worn_out or (is_used and self._sessions.is_old(now))

@@ -176,3 +176,12 @@ class Path:
         """A datagram has gone to `address`, which is not proved."""
         if self._probe is not None:
             self._probe.sent_bytes += size_bytes
+
+    def spend(self, size_bytes: int) -> bool:
+        """Whether a datagram may go to `address`; if so, it counts as sent."""
+        if self.is_proved:
+            return True
+        if not self.may_send(size_bytes):
+            return False
+        self.note_sent(size_bytes)
+        return True

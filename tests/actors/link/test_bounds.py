@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors import peer_keys, udp
-from actors.link import gate, large, link, path, ranges, sessions, strangers
+from actors.link import arrivals, gate, large, path, ranges, sessions, strangers
 from actors.link.frames import (
     HEADER_BYTES,
     MAX_ACK_RANGES,
@@ -126,7 +126,7 @@ def test_periods_are_those_of_the_code() -> None:
     assert f"{MAX_CONTENT_FRAMES} messages and pieces" in text
     assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
     assert f"at the latest after {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
-    assert f"{link._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
+    assert f"{arrivals._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
     silence = text.partition("\n## Silence\n")[2].partition("\n## ")[0]
     for period_s in (
         SETTINGS.reopen_after_s,

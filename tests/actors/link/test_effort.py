@@ -79,7 +79,7 @@ def test_a_datagram_with_too_many_frames_does_nothing_and_is_counted() -> None:
     session = network.alpha.link._sessions.current
     assert session is not None
     body = message_head(20, 0, 5) + b"hello" + PING * 60_000
-    datagram = network.alpha.link._seal(session, body)
+    datagram = network.alpha.link._sender.seal(session, body)
     network.deliver(Transit(network.alpha.address, network.beta.address, datagram))
     assert network.beta.counters["dropped_violation"] == 1
     assert [message.data for message in network.beta.received] == [b"first"]
@@ -112,8 +112,8 @@ def test_the_smallest_messages_share_datagrams_up_to_the_bound() -> None:
         return list(frames)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.link.link.read_usual_untrusted", lambda _: None)  # so that the other sees all
-        patch.setattr("actors.link.link.read_frames_untrusted", counted)
+        patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)  # so that the other sees all
+        patch.setattr("actors.link.receiver.read_frames_untrusted", counted)
         for _ in range(5000):
             network.alpha.link.send(b"", network.now, 3)
         network.run(lambda: network.is_quiet)

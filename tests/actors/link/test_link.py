@@ -471,7 +471,8 @@ def test_a_violation_by_the_peer_is_not_acknowledged() -> None:
     session = network.alpha.link._sessions.current
     assert session is not None
     for body in (write_ack([(0, 10**6)], 0.0, 0, 0), b"\xff", message_head(0, 1, 5)):
-        network.deliver(Transit(network.alpha.address, network.beta.address, network.alpha.link._seal(session, body)))
+        datagram = network.alpha.link._sender.seal(session, body)
+        network.deliver(Transit(network.alpha.address, network.beta.address, datagram))
     network.run_for(1)
     assert network.beta.counters["dropped_violation"] == 3
     assert network.beta.received == received

@@ -262,7 +262,7 @@ def test_a_datagram_full_of_challenges_gets_one_answer() -> None:
     network = joined(Network())
     session = network.alpha.link._sessions.current
     assert session is not None
-    flood = network.alpha.link._seal(session, write_challenge(7) * 100)
+    flood = network.alpha.link._sender.seal(session, write_challenge(7) * 100)
     network.deliver(Transit(EVIL, network.beta.address, flood))
     answers = [transit for transit in sent_to_mallory(network) if len(transit.datagram) == 41]
     assert len(answers) <= 2  # one answer, one question

@@ -72,7 +72,9 @@ def state(link: Link) -> tuple[object, ...]:
         for channel in link._incoming._channels
         for number, assembly in channel.assemblies.items()
     ]
-    return link._replay._top, list(link._replay._ring), link._arrived.descending(), held, link._incoming._used_bytes
+    arrivals = link._arrivals
+    replay = arrivals.replay
+    return replay._top, list(replay._ring), arrivals.ranges.descending(), held, link._incoming._used_bytes
 
 
 def test_pieces_in_sequence_are_taken_at_once() -> None:

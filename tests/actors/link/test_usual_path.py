@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import Link, LinkSettings
+from actors.link import LinkSettings
 from actors.link.frames import (
     MAX_CONTENT_FRAMES,
     PING,
@@ -26,6 +26,7 @@ from actors.link.frames import (
 )
 from actors.link.incoming import Incoming, NoRoom
 from actors.link.outgoing import Outgoing
+from actors.link.sender import Sender
 from crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node
 
@@ -52,8 +53,8 @@ FAULTS = st.builds(
 @contextmanager
 def long_way_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("actors.link.link.read_usual_untrusted", lambda _: None)
-        patch.setattr(Link, "send_at_once", lambda *_: None)
+        patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)
+        patch.setattr(Sender, "send_at_once", lambda *_: None)
         patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)
         yield
 
@@ -114,7 +115,7 @@ def state(node: Node) -> object:
         link.queued_bytes,
         link.is_idle,
         link._incoming.credit,
-        link._arrived.descending(),
+        link._arrivals.ranges.descending(),
         link._recovery.round_trip.smoothed_s,
         link._recovery.round_trip.variation_s,
     )

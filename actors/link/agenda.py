@@ -1,0 +1,26 @@
+"""What a link has to see to besides messages and acknowledgements: timers, answers that wait, news, handshakes."""
+
+from collections import deque
+
+from actors.link.events import Event
+from actors.link.sessions import Sessions
+from actors.link.settings import Address
+
+
+class Agenda:
+    """One per link; all of its parts write here."""
+
+    __slots__ = ("_sessions", "events", "replies", "timer_s")
+
+    def __init__(self, sessions: Sessions, now: float) -> None:
+        self._sessions = sessions
+        self.timer_s = now
+        """Nothing but acknowledging is due before this."""
+        self.replies: deque[tuple[bytes, Address]] = deque()
+        """Answers that must go where their question came from."""
+        self.events: deque[Event] = deque()
+        """News that nobody has asked for yet."""
+
+    def is_unsettled(self, now: float) -> bool:
+        """Something beside data and acknowledgements needs attention."""
+        return bool(now >= self.timer_s or self.replies or self.events or not self._sessions.is_settled)

@@ -1,0 +1,215 @@
+"""What comes in on a session: datagrams are opened, and each frame goes to the part of the link that it is for.
+
+Nearly every datagram is an acknowledgement and messages of one channel, or a piece of a big one. Those have readers of
+their own, and pieces that come in a train are opened together; that it comes to the same is tested.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from actors.link.agenda import Agenda
+from actors.link.arrivals import Arrivals
+from actors.link.events import PeerClosed
+from actors.link.frames import (
+    HEADER_BYTES,
+    Ack,
+    Frame,
+    Grant,
+    Message,
+    PathChallenge,
+    PathResponse,
+    Piece,
+    Ping,
+    Want,
+    read_frames_untrusted,
+    read_header_untrusted,
+    read_lone_piece_untrusted,
+    read_piece_run_untrusted,
+    read_usual_untrusted,
+    write_response,
+)
+from actors.link.incoming import Incoming, NoRoom
+from actors.link.outgoing import Outgoing
+from actors.link.path import Path
+from actors.link.recovery import Recovery
+from actors.link.sender import Sender
+from actors.link.sessions import LiveSession, Sessions
+from actors.link.settings import NEVER, Address
+from actors.link.silence import Silence
+from crypto.errors import CryptoError, Malformed, Tampered
+
+
+class Receiver:
+    """The DATA of one peer. `on_move` is called when the peer has proved to be at another address."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        path: Path,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        recovery: Recovery,
+        arrivals: Arrivals,
+        agenda: Agenda,
+        silence: Silence,
+        sender: Sender,
+        counters: Counter[str],
+        on_move: Callable[[], None],
+    ) -> None:
+        self._sessions = sessions
+        self._path = path
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._recovery = recovery
+        self._arrivals = arrivals
+        self._agenda = agenda
+        self._silence = silence
+        self._sender = sender
+        self._counters = counters
+        self._on_move = on_move
+
+    def receive_run(self, run: Sequence[tuple[int, int, bytes | memoryview]], now: float, source: Address) -> None:
+        """As `receive`, for DATA of one source whose headers were read already: (session id, counter, datagram).
+
+        Budget: 1 us for the run, and 4 us for each datagram with one frame, of which opening it is a quarter.
+        """
+        for session_id, counter, datagram in run:
+            self._receive_data(session_id, counter, datagram, now, source)
+        arrivals = self._arrivals
+        if arrivals.unacked_datagrams and arrivals.ack_s > now:
+            arrivals.note_ack_due(now)
+
+    def receive_data(
+        self, session_id: int, counter: int, datagram: bytes | memoryview, now: float, source: Address
+    ) -> None:
+        """As `receive_run` of one."""
+        self._receive_data(session_id, counter, datagram, now, source)
+        arrivals = self._arrivals
+        if arrivals.unacked_datagrams and arrivals.ack_s > now:
+            arrivals.note_ack_due(now)
+
+    def _receive_data(
+        self, session_id: int, counter: int, datagram: bytes | memoryview, now: float, source: Address
+    ) -> None:
+        size_bytes = len(datagram)
+        counters, arrivals = self._counters, self._arrivals
+        counters["datagrams_in"] += 1
+        counters["bytes_in"] += size_bytes
+        session = self._sessions.live.get(session_id)
+        if session is None:
+            counters["dropped_no_session"] += 1
+            return
+        try:
+            body = session.session.open_untrusted(counter, datagram[:HEADER_BYTES], datagram[HEADER_BYTES:])
+        except Tampered:
+            counters["dropped_bad_tag"] += 1
+            return
+        if not arrivals.replay.accept(counter):
+            counters["dropped_replayed"] += 1
+            return
+        if session.confirm is not None:
+            self._sessions.on_authentic(session, now)
+        silence = self._silence
+        silence.last_activity_s = now
+        silence.due_since_s = NEVER
+        if silence.is_unreachable:
+            silence.heard(now)
+        path = self._path
+        if (source != path.address or path.is_asking) and counter > arrivals.ranges.largest:
+            path.on_arrival(source, size_bytes, self._recovery.probe_timeout_s, now)
+            self._agenda.timer_s = now
+        try:
+            is_eliciting = self._on_body(body, session, source, now)
+        except NoRoom:
+            counters["dropped_no_room"] += 1
+        except Malformed:
+            # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
+            counters["dropped_violation"] += 1
+        else:
+            arrivals.note(counter, size_bytes, is_eliciting, now)
+
+    def receive_train(self, train: bytes, datagram_bytes: int, now: float, source: Address) -> bool:
+        """As `receive`, for datagrams of one size in a `data_run_length`, all at once.
+
+        False, and nothing has happened, unless everything is as usual: new counters of a session in use, from where the
+        peer is, with consecutive pieces of one message. Then each is for `receive_run`.
+
+        Budget: 5 us, and 1.8 us each at 1200 bytes, of which opening it is two thirds.
+        """
+        header = read_header_untrusted(train)
+        session = self._sessions.live.get(header.session_id)
+        path, arrivals = self._path, self._arrivals
+        is_usual = session is not None and session.confirm is None and not path.is_asking and source == path.address
+        if session is None or not is_usual or header.counter <= arrivals.ranges.largest:
+            return False
+        try:
+            bodies = session.session.open_run_untrusted(header.counter, train, datagram_bytes, HEADER_BYTES)
+            run = read_piece_run_untrusted(bodies)
+            if run is None or not arrivals.replay.is_ahead(header.counter) or not self._incoming.on_piece_run(*run):
+                return False
+        except CryptoError:  # which of them, and why, is found out one by one
+            return False
+        count = len(bodies)
+        self._counters["datagrams_in"] += count
+        self._counters["bytes_in"] += len(train)
+        self._silence.heard(now)
+        arrivals.note_run(header.counter, count, len(train), now)
+        return True
+
+    def _on_body(self, body: bytes, session: LiveSession, source: Address, now: float) -> bool:
+        """Act on what the peer has sealed; whether it must be acknowledged. Raises Malformed or NoRoom."""
+        usual = read_usual_untrusted(body)
+        if usual is not None:
+            ack, messages = usual
+            if ack is not None:
+                self._recovery.on_ack(ack, self._sender.next_counter, now)
+            if messages is None:
+                return False
+            self._incoming.on_messages(messages)
+            return True
+        piece = read_lone_piece_untrusted(body)
+        if piece is not None:
+            self._incoming.on_piece(piece)
+            return True
+        return self._on_frames(read_frames_untrusted(body), session, source, now)
+
+    def _on_frames(self, frames: list[Frame], session: LiveSession, source: Address, now: float) -> bool:
+        eliciting = False
+        response = b""
+        incoming = self._incoming
+        for frame in frames:
+            # By how often they come; `match` would ask for one class after the other.
+            kind = type(frame)
+            if kind is Message:
+                incoming.on_message(frame)  # type: ignore[arg-type]  # mypy does not narrow by `type(...) is`
+                eliciting = True
+            elif kind is Piece:
+                incoming.on_piece(frame)  # type: ignore[arg-type]  # as above
+                eliciting = True
+            elif kind is Ack:
+                self._recovery.on_ack(frame, self._sender.next_counter, now)  # type: ignore[arg-type]  # as above
+            elif kind is Ping:
+                eliciting = True
+            elif kind is PathChallenge:
+                response = write_response(frame.token)  # type: ignore[union-attr]  # as above
+            elif kind is PathResponse:
+                if self._path.on_response(frame.token, now):  # type: ignore[union-attr]  # as above
+                    self._on_move()
+            elif kind is Want:
+                incoming.on_want(frame)  # type: ignore[arg-type]  # as above
+                eliciting = True
+            elif kind is Grant:
+                self._outgoing.on_grant(frame.granted)  # type: ignore[union-attr]  # as above
+            else:
+                self._on_close()
+                return False
+        if response:  # one at most, however many challenges the datagram has: it is no larger than the question
+            self._agenda.replies.append((self._sender.seal(session, response), source))
+        return eliciting
+
+    def _on_close(self) -> None:
+        self._counters["peer_closed"] += 1
+        self._agenda.events.append(PeerClosed())
+        self._sessions.end_all()
+        self._recovery.declare_all_lost()
