@@ -9,14 +9,14 @@ of one `trio.socket` call for each datagram: a checkpoint for each would cost mo
 posted until its task waits, or in one turn of the scheduler, leaves together, except that a message for a peer with
 nothing in flight leaves at once.
 
-Parts of it: `actors.demultiplexer` finds the link of a datagram, `actors.session_ids` its number, `actors.peer_keys`
-asks who peers are, `actors.waiting_sends` holds what waits for credit.
+Parts of it: `actors.link_table` makes the links, `actors.demultiplexer` finds that of a datagram, `actors.session_ids`
+its number, `actors.admission` judges who opens a session, `actors.peer_keys` asks who peers are,
+`actors.waiting_sends` holds what waits for credit.
 
 Budgets, measured on one shared core of a virtual machine: 80 us for a round trip of 100 bytes with both ends in one
 process (two processes on one core: docs/bench-link.md), 27 us for a piece at 61,440 bytes, 4.3 us at 1200, both ends.
 """
 
-import ipaddress
 import logging
 import math
 import random
@@ -27,9 +27,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import trio
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from actors.datagrams import DatagramSocket, Outbound, is_loopback_path, keep_freed_memory
+from actors.admission import Admission, new_gate
+from actors.datagrams import DatagramSocket, Outbound, keep_freed_memory
 from actors.demultiplexer import Demultiplexer, Heard
 from actors.inbox import Inbox, Received, Turns
 from actors.link import (
@@ -46,19 +46,14 @@ from actors.link import (
     require_sendable,
 )
 from actors.link.deadlines import Deadlines
-from actors.link.frames import Kind, write_header
-from actors.link.gate import HandshakeGate, Verdict
-from actors.link.large import LargeBudget
-from actors.link.settings import LOOPBACK_TOLERATED_LOSS, MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
-from actors.link.strangers import Strangers
+from actors.link.settings import MAX_DATAGRAM_BYTES
+from actors.link_table import LinkTable
 from actors.lookout import Lookout
-from actors.peer_keys import PeerDirectory, PeerKeys
-from actors.session_ids import LinkSessionIds, SessionIds
+from actors.peer_keys import PeerDirectory
+from actors.session_ids import SessionIds
 from actors.waiting_sends import LinkDown, WaitingSend, WaitingSends
-from crypto.keys import Identity, PublicIdentity
+from crypto.keys import Identity
 from crypto.names import require_name
-from crypto.session import Hello, echo_cookie, prove_cookie, read_hello_untrusted
-from crypto.static_secrets import StaticSecrets
 
 __all__ = ["Backlog", "Inbox", "LinkDown", "LinkEndpoint", "LinkFull", "LinkSettings", "PeerDirectory", "Received"]
 
@@ -78,16 +73,6 @@ _ASK_AGAIN_DRAINS: Final = 8
 
 _MAX_BACKLOG_DATAGRAMS: Final = 4096
 """Waiting for the kernel's send buffer; what does not fit counts as lost on the way, and is sent again."""
-
-_MAX_LINKS: Final = 4096
-"""Peers known to the directory, so this bounds a mistake and not an attack."""
-
-_CROWDED_LINKS: Final = _MAX_LINKS // 2
-"""From so many on, a link is made only for a HELLO that shows a fresh cookie, and so is no recording."""
-
-_HANDSHAKES_PER_S: Final = 500.0
-_HANDSHAKE_BURST: Final = 256.0
-"""An answer to a HELLO costs about 0.2 ms, so a flood can take a tenth of a core."""
 
 
 class Backlog(NamedTuple):
@@ -126,20 +111,30 @@ class LinkEndpoint:
         Datagrams are as long as the path carries, and no longer than `settings` says.
         """
         self.name: Final = require_name("name", name)
-        self._identity = identity
         self._host = host
         self._port = port
-        self._family = _family_of(host)
-        self._rng = rng if rng is not None else random.SystemRandom()
-        self._settings = replace(
-            settings if settings is not None else LinkSettings(max_datagram_bytes=MAX_DATAGRAM_BYTES),
-            window_messages=inbox_capacity,
-            unreachable_after_s=unreachable_after_s,
-        )
+        rng = rng if rng is not None else random.SystemRandom()
         self._counters: Counter[str] = Counter()
-        self._ids = SessionIds(self._rng)
+        self._ids = SessionIds(rng)
+        self._gate = new_gate(rng)
+        self._claimed: dict[int, Inbox] = {}
+        self._table = LinkTable(
+            name,
+            identity,
+            host,
+            rng=rng,
+            settings=replace(
+                settings if settings is not None else LinkSettings(max_datagram_bytes=MAX_DATAGRAM_BYTES),
+                window_messages=inbox_capacity,
+                unreachable_after_s=unreachable_after_s,
+            ),
+            counters=self._counters,
+            ids=self._ids,
+            gate=self._gate,
+            claimed=self._claimed,
+        )
         self._demultiplexer = Demultiplexer(self._ids.links, self._counters, self._on_hello)
-        self._links: dict[str, Link] = {}
+        self._links = self._table.links
         self._waiters = WaitingSends()
         self._deadlines: Deadlines[Link] = Deadlines()
         self._dirty: dict[Link, None] = {}
@@ -148,29 +143,17 @@ class LinkEndpoint:
         self._flush_wanted = trio.Event()
         self._timer_scope = trio.CancelScope()
         self._backlog: deque[tuple[bytes, Address]] = deque()
-        self._strangers = Strangers(-math.inf)
-        self._peer_keys = PeerKeys(
-            name,
-            directory,
-            self._links,
-            self._counters,
-            on_keys=self._on_keys,
-            on_end=self._strangers.end,
-            on_change=self._mark,
+        self._admission = Admission(
+            name, directory, self._table, self._gate, self._counters, on_change=self._mark, send=self._keep
         )
-        self._numeric_hosts: set[str] = set()
-        self._large_budget = LargeBudget()
+        self._peer_keys = self._admission.peer_keys
         self._turns = Turns()
         self._nursery: trio.Nursery | None = None
         self._socket: DatagramSocket | None = None
         self._address: Address | None = None
-        self._gate = HandshakeGate(
-            self._rng.randbytes(32), rate_per_s=_HANDSHAKES_PER_S, burst=_HANDSHAKE_BURST, now=-math.inf
-        )
         self._lone_drains = 0
         self._lookout = Lookout(self._drain, self._settle)
         self.inbox: Final = Inbox(self._lookout, self._mark)
-        self._claimed: dict[int, Inbox] = {}
         self._inboxes = [self.inbox]
         self._listeners: list[Callable[[str, Event], object]] = []
 
@@ -199,8 +182,8 @@ class LinkEndpoint:
 
         Peers have to find the new keys in the directory, beside the old ones until all of them know the new.
         """
-        self._identity = identity
-        self._strangers.forget()
+        self._table.identity = identity
+        self._admission.forget()
         for link in self._links.values():
             link.change_identity(identity, trio.current_time())
             self._mark(link)
@@ -245,7 +228,7 @@ class LinkEndpoint:
         """
         if self._socket is not None:
             raise RuntimeError("an endpoint serves once; make a new one")
-        with socket.socket(self._family, socket.SOCK_DGRAM) as udp:
+        with socket.socket(self._table.family, socket.SOCK_DGRAM) as udp:
             udp.setblocking(False)
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
@@ -257,8 +240,9 @@ class LinkEndpoint:
             self._address = (host, port)
             # Linux reports the buffer as it charges it. Half of it, so that two senders at full speed fit.
             granted_bytes = udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-            flight_bytes = min(self._settings.max_flight_bytes, granted_bytes // 2)
-            self._settings = replace(self._settings, max_flight_bytes=flight_bytes)
+            settings = self._table.settings
+            flight_bytes = min(settings.max_flight_bytes, granted_bytes // 2)
+            self._table.settings = replace(settings, max_flight_bytes=flight_bytes)
             try:
                 async with trio.open_nursery() as nursery:
                     self._nursery = self._peer_keys.nursery = nursery
@@ -355,95 +339,14 @@ class LinkEndpoint:
             raise RuntimeError("the endpoint is not running: start it with `await nursery.start(endpoint.serve)`")
         if peer == self.name:
             raise ValueError(f"{peer} is this endpoint itself; a link connects two")
-        if address[0] not in self._numeric_hosts:
-            self._require_numeric(address[0])
+        self._table.require_numeric(address[0])
         now = trio.current_time()
         link = self._links.get(peer)
         if link is None:
-            link = self._make_link(peer, address, now)
+            link = self._table.make(peer, address, now)
             self._peer_keys.look_up(peer, None, now)
         link.find_at(address, now)
         return link
-
-    def _require_numeric(self, host: str) -> None:
-        if _family_of(host) != self._family:
-            raise ValueError(f"{host} is of another IP version than this endpoint's {self._host}")
-        if len(self._numeric_hosts) >= _MAX_LINKS:
-            self._numeric_hosts.clear()
-        self._numeric_hosts.add(host)
-
-    def _make_link(self, peer: str, address: Address, now: float) -> Link:
-        require_name("peer", peer)
-        if len(self._links) >= _MAX_LINKS:
-            raise LinkFull(f"{len(self._links)} peers are as many as one endpoint talks to")
-        ids = LinkSessionIds(self._ids)
-        link = Link(
-            name=self.name,
-            identity=self._identity,
-            peer=peer,
-            incarnation=self._rng.getrandbits(64),
-            ids=ids,
-            new_ephemeral=_new_ephemeral,
-            settings=self._settings_for(address),
-            counters=self._counters,
-            now=now,
-            large_budget=self._large_budget,
-            gate=self._gate,
-            settings_for=self._settings_for,
-        )
-        for channel in self._claimed:
-            link.claim(channel)
-        ids.link = self._links[peer] = link
-        return link
-
-    def _settings_for(self, address: Address) -> LinkSettings:
-        path_bytes = _datagram_bytes(self._family, address)
-        is_loopback = is_loopback_path(self._family, address)
-        return replace(
-            self._settings,
-            max_datagram_bytes=min(path_bytes, self._settings.max_datagram_bytes),
-            tolerated_loss=max(self._settings.tolerated_loss, LOOPBACK_TOLERATED_LOSS if is_loopback else 0.0),
-        )
-
-    # Who peers are
-
-    def _on_keys(self, peer: str, keys: PublicIdentity, hello: tuple[Hello, Address] | None, now: float) -> None:
-        link = self._links.get(peer)
-        if link is not None:
-            self._peer_keys.looked_up_s[peer] = now
-            link.know_keys(keys)
-            if hello is not None:
-                link.on_hello(hello[0], now, hello[1])
-            self._mark(link)
-        elif hello is not None:
-            secrets = self._strangers.remember(peer, self._identity, keys, now)
-            if hello[0].proves(secrets):
-                self._peer_keys.looked_up_s[peer] = now
-                self._welcome(secrets, *hello, now)
-            else:
-                self._counters["dropped_unproved"] += 1
-
-    def _welcome(self, secrets: StaticSecrets, hello: Hello, source: Address, now: float) -> None:
-        """A peer without a link has written this HELLO, now or when it was recorded."""
-        is_fresh = self._gate.is_fresh(hello, source, now)
-        verdict = self._gate.judge(now, is_fresh=is_fresh)
-        if not is_fresh and len(self._links) >= _CROWDED_LINKS:
-            verdict = Verdict.COOKIE
-        if verdict is Verdict.COOKIE:
-            self._send_cookie(hello, source, secrets, now)
-        elif verdict is Verdict.DROP or len(self._links) >= _MAX_LINKS:
-            self._counters["dropped_handshake_rate"] += 1
-        else:
-            link = self._make_link(hello.initiator, source, now)
-            link.know_keys(secrets.peer_keys)
-            link.on_hello(hello, now, source)
-            self._mark(link)
-
-    def _send_cookie(self, hello: Hello, source: Address, secrets: StaticSecrets | None, now: float) -> None:
-        self._counters["cookies_sent"] += 1
-        header = write_header(Kind.COOKIE, hello.session_id, self._gate.cookie(hello, source, now))
-        proof = echo_cookie(header, hello.mac) if secrets is None else prove_cookie(secrets, hello, header)
-        self._keep([(header + proof, source)])
 
     # Receiving
 
@@ -507,40 +410,9 @@ class LinkEndpoint:
             self._look_again(link)
 
     def _on_hello(self, cookie: int, body: bytes, source: Address, now: float) -> None:
-        """Budget: 15 us for one that its initiator did not write."""
-        keys = self._identity.public
-        hello = read_hello_untrusted(body, cookie=cookie, responder=self.name, responder_keys=keys)
-        peer = hello.initiator
-        if self._peer_keys.is_unknown(peer, now) or peer == self.name:
-            self._counters["dropped_unknown_peer"] += 1
-            return
-        link = self._links.get(peer)
-        if link is None:
-            self._on_hello_of_stranger(hello, source, now)
-        elif link.peer_keys is None:
-            self._peer_keys.look_up(peer, (hello, source), now)
-        else:
-            is_proved = link.on_hello(hello, now, source)
-            # The peer may have new keys; those may be why this one does not fit.
-            self._peer_keys.look_up(peer, None if is_proved else (hello, source), now)
+        link = self._admission.on_hello(cookie, body, source, now)
+        if link is not None:
             self._dirty[link] = None
-
-    def _on_hello_of_stranger(self, hello: Hello, source: Address, now: float) -> None:
-        peer = hello.initiator
-        secrets = self._strangers.secrets_of(peer, now)
-        if secrets is not None and hello.proves(secrets):
-            self._welcome(secrets, hello, source, now)
-            self._peer_keys.look_up(peer, None, now)
-            return
-        is_fresh = self._gate.is_fresh(hello, source, now)
-        match self._strangers.judge(peer, source, now, is_fresh=is_fresh):
-            case Verdict.ANSWER:
-                self._strangers.begin(peer, source, now, is_fresh=is_fresh)
-                self._peer_keys.look_up(peer, (hello, source), now)
-            case Verdict.COOKIE:
-                self._send_cookie(hello, source, None, now)
-            case Verdict.DROP:
-                self._counters["dropped_lookup_rate" if secrets is None else "dropped_unproved"] += 1
 
     # Flushing and time
 
@@ -638,20 +510,3 @@ class LinkEndpoint:
                 self._deadlines.remove(link)
                 self._links.pop(link.peer, None)
                 self._peer_keys.looked_up_s.pop(link.peer, None)
-
-
-def _new_ephemeral() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _family_of(host: str) -> socket.AddressFamily:
-    try:
-        version = ipaddress.ip_address(host).version
-    except ValueError as error:
-        raise ValueError(f"{host!r} is not a numeric IP address; resolve names before they come here") from error
-    return socket.AF_INET if version == 4 else socket.AF_INET6
-
-
-def _datagram_bytes(family: socket.AddressFamily, address: Address) -> int:
-    """The largest datagram for the path: the kernel's MTU tells loopback from everything else."""
-    return MAX_DATAGRAM_BYTES if is_loopback_path(family, address) else MIN_DATAGRAM_BYTES

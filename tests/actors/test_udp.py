@@ -81,7 +81,7 @@ async def test_a_message_arrives_with_the_proved_name_of_its_sender() -> None:
 
 @pytest.mark.parametrize("datagram_bytes", [1200, 61_440])
 async def test_the_largest_message_arrives_whole(datagram_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.udp._datagram_bytes", lambda _family, _address: datagram_bytes)
+    monkeypatch.setattr("actors.link_table._datagram_bytes", lambda _family, _address: datagram_bytes)
     message = random.Random(1).randbytes(MAX_MESSAGE_BYTES)
     async with serving("alpha.s1", ALPHA) as alpha, serving("beta.s1", BETA) as beta:
         with trio.fail_after(60):

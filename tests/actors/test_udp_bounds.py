@@ -110,7 +110,7 @@ async def test_strangers_cause_a_bounded_number_of_look_ups_at_a_time(
     directory.open.set()
     await until(lambda: endpoint.stats.get("dropped_unknown_peer", 0) == 18)
     assert endpoint.stats["links"] == 0
-    assert not endpoint._strangers._lookups
+    assert not endpoint._admission._strangers._lookups
 
 
 async def test_whoever_floods_with_names_from_his_own_address_leaves_others_their_look_ups(
@@ -154,8 +154,8 @@ async def test_names_that_the_directory_knows_are_worth_no_link_and_no_answer(
 async def test_a_crowded_endpoint_makes_links_for_fresh_cookies_only(
     endpoint: LinkEndpoint, stranger: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.udp._CROWDED_LINKS", 1)
-    monkeypatch.setattr("actors.udp._MAX_LINKS", 2)
+    monkeypatch.setattr("actors.link_table._CROWDED_LINKS", 1)
+    monkeypatch.setattr("actors.link_table._MAX_LINKS", 2)
     names = [f"alpha{number}.s1" for number in range(3)]
     directory = directory_of(endpoint)
     directory.known = dict.fromkeys(names, ALPHA.public)
@@ -198,7 +198,7 @@ async def test_hellos_beyond_the_rate_are_dropped(endpoint: LinkEndpoint, strang
 async def test_an_endpoint_talks_to_a_bounded_number_of_peers(
     endpoint: LinkEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.udp._MAX_LINKS", 3)
+    monkeypatch.setattr("actors.link_table._MAX_LINKS", 3)
     for number in range(3):
         endpoint.post(f"peer{number}.s1", ("127.0.0.1", 9), b"x")
     with pytest.raises(LinkFull, match="3 peers"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import peer_keys, udp
+from actors import admission, link_table, peer_keys, udp
 from actors.link import arrivals, gate, large, path, ranges, sessions, strangers
 from actors.link.frames import (
     HEADER_BYTES,
@@ -78,7 +78,10 @@ EXPECTED: dict[str, list[str]] = {
     "HELLOs because of COOKIEs": ["one for each"],
     "answers to repeated CONFIRMs": [f"1 per {sessions._CONFIRM_ANSWER_INTERVAL_S:g} s"],
     "sessions per peer": [str(sessions.MAX_SESSIONS)],
-    "HELLOs answered per endpoint": [f"burst of {udp._HANDSHAKE_BURST:.0f}", f"{udp._HANDSHAKES_PER_S:.0f} per second"],
+    "HELLOs answered per endpoint": [
+        f"burst of {admission._HANDSHAKE_BURST:.0f}",
+        f"{admission._HANDSHAKES_PER_S:.0f} per second",
+    ],
     "directory look-ups because of strangers' HELLOs": [
         f"{strangers.MAX_LOOKUPS} at a time",
         f"without a cookie {strangers.MAX_LOOKUPS // 2}",
@@ -93,7 +96,10 @@ EXPECTED: dict[str, list[str]] = {
     ],
     "look-ups per peer": [f"1 per {peer_keys.LOOKUP_INTERVAL_S:.0f} s", f"every {peer_keys.KEYS_REFRESH_S:.0f} s"],
     "HELLOs because the application says that a peer is elsewhere": [f"1 per {SETTINGS.move_interval_s:.0f} s"],
-    "peers per endpoint": [f"{udp._MAX_LINKS}, from {udp._CROWDED_LINKS} on", f"{SETTINGS.retire_after_s:.0f} s"],
+    "peers per endpoint": [
+        f"{link_table._MAX_LINKS}, from {link_table._CROWDED_LINKS} on",
+        f"{SETTINGS.retire_after_s:.0f} s",
+    ],
     "datagrams waiting for the kernel": [str(udp._MAX_BACKLOG_DATAGRAMS)],
     "datagrams per session": [
         f"2^{SETTINGS.rekey_after_datagrams.bit_length() - 1},",
