@@ -158,7 +158,8 @@ class Copier:
         ):
             return
         state = life.snapshot().encode()
-        before_ns = 0 if copied is None else copied.checkpoint_ns
+        # Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
+        before_ns = self._clock.monotonic_ns() if copied is None else copied.checkpoint_ns
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
         copied = _Copied(life.world, marks, followers, peers, self._round, before_ns, under_way)
         self._copied[holding.id] = copied
