@@ -219,7 +219,7 @@ class Ground:
         return TrialResult(trial, outcome, trio.current_time() - began_s, authority, tuple(problems), note)
 
     async def _begin(self, entity: str, case: str) -> InputStream:
-        await self._taken(lambda: self.run.spawn(entity, _SOURCE))
+        await self._spawn(entity)
         if case == "3":
             body = {"group": sorted((_SOURCE, _TARGET[case]))}
             await self.run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", body)
@@ -234,6 +234,20 @@ class Ground:
                     break
                 await trio.sleep(_LOOK_AGAIN_S)
         return stream
+
+    async def _spawn(self, entity: str) -> None:
+        """Spawn it as soon as its server is given entities again after the trial before."""
+        failure = ""
+        with trio.move_on_after(_RESTART_S):
+            while True:
+                try:
+                    await self.run.spawn(entity, _SOURCE)
+                except ApiFailure as refused:
+                    failure = str(refused)
+                    await trio.sleep(_LOOK_AGAIN_S)
+                else:
+                    return
+        raise EnvironmentFailed(f"{entity} cannot be spawned: {failure}")
 
     async def _push(self, entity: str) -> None:
         while True:
