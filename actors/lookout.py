@@ -20,8 +20,8 @@ __all__ = ["ABSENCE_S", "Lookout", "Parked"]
 
 ABSENCE_S: Final = 0.01
 """How long the socket is not read because whoever read it does something else, and nobody else waits for anything: what
-may come late are acknowledgements, by less than a probe timeout, which is 20 ms at least. A timer comes up once in so
-long, at most."""
+may come late are acknowledgements, and every peer counts on that (`LinkSettings.max_ack_delay_s`, which is never less).
+A timer comes up once in so long, at most."""
 
 Parked = deque[trio.lowlevel.Task]
 """Tasks that wait while another one keeps the lookout, from the first that came."""

@@ -70,7 +70,7 @@ class Arrivals:
         at_once = (
             self.unacked_datagrams >= _ACK_EVERY_DATAGRAMS or self.unacked_bytes * 8 >= self.settings.max_flight_bytes
         )
-        due_s = now if at_once else now + self.settings.max_ack_delay_s
+        due_s = now if at_once else now + self.settings.ack_delay_s
         self.ack_s = min(self.ack_s, due_s)
 
     def write_ack(self, incoming: Incoming, now: float) -> bytes:

@@ -72,7 +72,7 @@ class Recovery:
 
     @property
     def probe_timeout_s(self) -> float:
-        """How long an acknowledgement may take before it is overdue."""
+        """How long an acknowledgement may take before it is overdue, with all that the peer may delay it."""
         timeout_s = self.round_trip.probe_timeout_s(self._settings.max_ack_delay_s)
         return max(timeout_s, self._settings.min_pto_s)
 
@@ -121,7 +121,9 @@ class Recovery:
             self._settle(acked)
         self._outgoing.on_credit(ack)
         if newest is not None:
-            self.round_trip.add_sample(now - newest[0], ack[1])
+            # What exceeds the promise is no delay to allow for, but variation to expect (RFC 9002 section 5.3).
+            delay_s, limit_s = ack[1], self._settings.max_ack_delay_s
+            self.round_trip.add_sample(now - newest[0], delay_s if delay_s < limit_s else limit_s)
         self._probes = 0
         self._largest_acked = max(self._largest_acked, largest)
         if in_flight:

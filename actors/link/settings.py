@@ -74,11 +74,16 @@ class LinkSettings:
     `LOOPBACK_TOLERATED_LOSS` where the path is loopback: nothing queues there but the receiver's socket buffer, of
     which the credit and `max_flight_bytes` take care, so a few losses do not say that one should slow down."""
 
-    max_ack_delay_s: float = 0.002
+    ack_delay_s: float = 0.002
     """An acknowledgement waits this long for something to travel with."""
 
+    max_ack_delay_s: float = 0.012
+    """What every peer may take before an acknowledgement leaves, and so a part of the probe timeout (RFC 9000 section
+    13.2.1, RFC 9002 section 6.2.1): 10 ms when whoever took a message does something else (`actors.lookout.ABSENCE_S`),
+    and the scheduler's precision. The same on both sides, so it is not negotiated."""
+
     initial_rtt_s: float = 0.033
-    """Before anything was measured: probe timeout 0.1 s."""
+    """Before anything was measured: probe timeout 0.11 s."""
 
     min_pto_s: float = 0.02
     """Below this a probe would fire whenever the peer's process waits for a core."""

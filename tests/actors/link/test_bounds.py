@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import admission, link_table, peer_keys, udp
+from actors import admission, link_table, lookout, peer_keys, udp
 from actors.link import arrivals, gate, large, path, ranges, sessions, strangers
 from actors.link.frames import (
     HEADER_BYTES,
@@ -131,7 +131,10 @@ def test_periods_are_those_of_the_code() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert f"{MAX_CONTENT_FRAMES} messages and pieces" in text
     assert f"{gate.COOKIE_EPOCH_S:.0f}-second epoch" in text
-    assert f"at the latest after {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
+    assert f"after {SETTINGS.ack_delay_s * 1000:.0f} ms when nothing else" in text
+    assert f"until {lookout.ABSENCE_S * 1000:.0f} ms have passed" in text
+    assert f"counts on {SETTINGS.max_ack_delay_s * 1000:.0f} ms" in text
+    assert SETTINGS.max_ack_delay_s >= lookout.ABSENCE_S + 0.0011  # trio wakes that late
     assert f"{arrivals._ACK_EVERY_DATAGRAMS} datagrams or an eighth" in text
     silence = text.partition("\n## Silence\n")[2].partition("\n## ")[0]
     for period_s in (
