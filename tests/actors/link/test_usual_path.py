@@ -4,21 +4,24 @@ Two copies of one world, byte for byte: the same keys, the same network with the
 cuts are blocked. Whatever happens, both put the same datagrams on the wire, and hold and hand on the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.link import LinkSettings
 from actors.link.frames import (
     MAX_CONTENT_FRAMES,
+    MIN_PIECE_BYTES,
     PING,
     Ack,
     Kind,
     Message,
     MessageRun,
+    Piece,
     message_head,
     read_frames_untrusted,
     read_usual_untrusted,
@@ -208,31 +211,56 @@ def test_the_short_reader_knows_what_is_usual() -> None:
     assert not agree(full + message_head(0, MAX_CONTENT_FRAMES, 0))
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 17), st.integers(0, 40), st.lists(st.integers(0, 9000), min_size=1, max_size=12)),
-        max_size=12,
-    ),
-    st.integers(0, 4),
-)
-def test_a_run_of_messages_is_as_good_as_one_by_one(runs: list[tuple[int, int, list[int]]], taken: int) -> None:
+# A run of messages, or a piece of one of three pieces. Both begin so far beyond what the channel expects next.
+AHEAD = st.sampled_from([0, 0, 0, 1, 2, 5])
+INCOMING_CHANNELS = st.sampled_from([0, 0, 1, 3, 16, 17])
+MESSAGES = st.tuples(INCOMING_CHANNELS, AHEAD, st.lists(st.integers(0, 9000), min_size=1, max_size=12))
+PIECES = st.tuples(INCOMING_CHANNELS, AHEAD, st.integers(0, 2))
+
+
+def piece_of(channel: int, number: int, part: int) -> Piece:
+    return Piece(channel, number, 3 * MIN_PIECE_BYTES, MIN_PIECE_BYTES, part, bytes(MIN_PIECE_BYTES))
+
+
+def outcome(act: Callable[[], object]) -> type[Exception] | None:
+    try:
+        act()
+    except (Malformed, NoRoom) as error:
+        return type(error)
+    return None
+
+
+def one_after_the_other(incoming: Incoming, channel: int, number: int, contents: list[bytes]) -> None:
+    for at, data in enumerate(contents, number):
+        incoming.on_message(Message(channel, at, data))
+
+
+def half_received(incoming: Incoming) -> list[tuple[int, list[int], list[int]]]:
+    """What the application does not see: of each channel, what is expected, and what is there beyond it."""
+    return [(one.next_number, sorted(one.assemblies), sorted(one.complete)) for one in incoming._channels]
+
+
+@given(st.lists(st.one_of(MESSAGES, PIECES), max_size=12), st.integers(0, 4))
+@example([(0, 2, 0), (0, 0, [1, 1, 1, 1])], 0)  # one of the run has begun in pieces
+@example([(0, 2, [1]), (0, 0, [1, 1, 1, 1])], 0)  # one of it is there already
+@example([(0, 2, [1]), (0, 0, [1, 1])], 0)  # one that is there waits for the run
+def test_a_run_of_messages_is_as_good_as_one_by_one(
+    arrivals: list[tuple[int, int, list[int]] | tuple[int, int, int]], taken: int
+) -> None:
     at_once = Incoming(window_bytes=2**23, window_messages=40)
     one_by_one = Incoming(window_bytes=2**23, window_messages=40)
     for incoming in (at_once, one_by_one):
         incoming.claim(3)
-    for channel, number, sizes in runs:
-        contents = [bytes(size) for size in sizes]
-        errors: list[type[Exception] | None] = [None, None]
-        try:
-            at_once.on_messages(MessageRun(channel, number, contents))
-        except (Malformed, NoRoom) as error:
-            errors[0] = type(error)
-        try:
-            for at, data in enumerate(contents, number):
-                one_by_one.on_message(Message(channel, at, data))
-        except (Malformed, NoRoom) as error:
-            errors[1] = type(error)
-        assert errors[0] == errors[1]
+    for channel, ahead, what in arrivals:
+        number = one_by_one._channels[channel].next_number + ahead
+        if isinstance(what, int):
+            piece = piece_of(channel, number, what)
+            assert outcome(partial(at_once.on_piece, piece)) == outcome(partial(one_by_one.on_piece, piece))
+        else:
+            contents = [bytes(size) for size in what]
+            run = MessageRun(channel, number, contents)
+            assert outcome(partial(at_once.on_messages, run)) == outcome(partial(one_after_the_other, one_by_one, *run))
+        assert half_received(at_once) == half_received(one_by_one)
         for _ in range(taken):
             assert at_once.take() == one_by_one.take()
         assert at_once.credit == one_by_one.credit
@@ -241,3 +269,17 @@ def test_a_run_of_messages_is_as_good_as_one_by_one(runs: list[tuple[int, int, l
         while (message := at_once.take(claimed)) is not None:
             assert message == one_by_one.take(claimed)
         assert one_by_one.take(claimed) is None
+
+
+@pytest.mark.parametrize("begun", [0, 2])
+def test_a_run_with_a_message_that_has_begun_in_pieces_is_a_violation(begun: int) -> None:
+    """Else its number would pass, and the pieces be held until the peer restarts."""
+    incoming = Incoming(window_bytes=2**23, window_messages=40)
+    incoming.on_piece(piece_of(0, begun, 0))
+    with pytest.raises(Malformed, match="whole that it had begun to send in pieces"):
+        incoming.on_messages(MessageRun(0, 0, [b"a", b"b", b"c", b"d"]))
+    assert half_received(incoming)[0] == (begun, [begun], [])
+    for part in (1, 2):
+        incoming.on_piece(piece_of(0, begun, part))
+    sizes = [len(message.data) for message in iter(incoming.take, None)]
+    assert sizes == [1] * begun + [3 * MIN_PIECE_BYTES]
