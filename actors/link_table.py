@@ -14,7 +14,7 @@ from actors.datagrams import is_loopback_path
 from actors.link import Address, Link, LinkFull, LinkSettings
 from actors.link.gate import HandshakeGate
 from actors.link.large import LargeBudget
-from actors.link.settings import LOOPBACK_TOLERATED_LOSS, MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
 from actors.session_ids import LinkSessionIds, SessionIds
 from crypto.keys import Identity
 from crypto.names import require_name
@@ -113,7 +113,9 @@ class LinkTable:
         return replace(
             self.settings,
             max_datagram_bytes=min(path_bytes, self.settings.max_datagram_bytes),
-            tolerated_loss=max(self.settings.tolerated_loss, LOOPBACK_TOLERATED_LOSS if is_loopback else 0.0),
+            tolerated_loss=max(
+                self.settings.tolerated_loss, self.settings.loopback_tolerated_loss if is_loopback else 0.0
+            ),
         )
 
 

@@ -74,6 +74,9 @@ class LinkSettings:
     `LOOPBACK_TOLERATED_LOSS` where the path is loopback: nothing queues there but the receiver's socket buffer, of
     which the credit and `max_flight_bytes` take care, so a few losses do not say that one should slow down."""
 
+    loopback_tolerated_loss: float = LOOPBACK_TOLERATED_LOSS
+    """The least `tolerated_loss` where the path is loopback; 0 makes it a path like any other, to measure."""
+
     ack_delay_s: float = 0.002
     """An acknowledgement waits this long for something to travel with."""
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import subprocess
 import sys
 import time
@@ -24,11 +25,14 @@ COUNTED_WINDOWS = 4
 BULK_WINDOW = 4
 STOP = b"stop"
 """Asks the other end to go."""
+LOSS = 0.01
+"""Share of the datagrams that either end loses on the way out, where it loses any."""
 
 _WARM_UP_RTTS = 200
 
 
 _counted = itertools.count(1)
+_dice = random.Random(1)
 
 
 def answer_to(message: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview | None:
@@ -38,6 +42,20 @@ def answer_to(message: bytes | bytearray | memoryview) -> bytes | bytearray | me
     if message[0] == COUNTED[0]:
         return None if next(_counted) % WINDOW else ANSWER
     return message
+
+
+def is_lost() -> bool:
+    """Whether the next datagram is lost, drawn from a fixed seed."""
+    return _dice.random() < LOSS
+
+
+async def share_left(measure: Callable[[str, float], Awaitable[float]], work: str, seconds: float) -> float:
+    """What losses leave of the goodput of `work`: with them by without, medians of three turns each."""
+    lossless, lossy = [], []
+    for _ in range(3):
+        lossless.append(await measure(work, seconds / 3))
+        lossy.append(await measure(f"{work}-loss", seconds / 3))
+    return median(lossy) / median(lossless)
 
 
 @contextmanager

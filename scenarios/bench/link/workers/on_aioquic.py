@@ -29,8 +29,10 @@ from scenarios.bench.link.workers.conversation import (
     Stopwatch,
     answer_to,
     async_rtt,
+    is_lost,
     other_end,
     ready,
+    share_left,
 )
 from scenarios.bench.loops import arguments, tell
 
@@ -80,6 +82,34 @@ class Messages(QuicConnectionProtocol):  # type: ignore[misc, unused-ignore]
         self.transmit()
 
 
+class LossyTransport:
+    """Loses some datagrams on the way out; the rest is the transport's."""
+
+    def __init__(self, transport: asyncio.DatagramTransport) -> None:
+        self.transport = transport
+
+    def sendto(self, data: bytes, address: Any = None) -> None:
+        """Send, or lose it."""
+        if not is_lost():
+            self.transport.sendto(data, address)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+
+class LossyMessages(Messages):
+    """Loses one datagram in a hundred on the way out. Both ends do."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Of a client and of a server's connection."""
+        super().connection_made(LossyTransport(transport))
+
+
+def protocol_of(work: str) -> type[Messages]:
+    """What this work is done with."""
+    return LossyMessages if work.endswith("-loss") else Messages
+
+
 def configured(*, is_client: bool) -> QuicConfiguration:
     """The library's defaults, but for windows that a message of a megabyte fits in."""
     configuration = QuicConfiguration(alpn_protocols=_PROTOCOL, is_client=is_client)
@@ -102,21 +132,23 @@ def configured(*, is_client: bool) -> QuicConfiguration:
     return configuration
 
 
-async def serve() -> None:
+async def serve(work: str) -> None:
     """Answer every message, until the process is ended."""
-    server = await serve_quic("127.0.0.1", 0, configuration=configured(is_client=False), create_protocol=Messages)
+    server = await serve_quic(
+        "127.0.0.1", 0, configuration=configured(is_client=False), create_protocol=protocol_of(work)
+    )
     ready(server._transport.get_extra_info("sockname")[1])
     await asyncio.Event().wait()
 
 
 async def measure(work: str, seconds: float) -> float:
     """The figure of one work."""
-    with other_end(MODULE) as (port,):
+    with other_end(MODULE, work) as (port,):
         client = connect(
             "127.0.0.1",
             int(port),
             configuration=configured(is_client=True),
-            create_protocol=Messages,
+            create_protocol=protocol_of(work),
             wait_connected=True,
         )
         async with client as quic:
@@ -151,7 +183,9 @@ async def converse(quic: Messages, work: str, seconds: float) -> float:
 if __name__ == "__main__":
     todo, duration_s = arguments("aioquic")
     if todo == "serve":
-        asyncio.run(serve())
+        asyncio.run(serve(sys.argv[3]))
+    elif todo == "goodput-network":
+        tell(asyncio.run(share_left(measure, "bulk", duration_s)))
     else:
         tell(asyncio.run(measure(todo, duration_s)))
     sys.stdout.flush()

@@ -1,7 +1,6 @@
 """batonpass: two link endpoints that know each other's keys."""
 
 import logging
-import random
 import sys
 from collections.abc import Callable, Sequence
 
@@ -23,24 +22,24 @@ from scenarios.bench.link.workers.conversation import (
     Stopwatch,
     answer_to,
     async_rtt,
+    is_lost,
     other_end,
     ready,
+    share_left,
 )
 from scenarios.bench.link.workers.envelopes import SIZES, processor_time
 from scenarios.bench.loops import arguments, tell
 
 MODULE = "scenarios.bench.link.workers.on_batonpass"
 SMALL_WINDOW = COUNTED_WINDOWS * WINDOW
+GOODPUT = {"goodput": "bulk-1200", "goodput-network": "bulk-1200-network"}
 
 
 class Lossy(LinkEndpoint):
-    """Loses one datagram in a hundred on the way out, drawn from a fixed seed. Both ends do."""
-
-    loss = 0.01
-    dice = random.Random(1)
+    """Loses one datagram in a hundred on the way out. Both ends do."""
 
     def _transmit(self, udp: DatagramSocket, datagrams: Sequence[Outbound]) -> None:
-        super()._transmit(udp, [datagram for datagram in datagrams if self.dice.random() >= self.loss])
+        super()._transmit(udp, [datagram for datagram in datagrams if not is_lost()])
 
 
 class Directory:
@@ -54,11 +53,17 @@ class Directory:
         return self.keys.get(name)
 
 
+def settings_for(work: str) -> LinkSettings:
+    """Of an endpoint for this work."""
+    if "network" in work:
+        return LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES, loopback_tolerated_loss=0.0)
+    return LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES) if "1200" in work else LinkSettings()
+
+
 def endpoint(name: str, identity: Identity, directory: Directory, work: str) -> LinkEndpoint:
     """An endpoint for this work."""
-    kind = Lossy if work.endswith("loss") else LinkEndpoint
-    settings = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES) if "1200" in work else None
-    return kind(name, identity, directory, inbox_capacity=SMALL_WINDOW, settings=settings)
+    kind = Lossy if work.endswith("-loss") else LinkEndpoint
+    return kind(name, identity, directory, inbox_capacity=SMALL_WINDOW, settings=settings_for(work))
 
 
 async def serve(work: str, client_keys: str) -> None:
@@ -135,13 +140,6 @@ def post_window(client: LinkEndpoint, server: tuple[str, int]) -> None:
         client.post("server", server, COUNTED)
 
 
-async def goodput(seconds: float) -> float:
-    """What one per cent of loss leaves of the goodput, in turns of a third of the time."""
-    lossless = [await measure("bulk-1200", seconds / 3) for _ in range(3)]
-    lossy = [await measure("bulk-1200-loss", seconds / 3) for _ in range(3)]
-    return sorted(lossy)[1] / sorted(lossless)[1]
-
-
 def envelope() -> Callable[[bytes], bytes]:
     """Seal and open."""
     alice, bob = Identity.generate(), Identity.generate()
@@ -162,8 +160,8 @@ if __name__ == "__main__":
     todo, duration_s = arguments("batonpass")
     if todo == "serve":
         trio.run(serve, sys.argv[3], sys.argv[4])
-    elif todo == "goodput":
-        tell(trio.run(goodput, duration_s))
+    elif todo in GOODPUT:
+        tell(trio.run(share_left, measure, GOODPUT[todo], duration_s))
     elif todo in SIZES:
         tell(processor_time(envelope(), todo, duration_s))
     else:
