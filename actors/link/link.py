@@ -32,6 +32,7 @@ from actors.link.gate import HandshakeGate, Verdict
 from actors.link.incoming import Incoming, ReceivedMessage
 from actors.link.large import LargeBudget
 from actors.link.outgoing import Outgoing
+from actors.link.parts import Parts
 from actors.link.path import Path
 from actors.link.receiver import Receiver
 from actors.link.recovery import Recovery
@@ -116,7 +117,7 @@ class Link:
         self.silence: Final = Silence(settings, self._agenda.events, now)
         """Whether the peer answers."""
         self._arrivals = Arrivals(settings)
-        self._sender = Sender(
+        parts = Parts(
             sessions=self._sessions,
             path=self._path,
             incoming=self._incoming,
@@ -126,21 +127,9 @@ class Link:
             agenda=self._agenda,
             silence=self.silence,
             counters=counters,
-            settings=settings,
         )
-        self._receiver = Receiver(
-            sessions=self._sessions,
-            path=self._path,
-            incoming=self._incoming,
-            outgoing=self._outgoing,
-            recovery=self._recovery,
-            arrivals=self._arrivals,
-            agenda=self._agenda,
-            silence=self.silence,
-            sender=self._sender,
-            counters=counters,
-            on_move=self._move,
-        )
+        self._sender = Sender(parts, settings)
+        self._receiver = Receiver(parts, self._sender, self._move)
         # These are called for every datagram, so without a method in between that only hands on.
         self.send_at_once: Final = self._sender.send_at_once
         """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for, or None."""

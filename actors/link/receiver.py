@@ -4,11 +4,8 @@ Nearly every datagram is an acknowledgement and messages of one channel, or a pi
 their own, and pieces that come in a train are opened together; that it comes to the same is tested.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
-from actors.link.agenda import Agenda
-from actors.link.arrivals import Arrivals
 from actors.link.events import PeerClosed
 from actors.link.frames import (
     HEADER_BYTES,
@@ -28,45 +25,29 @@ from actors.link.frames import (
     read_usual_untrusted,
     write_response,
 )
-from actors.link.incoming import Incoming, NoRoom
-from actors.link.outgoing import Outgoing
-from actors.link.path import Path
-from actors.link.recovery import Recovery
+from actors.link.incoming import NoRoom
+from actors.link.parts import Parts
 from actors.link.sender import Sender
-from actors.link.sessions import LiveSession, Sessions
+from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address
-from actors.link.silence import Silence
 from crypto.errors import CryptoError, Malformed, Tampered
 
 
 class Receiver:
     """The DATA of one peer. `on_move` is called when the peer has proved to be at another address."""
 
-    def __init__(
-        self,
-        *,
-        sessions: Sessions,
-        path: Path,
-        incoming: Incoming,
-        outgoing: Outgoing,
-        recovery: Recovery,
-        arrivals: Arrivals,
-        agenda: Agenda,
-        silence: Silence,
-        sender: Sender,
-        counters: Counter[str],
-        on_move: Callable[[], None],
-    ) -> None:
-        self._sessions = sessions
-        self._path = path
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._recovery = recovery
-        self._arrivals = arrivals
-        self._agenda = agenda
-        self._silence = silence
+    def __init__(self, parts: Parts, sender: Sender, on_move: Callable[[], None]) -> None:
+        # Held one by one: every datagram uses them.
+        self._sessions = parts.sessions
+        self._path = parts.path
+        self._incoming = parts.incoming
+        self._outgoing = parts.outgoing
+        self._recovery = parts.recovery
+        self._arrivals = parts.arrivals
+        self._agenda = parts.agenda
+        self._silence = parts.silence
+        self._counters = parts.counters
         self._sender = sender
-        self._counters = counters
         self._on_move = on_move
 
     def receive_run(self, run: Sequence[tuple[int, int, bytes | memoryview]], now: float, source: Address) -> None:

@@ -1,20 +1,13 @@
 """What goes out on a session: datagrams are filled with what waits, sealed, and remembered until acknowledged."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from actors.link.agenda import Agenda
-from actors.link.arrivals import Arrivals
 from actors.link.frames import HEADER_BYTES, PING, message_head, write_data_header, write_data_headers
-from actors.link.incoming import Incoming
-from actors.link.outgoing import Outgoing
 from actors.link.outgoing_message import Chunk
-from actors.link.path import Path
-from actors.link.recovery import Recovery
-from actors.link.sessions import LiveSession, Sessions
+from actors.link.parts import Parts
+from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address, LinkSettings
-from actors.link.silence import Silence
 from crypto.session import TAG_BYTES
 
 _RUN_BYTES: Final = 65_536
@@ -29,29 +22,17 @@ def body_bytes(settings: LinkSettings) -> int:
 class Sender:
     """The DATA for one peer. Counters go on across sessions."""
 
-    def __init__(
-        self,
-        *,
-        sessions: Sessions,
-        path: Path,
-        incoming: Incoming,
-        outgoing: Outgoing,
-        recovery: Recovery,
-        arrivals: Arrivals,
-        agenda: Agenda,
-        silence: Silence,
-        counters: Counter[str],
-        settings: LinkSettings,
-    ) -> None:
-        self._sessions = sessions
-        self._path = path
-        self._incoming = incoming
-        self._outgoing = outgoing
-        self._recovery = recovery
-        self._arrivals = arrivals
-        self._agenda = agenda
-        self._silence = silence
-        self._counters = counters
+    def __init__(self, parts: Parts, settings: LinkSettings) -> None:
+        # Held one by one: every datagram uses them.
+        self._sessions = parts.sessions
+        self._path = parts.path
+        self._incoming = parts.incoming
+        self._outgoing = parts.outgoing
+        self._recovery = parts.recovery
+        self._arrivals = parts.arrivals
+        self._agenda = parts.agenda
+        self._silence = parts.silence
+        self._counters = parts.counters
         self.next_counter = 0
         """Of the next datagram; no other was used yet."""
         self.is_mute = False
