@@ -10,7 +10,7 @@ from typing import Final
 
 from crypto.errors import KeyFileError
 
-__all__ = ["create_once", "locked", "private_directory", "read_private", "remove_drafts", "replace", "sync"]
+__all__ = ["create_once", "exists", "locked", "private_directory", "read_private", "remove_drafts", "replace", "sync"]
 
 MAX_FILE_BYTES: Final = 65_536
 """The largest is the ring: 16 statements and a few keys."""
@@ -21,9 +21,18 @@ DRAFT_SUFFIX: Final = ".draft"
 def private_directory(directory: Path) -> None:
     """Make it with mode 0700, or raise KeyFileError when others can use it."""
     with _said(directory, "made"):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileNotFoundError as error:  # as in /proc, where nobody makes anything
+            raise KeyFileError(f"{directory} cannot be made: {error.strerror}") from error
         status = directory.stat()
     _require_private(directory, status, "chmod 700")
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something of this name. Raises KeyFileError when the system does not tell."""
+    with _said(path, "looked for"):
+        return path.exists()
 
 
 def read_private(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
@@ -65,9 +74,14 @@ def create_once(path: Path, data: bytes) -> None:
         os.link(draft, path)  # unlike a rename, this cannot replace the key another process has just made
     except FileExistsError:
         return
+    except OSError as error:
+        raise KeyFileError(
+            f"{path} cannot be made: {error.strerror}; the file system of this directory must have hard links"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
-    sync(path.parent)
+    with _said(path, "made"):
+        sync(path.parent)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -126,10 +140,14 @@ def _draft(path: Path, data: bytes) -> Path:
 
 @contextmanager
 def _said(path: Path, done: str) -> Iterator[None]:
-    """What the system refuses becomes a KeyFileError that says so, except that there is no such file."""
+    """What the system refuses becomes a KeyFileError that says so, except that there is no such file.
+
+    So does a name that cannot be one of a file (ValueError: it has a zero byte)."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         raise KeyFileError(f"{path} cannot be {done}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise KeyFileError(f"{str(path)!r} cannot be {done}: {error}") from error

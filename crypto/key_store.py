@@ -88,7 +88,7 @@ class KeyStore:
 
     def _ring(self) -> KeyRing:
         """What is here, or new keys. The directory is private, and nobody else changes it meanwhile."""
-        if (self.directory / RING_FILE).exists():
+        if key_files.exists(self.directory / RING_FILE):
             return self._load_ring()
         stray = next(self.directory.glob("signing-*.pem"), None)
         if stray is not None:
@@ -97,14 +97,14 @@ class KeyStore:
                 "the keys to give this server a new identity (its peers must then learn the new keys)"
             )
         signing, agreement = self.directory / SIGNING_FILE, self.directory / AGREEMENT_FILE
-        if signing.exists() and not agreement.exists():
+        if key_files.exists(signing) and not key_files.exists(agreement):
             raise KeyFileError(
                 f"{agreement} is missing but {signing} is there: restore it from a backup, or remove "
                 f"{signing} to give this server a new identity (its peers must then learn the new keys)"
             )
         # The signing key last: it is what makes the identity complete, so an interrupted creation is simply continued.
         for path in (agreement, signing):
-            if not path.exists():
+            if not key_files.exists(path):
                 key_files.create_once(path, private_pem(ec.generate_private_key(ec.SECP256R1())))
         return KeyRing(Identity(_read_key(signing), _read_key(agreement)))
 
@@ -114,7 +114,7 @@ class KeyStore:
         return self.load_or_create_ring()
 
     def _require_keys(self) -> None:
-        if not (self.directory / SIGNING_FILE).exists() and not (self.directory / RING_FILE).exists():
+        if not key_files.exists(self.directory / SIGNING_FILE) and not key_files.exists(self.directory / RING_FILE):
             raise KeyFileError(f"{self.directory} holds no keys: make them with `baton keys new`, or name another one")
         key_files.private_directory(self.directory)
 
@@ -198,7 +198,7 @@ class KeyStore:
             return KeyRing(identity, version, statements, name)
         except KeyFileError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CryptoError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, CryptoError) as error:
             raise KeyFileError(f"{path} is damaged ({type(error).__name__}): restore it from a backup") from error
 
     def _generation(self, entry: dict[str, Any]) -> Identity:
@@ -209,7 +209,7 @@ class KeyStore:
 
     def _save(self, ring: KeyRing, old: KeyRing) -> None:
         names = self._names(old)
-        if not (self.directory / RING_FILE).exists():
+        if not key_files.exists(self.directory / RING_FILE):
             # Or a crash would leave key files and nothing that says which of them count.
             self._write_ring(old, names)
         for identity in ring.identity.generations:
@@ -239,7 +239,7 @@ class KeyStore:
 
     def _names(self, ring: KeyRing) -> dict[str, tuple[str, str]]:
         """The files of each generation by its signing key, as they are on the disk."""
-        if not (self.directory / RING_FILE).exists():
+        if not key_files.exists(self.directory / RING_FILE):
             return {ring.identity.public.signing_kid: (SIGNING_FILE, AGREEMENT_FILE)}
         entries = json.loads(key_files.read_private(self.directory / RING_FILE))["generations"]
         pairs = zip(ring.identity.generations, entries, strict=True)

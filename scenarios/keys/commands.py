@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from crypto import key_files
 from crypto.errors import KeyFileError, Malformed
 from crypto.key_store import RING_FILE, SIGNING_FILE
 from crypto.keys import PublicIdentity
@@ -36,7 +37,7 @@ def new(place: Files, json_wanted: bool) -> int:
     The files have mode 0600. Who can read them can act as this server: back them up where only you can.
     """
     directory = place.store.directory
-    if (directory / SIGNING_FILE).exists() or (directory / RING_FILE).exists():
+    if any(key_files.exists(directory / file) for file in (SIGNING_FILE, RING_FILE)):
         raise click.ClickException(f"{directory} holds keys already: rotate them, or name another directory")
     place.store.load_or_create()
     describe(place.show(), json_wanted=json_wanted)

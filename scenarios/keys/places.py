@@ -12,6 +12,7 @@ from actors.clock import Clock
 from authority.names import BadName, check_name
 from authority.pins import Pins
 from authority.settings import ConfigError
+from crypto import key_files
 from crypto.continuity import Published
 from crypto.errors import CryptoError
 from crypto.key_store import RING_FILE, SIGNING_FILE, KeyStore
@@ -47,7 +48,7 @@ class Files:
     def show(self) -> Shown:
         """The keys as they are on the disk."""
         ring = self.store.load_ring()
-        return Shown(self.name or ring.name, ring.published)
+        return Shown(ring.name or self.name, ring.published)
 
     def rotate(self, overlap_s: float) -> Shown:
         """New keys; the server uses them from its next start on."""
@@ -78,6 +79,19 @@ class Files:
             raise click.ClickException(f"{text}: see `baton keys show`") from error
         except ValueError as error:
             raise click.ClickException(str(error)) from error
+
+
+class _Directory(click.Path):
+    """A directory, of which the empty name is none: a variable of a script that is not set, as a rule."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click.Path. Fails for an empty name."""
+        if value == "":
+            self.fail("the name is empty; a single dot is the directory that you are in", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Running:
@@ -179,7 +193,7 @@ _FILES: Final = (
     click.option(
         "--dir",
         "directory",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Directory(),
         metavar="DIR",
         help="A server's directory, or the keys in it.",
     ),
@@ -221,11 +235,15 @@ def _files(config_file: Path | None, directory: Path | None, name: str | None) -
             raise click.UsageError("give --config or --dir, not both")
         try:
             config = tomllib.loads(config_file.read_text(encoding="utf-8"))
-            return Files(Path(config["directory"]) / "keys", name or str(config["name"]))
+            configured = str(config["name"])
+            files = Files(Path(config["directory"]) / "keys", configured)
         except OSError as error:
             raise ConfigError(f"cannot read configuration {config_file}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise ConfigError(f"{config_file} is no configuration of a server: it names none") from error
+        if name not in (None, configured):
+            raise click.UsageError(f"{config_file} is of {configured}, not of {name}: leave --name out")
+        return files
     if directory is None:
         raise click.UsageError("say where the keys are: --config FILE of a server, or --dir DIR")
     return Files(keys_directory(directory), name or "")
@@ -234,10 +252,10 @@ def _files(config_file: Path | None, directory: Path | None, name: str | None) -
 def keys_directory(directory: Path) -> Path:
     """Where the keys of the server whose directory, or directory of keys, this is are, or belong.
 
-    Raises click.UsageError when they are in two places.
+    Raises click.UsageError when they are in two places, KeyFileError when the system does not tell.
     """
     inner = directory / "keys"
-    is_here, is_inside = (any((place / file).exists() for file in KEY_FILES) for place in (directory, inner))
+    is_here, is_inside = (any(key_files.exists(place / file) for file in KEY_FILES) for place in (directory, inner))
     if is_here and is_inside:
         raise click.UsageError(f"there are keys in {directory} and in {inner}, of which a server uses one: name that")
     return directory if is_here or directory.name == "keys" else inner

@@ -1,6 +1,8 @@
 """`baton keys`, on files and against a real homeserver and simulation server in processes of their own."""
 
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,10 +96,16 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_do(
 ) -> None:
     (tmp_path / "no.toml").write_text("a = 1")
     (tmp_path / "no.jwks").write_text("[]")
+    (tmp_path / "zero.toml").write_text('name = "alpha.s1"\ndirectory = "a\\u0000b"')
     for arguments, expected, sentence in (
         (("show",), 2, "say whose keys: --url"),
         (("new",), 2, "say where the keys are"),
         (("show", "--dir", tmp_path / "none"), 3, "baton keys new"),
+        (("show", "--dir", ""), 2, "the name is empty"),
+        (("show", "--dir", "x" * 300), 3, "cannot be looked for: File name too long"),
+        (("new", "--dir", "x" * 300), 3, "cannot be looked for: File name too long"),
+        (("new", "--dir", "/proc/x"), 3, "/proc/x/keys cannot be made"),
+        (("new", "--config", tmp_path / "zero.toml"), 3, "cannot be made: embedded null byte"),
         (("show", "--config", tmp_path / "none.toml"), 2, "cannot read configuration"),
         (("show", "--config", tmp_path / "no.toml"), 2, "no configuration of a server"),
         (("show", "--config", tmp_path / "no.toml", "--dir", keys), 2, "not both"),
@@ -195,11 +203,48 @@ def test_nobody_changes_keys_in_another_servers_name(keys: Path, baton: Baton) -
         KeyStore(keys).claim("alpha.s2")
 
 
+def test_a_configuration_says_whose_its_keys_are(baton: Baton, tmp_path: Path) -> None:
+    config = tmp_path / "s1.toml"
+    config.write_text(f'name = "alpha.s1"\ndirectory = "{tmp_path}"')
+    parsed(baton("new", "--config", config, "--json"))
+    for command in ("rotate", "show", "new"):
+        status, out, err = baton(command, "--config", config, "--name", "other.x")
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert "is of alpha.s1, not of other.x" in err
+    ring = KeyStore(tmp_path / "keys").load_ring()
+    assert (ring.name, ring.version) == ("", 1)
+    assert parsed(baton("rotate", "--config", config, "--name", "alpha.s1", "--json"))["name"] == "alpha.s1"
+    # Whoever shows them sees whose they are, whatever he takes them for.
+    assert parsed(baton("show", "--dir", tmp_path, "--name", "other.x", "--json"))["name"] == "alpha.s1"
+
+
+def test_without_hard_links_no_keys_are_made_and_that_is_said(
+    baton: Baton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("os.link", refuse)
+    status, _, err = baton("new", "--dir", tmp_path)
+    assert (status, err.count("\n")) == (3, 1)
+    assert "Operation not permitted; the file system of this directory must have hard links" in err
+    assert not any((tmp_path / "keys").iterdir())
+
+
 def test_a_ring_that_others_would_not_believe_is_said_to_be_damaged(keys: Path, baton: Baton) -> None:
     parsed(baton("rotate", "--dir", keys, "--name", "alpha.s1", "--json"))
     ring = keys / "ring.json"
     good = json.loads(ring.read_text())
-    changes: list[dict[str, Any]] = [{"statements": ["x"]}, {"statements": []}, {"version": 7}, {"version": None}]
+    retiring_for_ever = [good["generations"][0], {**good["generations"][1], "exp": float("inf")}]
+    changes: list[dict[str, Any]] = [
+        {"statements": ["x"]},
+        {"statements": []},
+        {"version": 7},
+        {"version": None},
+        {"version": float("inf")},
+        {"generations": retiring_for_ever},
+        {"revoked": {"k": float("-inf")}},
+    ]
     for change in changes:
         ring.write_text(json.dumps(good | change))
         status, _, err = baton("show", "--dir", keys)
