@@ -79,4 +79,4 @@ class Arrivals:
         self.unacked_datagrams = self.unacked_bytes = 0
         delay_s = now - self.largest_s
         ack = write_ack(self.ranges.descending(), delay_s if delay_s > 0.0 else 0.0, *incoming.tell())
-        return ack + incoming.large_news() if incoming.is_asked_for_large else ack
+        return ack + incoming.large_news(now) if incoming.is_asked_for_large else ack

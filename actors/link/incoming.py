@@ -1,7 +1,7 @@
 """Messages on their way in: pieces put together, every channel in order, each message once, all within our credit."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -69,8 +69,19 @@ class _Channel:
 class Incoming:
     """What one peer has sent and the application has not taken."""
 
-    def __init__(self, *, window_bytes: int, window_messages: int, large_budget: LargeBudget | None = None) -> None:
-        self._large = LargeGrants(large_budget or LargeBudget())
+    def __init__(
+        self,
+        *,
+        window_bytes: int,
+        window_messages: int,
+        large_budget: LargeBudget | None = None,
+        on_late: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`on_late` ends the link of a peer that keeps others waiting for what it does not send; what it had begun to
+        send is dropped by then."""
+        self._on_late = on_late
+        self._large_assembly: _Assembly | None = None  # the last one that has started
+        self._large = LargeGrants(large_budget or LargeBudget(), self._large_missing, self._give_up)
         self._window_bytes = window_bytes
         self._window_messages = window_messages
         self._tell_after_bytes = -(-window_bytes // 4)
@@ -80,7 +91,6 @@ class Incoming:
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
         self._ready_bytes = 0
         self._ready_messages = 0
-        self._is_large_ready = False  # counted apart: it is not charged to the credit
         self.is_asked_for_large = False
         """The peer wants to send a large message, or may not know yet that it may: `large_news` has something to do."""
         self._begin()
@@ -124,7 +134,7 @@ class Incoming:
     @property
     def has_any_ready(self) -> bool:
         """A message can be taken, of whatever channel."""
-        return self._ready_messages > 0 or self._is_large_ready
+        return self._ready_messages > 0 or self._large.is_ready
 
     @property
     def is_empty(self) -> bool:
@@ -162,9 +172,9 @@ class Incoming:
             raise Malformed("the peer asks for a large message before its turn")
         self.is_asked_for_large = True
 
-    def large_news(self) -> bytes:
+    def large_news(self, now: float) -> bytes:
         """What to tell the peer with an acknowledgement when it `is_asked_for_large`."""
-        self._large.grant()
+        self._large.grant(now)
         return write_grant(self._large.granted) if self._large.must_tell else b""
 
     def take(self, claimed: int | None = None) -> ReceivedMessage | None:
@@ -175,7 +185,6 @@ class Incoming:
         message = ready.popleft()
         size_bytes = len(message.data)
         if size_bytes > LARGE_MESSAGE_BYTES:
-            self._is_large_ready = False
             self._large.release()
             return message
         self._ready_bytes -= size_bytes
@@ -236,8 +245,7 @@ class Incoming:
         if assembly is None:
             if channel_number >= ORDERED_CHANNELS:
                 _require_near(channel, number)
-            self._charge(total_bytes)
-            assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
+            assembly = self._begin_assembly(channel, number, total_bytes, piece_bytes)
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             raise Malformed("the peer cut one message in two ways")
         if assembly.pieces[part] is not None:
@@ -248,6 +256,8 @@ class Incoming:
         assembly.missing -= 1
         if not assembly.missing:
             del channel.assemblies[number]
+            if assembly is self._large_assembly:
+                self._large_assembly = None  # it would keep the pieces
             self._complete(channel_number, number, b"".join(assembly.pieces))  # type: ignore[arg-type]  # none is None
 
     def on_piece_run(self, first: Piece, contents: Sequence[bytes]) -> bool:
@@ -263,8 +273,7 @@ class Incoming:
                 return False
             if channel_number >= ORDERED_CHANNELS:
                 _require_near(channel, number)
-            self._charge(total_bytes)
-            assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
+            assembly = self._begin_assembly(channel, number, total_bytes, piece_bytes)
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             return False
         end = part + len(contents)
@@ -275,6 +284,20 @@ class Incoming:
         assembly.pieces[part:end] = contents
         assembly.missing -= len(contents)
         return True
+
+    def _begin_assembly(self, channel: _Channel, number: int, total_bytes: int, piece_bytes: int) -> _Assembly:
+        self._charge(total_bytes)
+        assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
+        if total_bytes > LARGE_MESSAGE_BYTES:
+            self._large_assembly = assembly
+        return assembly
+
+    def _large_missing(self) -> int:
+        return 0 if self._large_assembly is None else self._large_assembly.missing
+
+    def _give_up(self) -> None:
+        self.restart()
+        self._on_late()
 
     def _charge(self, size_bytes: int) -> None:
         if size_bytes > LARGE_MESSAGE_BYTES:
@@ -319,7 +342,7 @@ class Incoming:
         while following is not None:
             channel.next_number += 1
             if len(following) > LARGE_MESSAGE_BYTES:
-                self._is_large_ready = True
+                self._large.is_ready = True
             else:
                 self._ready_bytes += len(following)
                 self._ready_messages += 1
@@ -329,14 +352,15 @@ class Incoming:
     def _hand_on(self, ready: deque[ReceivedMessage], channel_number: int, data: bytes) -> None:
         ready.append(_new_received((channel_number, data)))
         if len(data) > LARGE_MESSAGE_BYTES:
-            self._is_large_ready = True
+            self._large.is_ready = True
         else:
             self._ready_bytes += len(data)
             self._ready_messages += 1
 
     def restart(self) -> None:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""
-        self._large.restart(is_held=self._is_large_ready)
+        self._large_assembly = None
+        self._large.restart()
         self.is_asked_for_large = False
         self._begin()
 

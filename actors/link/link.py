@@ -103,7 +103,10 @@ class Link:
             body_bytes=body_bytes(settings), max_bytes=settings.queue_bytes, max_messages=settings.queue_messages
         )
         self._incoming = Incoming(
-            window_bytes=settings.window_bytes, window_messages=settings.window_messages, large_budget=large_budget
+            window_bytes=settings.window_bytes,
+            window_messages=settings.window_messages,
+            large_budget=large_budget,
+            on_late=self._on_late,
         )
 
         self.hint: Address | None = None
@@ -329,6 +332,8 @@ class Link:
     def on_hello(self, hello: Hello, now: float, source: Address) -> bool:
         """As `receive`, for a HELLO that was read already; False when it was not made with the keys known, which may
         be out of date."""
+        if self.silence.is_given_up:  # the next one finds another link, with another incarnation
+            return True
         try:
             self._answer(hello, now, source)
         except Tampered:
@@ -494,7 +499,7 @@ class Link:
             self.silence.last_activity_s = now
         # The same sum as the timer's: a difference may round to the other side, and the timer would fire for ever.
         if now >= self.silence.verdict_s:
-            if self.silence.is_unreachable:
+            if self.silence.is_unreachable or self.silence.is_given_up:
                 self._expire()
             else:
                 self.silence.is_unreachable = True
@@ -506,8 +511,17 @@ class Link:
         self._incoming.restart()  # what is complete can still be taken
         self._recovery.forget()
         self._sender.credit_ping_s = self.silence.due_since_s = NEVER
+        self.silence.is_given_up = False
         self._sessions.end_all()
         self._agenda.events.append(LinkExpired(dropped))
+
+    def _on_late(self) -> None:
+        """Others wait for room that the peer was granted and does not use. What it has sent is gone, so from here on
+        nothing may be acknowledged; the next look at this link ends it."""
+        self._counters["revoked_grants"] += 1
+        self._sessions.end_all()
+        self.silence.is_given_up = True
+        self._agenda.timer_s = -NEVER
 
     def _open_if_needed(self, now: float) -> None:
         current = self._sessions.current

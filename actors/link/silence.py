@@ -9,7 +9,7 @@ from actors.link.settings import NEVER, LinkSettings
 class Silence:
     """One per link. The sending side says since when an answer is due, the receiving side what ends the silence."""
 
-    __slots__ = ("_events", "due_since_s", "is_unreachable", "last_activity_s", "settings", "was_met")
+    __slots__ = ("_events", "due_since_s", "is_given_up", "is_unreachable", "last_activity_s", "settings", "was_met")
 
     def __init__(self, settings: LinkSettings, events: deque[Event], now: float) -> None:
         self.settings = settings
@@ -22,6 +22,8 @@ class Silence:
         """The peer has proved its name to this link."""
         self.is_unreachable = False
         """It was silent for so long that the application was told."""
+        self.is_given_up = False
+        """It has kept other peers waiting: all that is left to do is to expire."""
 
     def heard(self, now: float) -> None:
         """The peer has proved to be there."""
@@ -34,6 +36,8 @@ class Silence:
     @property
     def verdict_s(self) -> float:
         """When silence has lasted long enough to say that the peer is away, or to give it up."""
+        if self.is_given_up:
+            return -NEVER
         limit_s = self.settings.give_up_after_s if self.is_unreachable else self.settings.unreachable_after_s
         return self.due_since_s + limit_s
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
+from actors.link.large import LargeBudget
 from actors.link.settings import MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 
@@ -71,6 +72,7 @@ class Node:
         self.received: list[ReceivedMessage] = []
         self.events: list[Event] = []
         self.counters: Counter[str] = Counter()
+        self.large_budget: LargeBudget | None = None  # of its own, unless nodes are to share one; set before `start`
         self.start(0.0)
 
     def start(self, now: float) -> None:
@@ -86,6 +88,7 @@ class Node:
             settings=self.settings,
             counters=self.counters,
             now=now,
+            large_budget=self.large_budget,
         )
         self.link.know_keys(IDENTITIES[self.peer].public)
 

@@ -51,6 +51,10 @@ EXPECTED: dict[str, list[str]] = {
     "message charged to the credit": [_mib(LARGE_MESSAGE_BYTES)],
     "large messages of one peer, granted and not taken": ["1"],
     "large messages of an endpoint, granted and not taken": [_mib(large.DEFAULT_BUDGET_BYTES)],
+    "a grant that others wait for": [
+        f"{large.STALL_S:.0f} s without a new piece",
+        f"at {large.MIN_BYTES_PER_S // 1024} KiB/s",
+    ],
     "how far pieces of a large message run ahead of the first missing one": [_mib(large.REACH_BYTES)],
     "how far an unordered channel runs ahead of the first message missing": [f"{UNORDERED_AHEAD} messages"],
     "datagram": [f"{MIN_DATAGRAM_BYTES} bytes", f"{MAX_DATAGRAM_BYTES:,} where"],

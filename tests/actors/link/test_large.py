@@ -289,7 +289,7 @@ class TestReceiverOfALargeMessage:
         incoming = Incoming(window_bytes=6_000_000, window_messages=64)
         if granted:
             incoming.on_want(Want(1, self.SIZE))
-            assert incoming.large_news()
+            assert incoming.large_news(0.0)
         return incoming
 
     def piece(self, part: int, *, number: int = 0, size_bytes: int = SIZE) -> Piece:
@@ -324,7 +324,7 @@ class TestReceiverOfALargeMessage:
     def test_the_news_is_repeated_until_the_first_piece_comes(self) -> None:
         incoming = self.incoming()
         assert incoming.is_asked_for_large
-        assert incoming.large_news()
+        assert incoming.large_news(0.0)
         incoming.on_piece(self.piece(0))
         assert not incoming.is_asked_for_large
 
@@ -347,7 +347,7 @@ def test_links_of_one_endpoint_share_its_budget() -> None:
     first, second = (Incoming(window_bytes=6_000_000, window_messages=64, large_budget=budget) for _ in range(2))
     first.on_want(Want(1, STATE_BYTES))
     second.on_want(Want(1, STATE_BYTES))
-    assert first.large_news()
-    assert not second.large_news()
+    assert first.large_news(0.0)
+    assert not second.large_news(0.0)
     first.restart()
-    assert second.large_news()
+    assert second.large_news(0.0)

@@ -230,7 +230,7 @@ def test_a_run_of_a_large_message_reaches_no_further_ahead_than_a_single_piece()
     incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
     total_bytes = 2 * REACH_BYTES
     incoming.on_want(Want(1, total_bytes))
-    assert incoming.large_news()
+    assert incoming.large_news(0.0)
     near = REACH_BYTES // MIN_PIECE_BYTES
     first = Piece(2, 0, total_bytes, MIN_PIECE_BYTES, near - 3, PIECE)
     assert incoming.on_piece_run(first, [PIECE] * 3)
