@@ -1,14 +1,19 @@
 """The handshake: both sides prove their names, and nothing of one handshake is any good in another."""
 
+import hashlib
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
+from crypto.public_keys import MAX_RETIRING
 from crypto.session import (
     HELLO_BYTES,
     Established,
@@ -22,7 +27,7 @@ from crypto.session import (
     prove_cookie,
     read_hello_untrusted,
 )
-from crypto.static_secrets import StaticSecrets, mac
+from crypto.static_secrets import MAC_BYTES, StaticSecrets, mac
 
 ALICE, BOB, MALLORY = Identity.generate(), Identity.generate(), Identity.generate()
 A_EPHEMERAL, B_EPHEMERAL, OTHER_EPHEMERAL = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
@@ -190,6 +195,73 @@ def test_with_a_stolen_agreement_key_mallory_cannot_answer_in_bobs_name() -> Non
     forged = _sign(MALLORY, b"\x00batonpass link accept 1\x00" + transcript)
     with pytest.raises(Tampered, match="signed"):
         alice.finish_untrusted(core + forged + mac(secrets_of(alice)[0], b"\x02", transcript, forged))
+
+
+def opposite(keys: PublicIdentity, *, signing: bool) -> PublicIdentity:
+    """`keys` with one of the two taken from Mallory."""
+    other = MALLORY.public
+    return PublicIdentity(other.signing, keys.agreement) if signing else PublicIdentity(keys.signing, other.agreement)
+
+
+@pytest.mark.parametrize("signing", [True, False], ids=["signing", "agreement"])
+@pytest.mark.parametrize("side", ["initiator", "responder"])
+def test_the_transcript_names_all_four_static_keys(side: str, signing: bool) -> None:
+    """So that a signature over it cannot be said to be made for somebody else (unknown key share)."""
+    hello, core = alice_opens()._core, bob_answers(alice_opens().hello).accept[:-80]
+    parties = {"initiator": ALICE.public, "responder": BOB.public}
+    true = _transcript(hello, core, **parties)
+    parties[side] = opposite(parties[side], signing=signing)
+    assert _transcript(hello, core, **parties) != true
+
+
+@pytest.mark.parametrize("at", [0, 7, 20, 60, -1])
+def test_the_transcript_covers_what_both_sides_said(at: int) -> None:
+    hello, core = alice_opens()._core, bob_answers(alice_opens().hello).accept[:-80]
+    true = _transcript(hello, core, ALICE.public, BOB.public)
+    for part in (hello, core):
+        changed = bytearray(part)
+        changed[at] ^= 1
+        parts = (bytes(changed), core) if part is hello else (hello, bytes(changed))
+        assert _transcript(*parts, ALICE.public, BOB.public) != true
+
+
+def test_the_keys_of_a_session_are_those_of_its_transcript() -> None:
+    """As docs/protocol-link.md says it, computed once more from what was on the wire and one ephemeral key."""
+    initiator = alice_opens()
+    responder = bob_answers(initiator.hello)
+    at_alice, confirm = initiator.finish_untrusted(responder.accept)
+    at_bob = responder.finish_untrusted(confirm)
+    kids = "".join(keys.signing_kid + keys.agreement_kid for keys in (ALICE.public, BOB.public))
+    said = (
+        initiator.hello[: HELLO_BYTES - (1 + MAX_RETIRING) * MAC_BYTES - MAC_BYTES]
+        + responder.accept[: -64 - MAC_BYTES]
+    )
+    transcript = hashlib.sha256(said + kids.encode("ascii")).digest()
+    secret = A_EPHEMERAL.exchange(ec.ECDH(), B_EPHEMERAL.public_key())
+    keys = HKDF(hashes.SHA256(), length=40, salt=transcript, info=b"batonpass link keys 1").derive(secret)
+    for session, key, salt in (
+        (at_alice.session, keys[:16], keys[32:36]),
+        (at_bob.session, keys[16:32], keys[36:]),
+    ):
+        expected = AESGCM(key).encrypt(salt + (5).to_bytes(8, "little"), b"contents", b"header")
+        assert session.seal(5, b"header", b"contents") == expected
+
+
+def test_the_same_ephemeral_keys_make_other_session_keys_in_another_handshake() -> None:
+    """Only the session id of the responder differs: what is sealed in one cannot be opened in the other."""
+    hello = alice_opens().hello
+    sealed = []
+    for session_id in (22, 23):
+        responder = Responder(
+            read_as_bob(hello),
+            identity=BOB,
+            peer_keys=ALICE.public,
+            session_id=session_id,
+            incarnation=5,
+            ephemeral=B_EPHEMERAL,
+        )
+        sealed.append(responder._established.session.seal(1, b"", b"contents"))
+    assert sealed[0] != sealed[1]
 
 
 def test_a_proof_is_of_its_direction_cookie_and_fields() -> None:

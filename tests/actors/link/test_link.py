@@ -16,7 +16,7 @@ from actors.link import (
     PeerRestarted,
     PeerUnreachable,
 )
-from actors.link.frames import HEADER_BYTES, Kind, message_head, write_ack, write_header
+from actors.link.frames import HEADER_BYTES, Kind, message_head, read_header_untrusted, write_ack, write_header
 from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
 from crypto.keys import Identity
 from crypto.session import Initiator, _hello_mac, _hello_proof
@@ -248,9 +248,14 @@ def test_everything_recorded_and_sent_again_changes_nothing() -> None:
     network.run(lambda: network.is_quiet)
     before = [(list(node.received), node.link.address, len(node.link._sessions.live)) for node in network.nodes]
     recorded = list(network.history)
+    replayed = [node.counters["dropped_replayed"] for node in network.nodes]
     for transit in recorded:
         network.deliver(Transit(("6.6.6.6", 666), transit.destination, transit.datagram))
     network.run(lambda: network.is_quiet)
+    for node, count in zip(network.nodes, replayed, strict=True):
+        data = [one for one in recorded if one.destination == node.address and one.datagram[0] == Kind.DATA]
+        assert data
+        assert node.counters["dropped_replayed"] == count + len(data)
     assert before == [(list(node.received), node.link.address, len(node.link._sessions.live)) for node in network.nodes]
     network.send(network.alpha, b"still here")
     network.run(lambda: network.beta.received[-1].data == b"still here")
@@ -259,12 +264,18 @@ def test_everything_recorded_and_sent_again_changes_nothing() -> None:
 def test_datagrams_of_the_session_before_a_restart_cannot_come_back() -> None:
     network = joined(Network())
     network.send(network.alpha, b"old")
+    for number in range(20):
+        network.send(network.beta, bytes([number]) * 3000)
     network.run(lambda: network.is_quiet)
     recorded = list(network.history)
     network.beta.start(network.now)
+    network.alpha.received.clear()
     network.send(network.beta, b"I am new")
     network.run(lambda: network.is_quiet and len(network.alpha.received) == 1)
     assert network.alpha.events == [PeerRestarted()]
+    former = {read_header_untrusted(one.datagram).session_id for one in recorded if one.datagram[0] == Kind.DATA}
+    for node in network.nodes:
+        assert former.isdisjoint(node.link._sessions.live), "nothing is kept that could open them"
     network.beta.received.clear()
     for transit in recorded:
         network.deliver(transit)
