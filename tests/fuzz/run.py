@@ -1,8 +1,9 @@
 """Run the fuzzer: `python -m tests.fuzz.run --seconds 60 [--only NAME ...]`, or one input: `--replay NAME HEX`.
 
-Each target gets its share of the time in a process of its own, guided by coverage (atheris, which is libFuzzer for
-Python). What reaches something new is added to the corpus in `tests/fuzz/corpus`, smallest first, at most so many bytes
-per target. A failure is printed with the input that makes it and ends the run with status 1.
+Each target gets its share of the time, guided by coverage (atheris, which is libFuzzer for Python), in a copy of one
+process that was instrumented once (`tests.fuzz.inside`). What reaches something new is added to the corpus in
+`tests/fuzz/corpus`, smallest first, at most so many bytes per target. A failure is printed with the input that makes it
+and ends the run with status 1.
 """
 
 import argparse
@@ -14,24 +15,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz import plain
+from tests.fuzz.inside import PACKAGES
 from tests.fuzz.table import CORPUS, TARGETS, load_corpus
-from tests.fuzz.target import MAX_INPUT_BYTES, Target, run, run_bounded
+from tests.fuzz.target import Target, run, run_bounded
 
 MAX_KEPT_BYTES = 4096
 """Of one target in the corpus; 76 of them stay below 300 kB, in hexadecimal."""
 
 MAX_KEPT_INPUT_BYTES = 2048
-_MODULES = (
-    "actors",
-    "authority",
-    "crypto",
-    "homeserver",
-    "scenarios.sectors_map",
-    "scenarios.sectors_position",
-    "simserver",
-    "tree",
-)
+MIN_SECONDS_EACH = 3.0
+"""In less, libFuzzer does little more than run the corpus once. A budget that is smaller than that for all targets goes
+to some of them."""
 
 
 def main() -> int:
@@ -40,28 +34,69 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="for all targets together (default: 300)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="targets; default: all")
     parser.add_argument("--replay", nargs=2, metavar=("NAME", "HEX"), help="call one target with one input, and stop")
-    parser.add_argument("--inside", nargs=2, metavar=("NAME", "DIRECTORY"), help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, help="for which targets, when the time is not enough for all")
     arguments = parser.parse_args()
     if arguments.replay is not None:
         name, text = arguments.replay
         run_bounded(TARGETS[name], bytes.fromhex(text))
         return 0
-    if arguments.inside is not None:
-        name, directory = arguments.inside
-        _fuzz(TARGETS[name], Path(directory), arguments.seconds)
-        return 0
     logging.disable(logging.CRITICAL)  # what is dropped may be logged, once per input
-    names = arguments.only or list(TARGETS)
+    names = chosen(arguments.only or list(TARGETS), arguments.seconds, arguments.seed)
     executions, bad = 0, []
-    began_s = time.monotonic()
-    for name in names:
-        count, is_good = _one(TARGETS[name], arguments.seconds / len(names))
-        executions += count
-        if not is_good:
-            bad.append(name)
-    took_s = time.monotonic() - began_s
+    with Fuzzer() as fuzzer:
+        began_s = time.monotonic()
+        keeping_s = 0.0
+        for number, name in enumerate(names):
+            left_s = arguments.seconds - (time.monotonic() - began_s)
+            share_s = left_s / (len(names) - number) - keeping_s / max(1, number)
+            count, is_good, kept_in_s = _one(fuzzer, TARGETS[name], max(1, round(share_s)))
+            keeping_s += kept_in_s
+            executions += count
+            if not is_good:
+                bad.append(name)
+        took_s = time.monotonic() - began_s
     _say(f"{len(names)} targets, {executions} executions in {took_s:.0f} s; failed: {', '.join(bad) or 'none'}")
     return 1 if bad else 0
+
+
+def chosen(names: list[str], seconds: float, seed: int | None) -> list[str]:
+    """As many of them as there is time for, drawn from the seed, which is told."""
+    number = max(1, int(seconds / MIN_SECONDS_EACH))
+    if number >= len(names):
+        return names
+    seed = random.SystemRandom().randrange(2**31) if seed is None else seed
+    _say(f"{seconds:.0f} s are enough for {number} of {len(names)} targets, drawn with --seed {seed}")
+    return random.Random(seed).sample(names, number)
+
+
+class Fuzzer:
+    """The process in which everything is instrumented, which takes a while, once."""
+
+    def __enter__(self) -> "Fuzzer":
+        began_s = time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if self._answer() != "ready":
+            raise SystemExit("the instrumented process did not start; is atheris installed?")
+        _say(f"instrumented in {time.monotonic() - began_s:.0f} s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+    def fuzz(self, name: str, directory: str, seconds: int) -> int:
+        """Fuzz a target from what is in `directory`; the exit status."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds} {name} {directory}\n")
+        self._process.stdin.flush()
+        return int(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
 
 
 def _say(text: str) -> None:
@@ -69,33 +104,25 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _one(target: Target, seconds: float) -> tuple[int, bool]:
-    """Fuzz one target in a process of its own; how many executions, and whether nothing was found."""
+def _one(fuzzer: Fuzzer, target: Target, seconds: int) -> tuple[int, bool, float]:
+    """Fuzz one target: how many executions, whether nothing was found, how long it took to choose what is kept."""
     with tempfile.TemporaryDirectory() as directory:
         found = Path(directory) / "corpus"
         found.mkdir()
         for number, data in enumerate([*target.seeds(), *load_corpus(target.name)]):
             (found / f"kept-{number}").write_bytes(data)
-        command = [
-            sys.executable,
-            "-m",
-            "tests.fuzz.run",
-            "--seconds",
-            str(seconds),
-            "--inside",
-            target.name,
-            directory,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        counts = [line for line in done.stderr.splitlines() if line.startswith("stat::number_of_executed_units:")]
+        status = fuzzer.fuzz(target.name, directory, seconds)
+        log = (Path(directory) / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+        counts = [line for line in log if line.startswith("stat::number_of_executed_units:")]
         count = int(counts[0].split()[-1]) if counts else 0
         for crash in sorted(Path(directory).glob("crash-*")) + sorted(Path(directory).glob("timeout-*")):
             _say(f"FOUND {target.name} {crash.name}: {crash.read_bytes()[:2000].hex()}")
-        if done.returncode:
-            _say("\n".join(done.stderr.splitlines()[-60:]))
+        if status:
+            _say("\n".join(log[-60:]))
+        began_s = time.monotonic()
         kept = _keep(target, [path.read_bytes() for path in sorted(found.iterdir())])
-        _say(f"{target.name}: {count} executions, {kept} inputs kept")
-        return count, done.returncode == 0
+        _say(f"{target.name}: {count} executions in {seconds} s, {kept} inputs kept")
+        return count, status == 0, time.monotonic() - began_s
 
 
 def _keep(target: Target, inputs: list[bytes]) -> int:
@@ -120,7 +147,7 @@ def _keep(target: Target, inputs: list[bytes]) -> int:
 
 def _lines_reached(target: Target, data: bytes) -> frozenset[tuple[str, int]]:
     reached: set[tuple[str, int]] = set()
-    packages = tuple(f"/{package.split('.')[0]}/" for package in _MODULES)
+    packages = tuple(f"/{package.split('.')[0]}/" for package in PACKAGES)
 
     def trace(frame: object, event: str, argument: object) -> object:
         code = frame.f_code  # type: ignore[attr-defined] # a frame; sys.settrace says so in its documentation only
@@ -137,61 +164,6 @@ def _lines_reached(target: Target, data: bytes) -> frozenset[tuple[str, int]]:
     finally:
         sys.settrace(None)
     return frozenset(reached)
-
-
-def _fuzz(target: Target, directory: Path, seconds: float) -> None:
-    """Never returns: atheris ends the process."""
-    import atheris
-
-    import scenarios.cluster
-
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_MODULES)]
-    for module in modules:
-        for value in list(vars(module).values()):
-            _instrument(atheris, value, module.__name__)
-    _ = scenarios.cluster
-
-    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-        rng = random.Random(seed)
-        if target.plain and rng.random() < 0.6:
-            mutated = plain.mutate(data, target.plain, rng, max_size)
-            if mutated is not None:
-                return mutated
-        return bytes(atheris.Mutate(data, max_size))
-
-    options = [
-        f"-max_total_time={max(1, round(seconds))}",
-        f"-max_len={MAX_INPUT_BYTES if not target.plain else 4096}",
-        "-timeout=10",
-        "-rss_limit_mb=1024",
-        "-print_final_stats=1",
-        "-len_control=20",
-        f"-artifact_prefix={directory}/",
-        f"-seed={random.SystemRandom().randrange(1, 2**31)}",
-    ]
-    atheris.Setup(
-        [sys.argv[0], *options, str(directory / "corpus")],
-        lambda data: run(target, data),
-        custom_mutator=mutate,
-        internal_libfuzzer=True,
-    )
-    atheris.Fuzz()
-
-
-def _instrument(atheris: object, value: object, module: str) -> None:
-    """Coverage for the functions of our packages, and for the methods of their classes."""
-    import types
-
-    instrument = atheris.instrument_func  # type: ignore[attr-defined] # installed for fuzzing only
-    if getattr(value, "__module__", None) != module:
-        return
-    if isinstance(value, types.FunctionType):
-        instrument(value)
-    elif isinstance(value, type):
-        for method in list(vars(value).values()):
-            function = getattr(method, "__func__", method)
-            if isinstance(function, types.FunctionType) and function.__module__ == module:
-                instrument(function)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz import plain
+from tests.fuzz.run import MIN_SECONDS_EACH, chosen
 from tests.fuzz.table import CORPUS, ROOT, TARGETS, hostile_functions, load_corpus
 from tests.fuzz.target import Failed, Target, run, run_bounded
 
@@ -111,6 +112,23 @@ def test_the_corpus_is_small_and_all_of_it_belongs_to_a_target() -> None:
     files = sorted(CORPUS.glob("*"))
     assert sum(file.stat().st_size for file in files) < MAX_CORPUS_BYTES
     assert {file.stem for file in files if file.suffix == ".hex"} == set(TARGETS)
+
+
+# --- the fuzzer keeps its time ------------------------------------------------------------------------------------
+
+
+def test_a_budget_too_small_for_all_targets_goes_to_some_drawn_from_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    names = list(TARGETS)
+    assert chosen(names, MIN_SECONDS_EACH * len(names), 1) == names
+    assert capsys.readouterr().out == ""
+    some = chosen(names, 30, 1)
+    assert len(set(some)) == 30 // MIN_SECONDS_EACH
+    assert set(some) <= set(names)
+    assert "drawn with --seed 1\n" in capsys.readouterr().out
+    assert chosen(names, 30, 1) == some != chosen(names, 30, 2)
+    assert len(chosen(names, 0.1, 1)) == 1
+    drawn = {name for seed in range(200) for name in chosen(names, 30, seed)}
+    assert drawn == set(names), "every target has its turn"
 
 
 # --- the fuzzer notices what it should ----------------------------------------------------------------------------
