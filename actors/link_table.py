@@ -15,6 +15,7 @@ from actors.link import Address, Link, LinkFull, LinkSettings
 from actors.link.gate import HandshakeGate
 from actors.link.large import LargeBudget
 from actors.link.settings import MAX_DATAGRAM_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.unfinished import UnfinishedBudget
 from actors.session_ids import LinkSessionIds, SessionIds
 from crypto.keys import Identity
 from crypto.names import require_name
@@ -60,6 +61,7 @@ class LinkTable:
         self._claimed = claimed
         self._numeric_hosts: set[str] = set()
         self._large_budget = LargeBudget()
+        self._unfinished_budget = UnfinishedBudget()
         self.links: Final[dict[str, Link]] = {}
 
     @property
@@ -99,6 +101,7 @@ class LinkTable:
             counters=self._counters,
             now=now,
             large_budget=self._large_budget,
+            unfinished_budget=self._unfinished_budget,
             gate=self._gate,
             settings_for=self._settings_for,
         )

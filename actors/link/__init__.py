@@ -18,6 +18,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `outgoing_message`  one of them, and how it is cut
 - `large`       messages of tens of megabytes, granted one by one
 - `incoming`    reassembly, order and our credit
+- `unfinished`  what all peers together have begun and not ended
 - `congestion`  round trip times and the congestion window
 - `ranges`      which counters have arrived
 - `gate`        which HELLOs are worth an answer

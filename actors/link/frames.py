@@ -299,8 +299,8 @@ def read_usual_untrusted(body: bytes) -> tuple[Ack | None, MessageRun | None] | 
     ack: Ack | None = None
     try:
         if body[0] == _ACK:
-            _, largest, delay_us, credit_bytes, credit_messages, count, _, length = _ACK_ONE.unpack_from(body)
-            if count != 1 or length > largest:
+            _, largest, delay_us, credit_bytes, credit_messages, count, gap, length = _ACK_ONE.unpack_from(body)
+            if count != 1 or gap or length > largest:
                 return None
             ack = _new_ack((((largest - length, largest),), delay_us / 1e6, credit_bytes, credit_messages))
             at = _ACK_ONE.size
@@ -378,8 +378,8 @@ def _read_piece(body: bytes, at: int) -> tuple[Piece, int]:
         or end > len(body)
     ):
         raise Malformed("a piece is cut off, too small, or outside its message")
-    # A view keeps the whole body in memory, so it must be worth that: at most twice what the credit was charged for.
-    is_most = end - start > _COPIED_BYTES and 2 * (end - start) >= len(body)
+    # A view keeps the whole body in memory, so it must be worth that: a fifteenth more than the credit was charged for.
+    is_most = end - start > _COPIED_BYTES and 16 * (end - start) >= 15 * len(body)
     data = memoryview(body)[start:end] if is_most else body[start:end]
     return _new_piece((channel, number, total, piece_bytes, part, data)), end
 
@@ -411,9 +411,9 @@ def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
     _, largest, delay_us, credit_bytes, credit_messages, count = _ACK_HEAD.unpack_from(body, at)
     at += _ACK_HEAD.size
     if count == 1:
-        _, length = _ACK_RANGE.unpack_from(body, at)
-        if length > largest:
-            raise Malformed("the ranges of an acknowledgement run below zero or touch")
+        gap, length = _ACK_RANGE.unpack_from(body, at)
+        if gap or length > largest:
+            raise Malformed("the ranges of an acknowledgement run below zero or touch, or there is a gap above them")
         ack = [(largest - length, largest)], delay_us / 1e6, credit_bytes, credit_messages
         return _new_ack(ack), at + _ACK_RANGE.size
     if not 0 < count <= MAX_ACK_RANGES:
@@ -426,8 +426,8 @@ def _read_ack(body: bytes, at: int) -> tuple[Frame, int]:
         if position:
             last -= gap + 1
         first = last - length
-        if first < 0 or (position and not gap):
-            raise Malformed("the ranges of an acknowledgement run below zero or touch")
+        if first < 0 or bool(gap) != bool(position):
+            raise Malformed("the ranges of an acknowledgement run below zero or touch, or there is a gap above them")
         ranges.append((first, last))
         last = first
     return _new_ack((ranges, delay_us / 1e6, credit_bytes, credit_messages)), at

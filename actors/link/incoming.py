@@ -12,14 +12,17 @@ from actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     LARGE_MESSAGE_BYTES,
+    NEVER,
     ORDERED_CHANNELS,
     UNORDERED_AHEAD,
 )
+from actors.link.unfinished import LATE_S, Unfinished, UnfinishedBudget
 from crypto.errors import Malformed
 
 
 class NoRoom(Exception):
-    """The peer has restarted, and what its earlier lives left untaken leaves no room; it will send this again."""
+    """What the earlier lives of a peer that has restarted left untaken leaves no room, or what other peers have begun
+    to send. It will send this again."""
 
 
 class ReceivedMessage(NamedTuple):
@@ -40,7 +43,7 @@ class _Assembly:
     within reach of the first missing one are taken, so that what is held is what has arrived.
     """
 
-    __slots__ = ("first_missing", "missing", "piece_bytes", "pieces", "total_bytes")
+    __slots__ = ("first_missing", "missing", "piece_bytes", "pieces", "seen_s", "total_bytes")
 
     def __init__(self, total_bytes: int, piece_bytes: int) -> None:
         self.total_bytes = total_bytes
@@ -48,6 +51,7 @@ class _Assembly:
         self.missing = -(-total_bytes // piece_bytes)
         self.pieces: list[bytes | memoryview | None] = [None] * self.missing
         self.first_missing = 0  # kept for large messages
+        self.seen_s = NEVER  # when somebody first waited for its room
 
     def reaches(self, part: int) -> bool:
         """Whether the piece may be sent already, when the message is large."""
@@ -58,12 +62,28 @@ class _Assembly:
 
 
 class _Channel:
-    __slots__ = ("assemblies", "complete", "next_number")
+    __slots__ = ("assemblies", "awaited", "awaited_s", "complete", "next_number")
 
     def __init__(self) -> None:
         self.next_number = 0
         self.assemblies: dict[int, _Assembly] = {}
         self.complete: dict[int, bytes] = {}  # beyond `next_number`: waiting for it, or (unordered) handed on already
+        # Number of a message that waits for those before it, while others wait for its room, and since when.
+        self.awaited = -1
+        self.awaited_s = 0.0
+
+    def is_late(self, now: float, *, is_ordered: bool) -> bool:
+        """Whether a message that was unfinished LATE_S ago, when somebody waited for its room, still is."""
+        oldest_s = now
+        for assembly in self.assemblies.values():
+            if assembly.total_bytes <= LARGE_MESSAGE_BYTES:
+                assembly.seen_s = min(assembly.seen_s, now)
+                oldest_s = min(oldest_s, assembly.seen_s)
+        if is_ordered and self.complete:
+            if self.awaited < self.next_number:
+                self.awaited, self.awaited_s = max(self.complete), now
+            oldest_s = min(oldest_s, self.awaited_s)
+        return now >= oldest_s + LATE_S
 
 
 class Incoming:
@@ -75,6 +95,7 @@ class Incoming:
         window_bytes: int,
         window_messages: int,
         large_budget: LargeBudget | None = None,
+        unfinished_budget: UnfinishedBudget | None = None,
         on_late: Callable[[], object] = lambda: None,
     ) -> None:
         """`on_late` ends the link of a peer that keeps others waiting for what it does not send; what it had begun to
@@ -82,6 +103,7 @@ class Incoming:
         self._on_late = on_late
         self._large_assembly: _Assembly | None = None  # the last one that has started
         self._large = LargeGrants(large_budget or LargeBudget(), self._large_missing, self._give_up)
+        self._unfinished = Unfinished(unfinished_budget or UnfinishedBudget(), self._is_late, self._give_up)
         self._window_bytes = window_bytes
         self._window_messages = window_messages
         self._tell_after_bytes = -(-window_bytes // 4)
@@ -203,7 +225,7 @@ class Incoming:
             raise Malformed("the peer sent a message whole that it had begun to send in pieces")
         if channel_number >= ORDERED_CHANNELS:
             _require_near(channel, number)
-        self._charge(len(data))
+        self._charge(len(data), is_unfinished=channel_number < ORDERED_CHANNELS and number != channel.next_number)
         self._complete(channel_number, number, data)
 
     def on_messages(self, run: MessageRun) -> None:
@@ -258,6 +280,8 @@ class Incoming:
             del channel.assemblies[number]
             if assembly is self._large_assembly:
                 self._large_assembly = None  # it would keep the pieces
+            elif channel_number >= ORDERED_CHANNELS or number == channel.next_number:
+                self._unfinished.release(total_bytes)
             self._complete(channel_number, number, b"".join(assembly.pieces))  # type: ignore[arg-type]  # none is None
 
     def on_piece_run(self, first: Piece, contents: Sequence[bytes]) -> bool:
@@ -286,7 +310,7 @@ class Incoming:
         return True
 
     def _begin_assembly(self, channel: _Channel, number: int, total_bytes: int, piece_bytes: int) -> _Assembly:
-        self._charge(total_bytes)
+        self._charge(total_bytes, is_unfinished=True)
         assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
         if total_bytes > LARGE_MESSAGE_BYTES:
             self._large_assembly = assembly
@@ -299,7 +323,15 @@ class Incoming:
         self.restart()
         self._on_late()
 
-    def _charge(self, size_bytes: int) -> None:
+    def _is_late(self, now: float) -> bool:
+        late = [channel.is_late(now, is_ordered=at < ORDERED_CHANNELS) for at, channel in enumerate(self._channels)]
+        return any(late)
+
+    def on_refused(self, now: float) -> None:
+        """Something has raised NoRoom: if others hold what is missing, they must complete it in time."""
+        self._unfinished.refused(now)
+
+    def _charge(self, size_bytes: int, *, is_unfinished: bool) -> None:
         if size_bytes > LARGE_MESSAGE_BYTES:
             if not self._large.start(size_bytes):
                 raise Malformed("the peer sends a large message that was not granted")
@@ -309,6 +341,8 @@ class Incoming:
             raise Malformed("the peer sends more than its credit")
         if self._is_cramped:
             self._require_room(size_bytes)
+        if is_unfinished and not self._unfinished.reserve(size_bytes):
+            raise NoRoom
         self._used_bytes += size_bytes
         self._used_messages += 1
 
@@ -348,6 +382,8 @@ class Incoming:
                 self._ready_messages += 1
             ready.append(_new_received((channel_number, following)))
             following = channel.complete.pop(channel.next_number, None) if channel.complete else None
+            if following is not None and len(following) <= LARGE_MESSAGE_BYTES:
+                self._unfinished.release(len(following))
 
     def _hand_on(self, ready: deque[ReceivedMessage], channel_number: int, data: bytes) -> None:
         ready.append(_new_received((channel_number, data)))
@@ -361,6 +397,7 @@ class Incoming:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""
         self._large_assembly = None
         self._large.restart()
+        self._unfinished.clear()
         self.is_asked_for_large = False
         self._begin()
 

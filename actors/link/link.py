@@ -46,6 +46,7 @@ from actors.link.sessions import (
 )
 from actors.link.settings import NEVER, Address, LinkSettings
 from actors.link.silence import Silence
+from actors.link.unfinished import UnfinishedBudget
 from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
 from crypto.session import TAG_BYTES, Hello, read_hello_untrusted
@@ -76,10 +77,11 @@ class Link:
         counters: Counter[str],
         now: float,
         large_budget: LargeBudget | None = None,
+        unfinished_budget: UnfinishedBudget | None = None,
         gate: HandshakeGate | None = None,
         settings_for: Callable[[Address], LinkSettings] | None = None,
     ) -> None:
-        """`large_budget` and `gate` are what all links of an endpoint share; without, this link has them to itself.
+        """The budgets and `gate` are what all links of an endpoint share; without, this link has them to itself.
         `settings_for` says what suits the path to another address, when the peer moves there.
         """
         self.peer: Final = peer
@@ -106,6 +108,7 @@ class Link:
             window_bytes=settings.window_bytes,
             window_messages=settings.window_messages,
             large_budget=large_budget,
+            unfinished_budget=unfinished_budget,
             on_late=self._on_late,
         )
 

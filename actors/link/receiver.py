@@ -104,6 +104,9 @@ class Receiver:
             is_eliciting = self._on_body(body, session, source, now)
         except NoRoom:
             counters["dropped_no_room"] += 1
+            self._incoming.on_refused(now)
+            if arrivals.ranges:  # the peer shall know that somebody is there
+                arrivals.ack_s = min(arrivals.ack_s, now)
         except Malformed:
             # Not acknowledged: the peer is broken, and it shall not believe that this has arrived.
             counters["dropped_violation"] += 1
@@ -129,7 +132,7 @@ class Receiver:
             run = read_piece_run_untrusted(bodies)
             if run is None or not arrivals.replay.is_ahead(header.counter) or not self._incoming.on_piece_run(*run):
                 return False
-        except CryptoError:  # which of them, and why, is found out one by one
+        except (CryptoError, NoRoom):  # which of them, and why, is found out one by one
             return False
         count = len(bodies)
         self._counters["datagrams_in"] += count

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from actors.link import Address, Event, Link, LinkSettings, ReceivedMessage
 from actors.link.large import LargeBudget
 from actors.link.settings import MIN_DATAGRAM_BYTES
+from actors.link.unfinished import UnfinishedBudget
 from crypto.keys import Identity
 
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -72,7 +73,8 @@ class Node:
         self.received: list[ReceivedMessage] = []
         self.events: list[Event] = []
         self.counters: Counter[str] = Counter()
-        self.large_budget: LargeBudget | None = None  # of its own, unless nodes are to share one; set before `start`
+        self.large_budget: LargeBudget | None = None  # its own, unless nodes are to share one; set before `start`
+        self.unfinished_budget: UnfinishedBudget | None = None  # likewise
         self.start(0.0)
 
     def start(self, now: float) -> None:
@@ -89,6 +91,7 @@ class Node:
             counters=self.counters,
             now=now,
             large_budget=self.large_budget,
+            unfinished_budget=self.unfinished_budget,
         )
         self.link.know_keys(IDENTITIES[self.peer].public)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors import admission, link_table, lookout, peer_keys, udp
-from actors.link import arrivals, gate, large, path, ranges, sessions, strangers
+from actors.link import arrivals, gate, large, path, ranges, sessions, strangers, unfinished
 from actors.link.frames import (
     HEADER_BYTES,
     MAX_ACK_RANGES,
@@ -61,6 +61,15 @@ EXPECTED: dict[str, list[str]] = {
     "piece, except the last": [f"at least {MIN_PIECE_BYTES} bytes"],
     "credit window per peer": [_mib(SETTINGS.window_bytes), f"{SETTINGS.window_messages} messages"],
     "credit before the first ACK": [f"{INITIAL_CREDIT_BYTES // 1024} KiB", f"{INITIAL_CREDIT_MESSAGES} messages"],
+    "unfinished messages of an endpoint": [
+        _mib(unfinished.DEFAULT_BUDGET_BYTES),
+        f"{unfinished.OWN_BYTES // 1024} KiB of each peer",
+    ],
+    "unfinished messages that others wait for": [
+        f"{unfinished.LATE_S:.0f} s",
+        f"every {unfinished._JUDGE_INTERVAL_S:.0f} s",
+        f"within {unfinished._PATIENCE_S:.0f} s",
+    ],
     "what all lives of a peer may leave untaken": ["the window and one initial credit"],
     "queue per peer": [_mib(SETTINGS.queue_bytes), f"{SETTINGS.queue_messages:,} messages"],
     "in flight per peer": [_mib(SETTINGS.max_flight_bytes), f"{KERNEL_DATAGRAM_BYTES} bytes per datagram"],

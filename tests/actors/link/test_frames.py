@@ -151,6 +151,8 @@ def test_noise_is_read_or_malformed_and_nothing_else(noise: bytes, kind: bytes) 
         write_ack([(5, 5)], 0, 0, 0)[:-9] + b"\x00",  # no range
         write_ack([(5, 5)], 0, 0, 0)[:-9] + b"\xff" + bytes(8 * 255),  # too many
         write_ack([(5, 5), (3, 3)], 0, 0, 0)[:-8] + bytes(8),  # a gap of nothing
+        write_ack([(5, 5)], 0, 0, 0)[:-8] + b"\1" + bytes(7),  # a gap above the largest
+        write_ack([(5, 5), (3, 3)], 0, 0, 0)[:-16] + b"\1" + bytes(7) + b"\1" + bytes(7),
         write_ack([(0, 5)], 0, 0, 0)[:-4] + b"\x06\x00\x00\x00",  # below zero
     ],
 )

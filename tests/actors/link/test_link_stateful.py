@@ -194,6 +194,7 @@ class TwoEnds(RuleBasedStateMachine):
             waiting = [data for channel in channels[:ORDERED_CHANNELS] for data in channel.complete.values()]
             begun = [one.total_bytes for channel in channels for one in channel.assemblies.values()]
             charged = [size for size in [*map(len, waiting), *begun] if size <= LARGE_MESSAGE_BYTES]
+            assert incoming._unfinished.held_bytes == sum(charged)
             # Beyond the window only what a restarted peer may use before it has heard how much there is.
             assert incoming._ready_bytes + sum(charged) <= self.settings.window_bytes + INITIAL_CREDIT_BYTES
             assert incoming._ready_messages + len(charged) <= self.settings.window_messages + INITIAL_CREDIT_MESSAGES
