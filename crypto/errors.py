@@ -36,6 +36,11 @@ class Replayed(CryptoError):
     """This has been opened here before; whatever it asks for has been done."""
 
 
+class SeenFull(CryptoError):
+    """So many messages that are still valid have been opened here that it cannot be told whether this is new; try
+    again when some have expired, or raise the capacity."""
+
+
 class Revoked(CryptoError):
     """The key this was made with, or for, has been revoked by its owner: whoever uses it may have stolen it."""
 

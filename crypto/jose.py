@@ -29,7 +29,7 @@ from crypto.base64url import encoded_chars
 from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import is_name, require_name
-from crypto.seen import Seen
+from crypto.seen import Seen, require_short_life
 from crypto.verified import Verified
 
 MAX_HEADER_CHARS: Final = 1536
@@ -144,8 +144,9 @@ def open_untrusted(
     Raises exactly one class of CryptoError for each way to be wrong: Malformed (not one of ours, or longer
     than a payload of `max_bytes` can be), UnknownSender (made with a key that is none of `sender`'s), Tampered
     (signature, seal or parties do not fit), WrongReceiver, Expired (also when a key it was made with or for has been
-    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed, or Malformed for a message
-    that is valid for too long. The signature is verified before anything but the bounded header is parsed.
+    replaced, and the overlap is over), Revoked (such a key), and with `seen` Replayed or SeenFull. A message that is
+    valid for more than another 600 s, or what the `seen` allows, is Malformed. The signature is verified before
+    anything but the bounded header is parsed.
 
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
@@ -162,6 +163,8 @@ def open_untrusted(
             f"transfer {claims.transfer_id} from {claims.sender}: message {claims.sequence} expired "
             f"{now_s - claims.expires_at_s:.3f} s ago"
         )
+    if seen is None:
+        require_short_life(claims.expires_at_s, now_s)
     apu = str(signed.header["kid"])
     payload = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
     if seen is not None:

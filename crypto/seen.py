@@ -12,15 +12,23 @@ import heapq
 from collections import Counter
 from typing import Final
 
-from crypto.errors import Malformed, Replayed
+from crypto.errors import Malformed, Replayed, SeenFull
 
-__all__ = ["Seen"]
+__all__ = ["Seen", "require_short_life"]
 
 DEFAULT_CAPACITY: Final = 65_536
 """At 120 bytes each, 8 MB; a thousand messages a second of 60 seconds' validity fit."""
 
 DEFAULT_LONGEST_LIFE_S: Final = 600.0
 """Ten times the life that servers give their messages, for clocks that differ."""
+
+
+def require_short_life(expires_at_s: float, now_s: float, longest_life_s: float = DEFAULT_LONGEST_LIFE_S) -> None:
+    """Raises Malformed for a message that says that it is valid for longer; times are Unix seconds."""
+    if expires_at_s - now_s > longest_life_s:
+        raise Malformed(
+            f"this message is valid for {expires_at_s - now_s:.3g} s more, and {longest_life_s:.0f} s is most"
+        )
 
 
 class Seen:
@@ -45,13 +53,10 @@ class Seen:
     def admit(self, signed: bytes, *, sender: str, expires_at_s: float, now_s: float) -> None:
         """Let a message in that is proved to be its sender's; times are Unix seconds.
 
-        Raises Replayed if it was let in before, or if too many that are still valid have been; Malformed if it says
-        that it is valid for longer than anybody is remembered.
+        Raises Replayed if it was let in before, SeenFull if too many that are still valid have been, Malformed if it
+        says that it is valid for longer than anybody is remembered.
         """
-        if expires_at_s - now_s > self._longest_life_s:
-            raise Malformed(
-                f"this message is valid for {expires_at_s - now_s:.3g} s more, and {self._longest_life_s:.0f} s is most"
-            )
+        require_short_life(expires_at_s, now_s, self._longest_life_s)
         while self._by_expiry and self._by_expiry[0][0] <= now_s:
             self._drop()
         digest = hashlib.sha256(signed).digest()[:16]
@@ -59,7 +64,7 @@ class Seen:
             raise Replayed("this message has been opened here before")
         free = self._capacity - len(self._digests)
         if self._held[sender] >= free:
-            raise Replayed(
+            raise SeenFull(
                 f"{self._held[sender]} messages of {sender} that are still valid have been opened, and there is room"
                 f" for {free} more of all: it cannot be told any more which are new; raise the capacity, or give"
                 " messages a shorter life"

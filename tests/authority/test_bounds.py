@@ -25,6 +25,7 @@ from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
+from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
@@ -37,6 +38,7 @@ EXPECTED = {
     "states that are offered, of all entities": f"{MAX_STAGED_BYTES // MIB} MiB",
     "header of a sealed message": f"{MAX_HEADER_CHARS:,} characters",
     "life of a sealed message": f"{LIFETIME_S:.0f} s",
+    "longest life that a receiver believes": f"{DEFAULT_LONGEST_LIFE_S:.0f} s",
     "hops, marks of a trace": f"{MAX_HOPS}, {MAX_MARKS}",
     "messages in a batch": f"{MAX_BATCH}",
     "batch, before it is sealed": f"{MAX_BATCH_BYTES // 1024} KiB",

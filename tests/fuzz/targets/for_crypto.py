@@ -14,6 +14,7 @@ from crypto.errors import (
     Malformed,
     Replayed,
     Revoked,
+    SeenFull,
     Tampered,
     UnknownSender,
     WrongReceiver,
@@ -337,7 +338,7 @@ def _key_statements() -> list[bytes]:
     return [to_json(json.loads(seed)[0]) for seed in _follow_seeds()[2:]]
 
 
-SEALED_ERRORS = (Malformed, UnknownSender, Tampered, WrongReceiver, Expired, Replayed, Revoked)
+SEALED_ERRORS = (Malformed, UnknownSender, Tampered, WrongReceiver, Expired, Replayed, Revoked, SeenFull)
 
 TARGETS = [
     Target(
