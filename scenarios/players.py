@@ -57,6 +57,8 @@ class InputStream:
     durable: int = 0
     fence: tuple[int, int] = (0, 0)
     """The highest under which something was acknowledged."""
+    led_by: tuple[int, int] = (0, 0)
+    """The fence of the last notice that was followed, since the last repetition."""
     durable_digest: bytes = b"\0" * 16
     applied_digest: bytes = b"\0" * 16
     digest: bytes = b"\0" * 16
@@ -159,8 +161,22 @@ class InputStream:
 
     def start_over(self, now_s: float) -> None:
         """Nothing is under way any more: it was in vain, so begin with few, and be more patient next time."""
-        self.in_flight, self.max_in_flight = 0, MIN_IN_FLIGHT
+        self.in_flight, self.max_in_flight, self.led_by = 0, MIN_IN_FLIGHT, (0, 0)
         self.progressed_at_s, self.resend_after_s = now_s, min(2 * self.resend_after_s, MAX_RESEND_S)
+
+    def follow(self, notice: NotHere) -> bool:
+        """A former authority names who has the entity; whether that leads anywhere.
+
+        Only towards higher fences until the next repetition: two servers that each name the other must not have the
+        player send everything to and fro, at once and each time more of it.
+        """
+        fence = (notice.epoch, notice.sub)
+        if not notice.moved_to or fence <= self.led_by or fence < self.fence:
+            return False
+        self.led_by = fence
+        if notice.moved_to != self.target:
+            self.retarget(notice.moved_to)
+        return True
 
     def retarget(self, target: str) -> None:
         """Somebody else has authority now: what is waiting has to be sent there."""
@@ -292,8 +308,8 @@ class Players:
             if received.peer == stream.target:
                 self._corrected(stream, message)
         elif received.peer == stream.target:
-            if message.moved_to:
-                self._retarget(stream, message.moved_to)
+            if stream.follow(message):
+                self._send(stream)
             else:
                 self._look_up(stream)
 

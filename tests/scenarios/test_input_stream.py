@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.messages import NotOwner
+from authority.messages import NotHere, NotOwner
 from scenarios.players import MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, NOBODY, RESEND_S, InputStream
 from simserver.inputs import Inbox, fold
 
@@ -189,3 +189,19 @@ def test_an_entity_that_nobody_owns_takes_nobodys_inputs() -> None:
     stream = stream_of_three()
     stream.corrected(correction("", 2, 0), PLAYER, 0.0)
     assert (stream.owner, stream.next_to_send()) == (NOBODY, [])
+
+
+def test_servers_that_name_each_other_have_a_player_come_once_until_it_repeats() -> None:
+    stream = InputStream("alpha.e", "alpha.s1")
+    stream.add(b"x", now_s=0.0)
+    there, back = (
+        NotHere(entity="alpha.e", moved_to="alpha.s2", epoch=3),
+        NotHere(entity="alpha.e", moved_to="alpha.s1"),
+    )
+    assert stream.follow(there)
+    assert stream.target == "alpha.s2"
+    assert not stream.follow(back)
+    assert not stream.follow(there)
+    assert stream.target == "alpha.s2"
+    stream.start_over(now_s=1.0)
+    assert stream.follow(there)

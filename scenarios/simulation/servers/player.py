@@ -88,15 +88,15 @@ class Player:
         if stream is None:
             return
         match message:
-            case InputAck(applied=applied):
-                if stream.acknowledge(applied, self._now_s()):
+            case InputAck():
+                if stream.acknowledged_as(message, self._now_s()):
                     self._send(stream)
             case NotOwner() if sender == stream.target:
                 stream.corrected(message, self.name, self._now_s())
                 self._send(stream)
-            case NotHere(moved_to=moved_to) if sender == stream.target:
-                if moved_to:
-                    self._turn_to(stream, moved_to)
+            case NotHere() if sender == stream.target:
+                if stream.follow(message):
+                    self._send(stream)
                 else:
                     self._find(stream)
             case _:
@@ -109,12 +109,15 @@ class Player:
 
     def _find(self, stream: InputStream) -> None:
         def found() -> None:
+            stream.looking_up = False
             record: EntityRecord | None = self._look_up(instance_of(stream.entity), stream.entity)
-            if record is not None:
+            if record is not None and record.authority:
                 stream.learn_owner(record.owner, record.owner_rev, self.name)
                 self._turn_to(stream, record.authority)
 
-        self._process.after(_LOOK_UP_S, found)
+        if not stream.looking_up:
+            stream.looking_up = True
+            self._process.after(_LOOK_UP_S, found)
 
     def _repeat(self) -> None:
         for stream in self.streams.values():

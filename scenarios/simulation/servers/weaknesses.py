@@ -14,6 +14,7 @@ from scenarios.simulation.servers.simserver import Parts
 from simserver.arrivals import Arrivals
 from simserver.departing import Plan
 from simserver.departures import Departures
+from simserver.inputs import Cursor
 
 __all__ = ["WEAKNESSES", "Weakness"]
 
@@ -54,7 +55,8 @@ class _ForgetsOnArrival(Arrivals):
         super()._begin(*args)
         holding = self._holdings.get(args[0])
         if holding is not None:
-            holding.life.inbox.cursors.clear()
+            cursors = holding.life.inbox.cursors
+            cursors.update({source: Cursor() for source in cursors})
 
 
 class _GoesOnAfterFreezing(Departures):
@@ -71,7 +73,6 @@ _MACHINES: Final = (
     "activates-at-once",
     "answers-once",
     "any-certificate",
-    "asks-once",
     "deletes-at-commit",
     "deletes-before-commit",
     "resumes-on-timeout",
