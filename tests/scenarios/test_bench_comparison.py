@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -120,6 +122,13 @@ async def test_whoever_runs_here_is_measured_in_processes_of_their_own(
         assert all(figure.median > 0 for figure in row.figures.values())
     assert len(told) == len(rows)
     assert json.loads(report.model_dump_json())["schema_version"] == 1
+
+
+def test_the_extra_names_all_peers_but_the_one_that_asks_for_an_older_trio() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {re.split(r"[<>=]", requirement)[0] for requirement in project["optional-dependencies"]["bench"]}
+    peers = {requirement for course in (ACTORS, LINK) for peer in course.peers for requirement in peer.requirements}
+    assert named == peers - {"triotp"}
 
 
 def test_a_peer_that_cannot_be_installed_is_named_with_the_reason(tmp_path: Path) -> None:
