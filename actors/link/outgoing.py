@@ -2,8 +2,10 @@
 
 A message starts only when its whole size fits the credit. Were credit taken piece by piece, several half-sent
 messages could use it up and none could ever be completed and taken: a deadlock. When the next message does not fit,
-no other may start before it, or a stream of small ones would starve it. Large messages are not charged but granted
-one by one (`actors.link.large`), and while one waits for that only its own channel waits.
+no other may start before it, or a stream of them would starve it; but small ones of other channels may: larger ones
+leave a reserve free for them. How many go past is bounded by that reserve and 7/8 of the credit that comes meanwhile,
+so the one that waits gets the rest. Large messages are not charged but granted one by one (`actors.link.large`), and
+while one waits for that only its own channel waits.
 
 Channels take turns by the datagram, and so do new chunks and lost ones: a small message waits for two datagrams of each
 other channel at most, whatever their messages and losses are.
@@ -12,6 +14,7 @@ other channel at most, whatever their messages and losses are.
 from collections import deque
 from collections.abc import Iterable
 from itertools import chain
+from typing import Final
 
 from actors.link.frames import (
     MAX_ACK_BYTES,
@@ -30,9 +33,14 @@ from actors.link.settings import (
     LARGE_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
     ORDERED_CHANNELS,
+    RESERVED_CREDIT_BYTES,
+    SMALL_MESSAGE_BYTES,
     UNORDERED_AHEAD,
 )
 from crypto.errors import Malformed
+
+_PASSING_OVERHEAD_BYTES: Final = 256
+"""What a message that goes past another counts beside its size: the reserve then is one for 1024 messages at most."""
 
 
 class LinkFull(Exception):
@@ -68,6 +76,7 @@ class Outgoing:
         self._next_number = [0] * CHANNELS
         self._queued_bytes = 0
         self._queued_messages = 0
+        self._queued_big_bytes = 0  # of those that are not small
         self.held_bytes = 0
         self.held_messages = 0
         self._reset_credit()
@@ -77,6 +86,9 @@ class Outgoing:
         self._credit_messages = INITIAL_CREDIT_MESSAGES
         self._used_bytes = 0
         self._used_messages = 0
+        self._reserve_bytes = 0  # what messages that are not small leave free; what is presumed, they may use up
+        self._passed_bytes = 0  # by small messages that went past the one that waits for credit
+        self._credit_of_waiting_bytes = 0  # the credit when that began to wait
         self._large: LargeMessage | None = None  # the one in progress: large messages go one by one
         self._is_stalled = False  # its next piece is out of reach
         self._large_granted = 0
@@ -100,7 +112,7 @@ class Outgoing:
         if self._waiting_for_credit is not None:
             # Started messages need no more credit, and large ones never do.
             is_sending = sum(message is not None for message in self._sending) > self._is_stalled
-            return is_sending or self._large_granted > self._large_started
+            return is_sending or self._large_granted > self._large_started or any(map(self._may_pass, self._ready))
         return bool(self._ready)
 
     def cut_for(self, body_bytes: int) -> None:
@@ -112,8 +124,13 @@ class Outgoing:
         one only has to fit the queue."""
         if size_bytes > LARGE_MESSAGE_BYTES:
             return self.held_bytes + size_bytes <= self._max_bytes and self.held_messages < self._max_messages
+        ahead_bytes = self._used_bytes + self._queued_bytes
+        if size_bytes <= SMALL_MESSAGE_BYTES:
+            ahead_bytes -= self._queued_big_bytes
+        else:
+            ahead_bytes += self._reserve_bytes
         return (
-            self._used_bytes + self._queued_bytes + size_bytes <= self._credit_bytes
+            ahead_bytes + size_bytes <= self._credit_bytes
             and self._used_messages + self._queued_messages < self._credit_messages
         )
 
@@ -136,6 +153,8 @@ class Outgoing:
             queue.append(LargeMessage(channel, data))
             return
         queue.append(OutgoingMessage(channel, data))
+        if size > SMALL_MESSAGE_BYTES:
+            self._queued_big_bytes += size
         self._queued_bytes += size
         self._queued_messages += 1
 
@@ -235,7 +254,7 @@ class Outgoing:
             message = queue[0]
             size = len(message.data)
             used_bytes += size
-            if size + MESSAGE_OVERHEAD_BYTES > left_bytes or used_bytes > credit_bytes:
+            if size + MESSAGE_OVERHEAD_BYTES > left_bytes or used_bytes > credit_bytes or size > SMALL_MESSAGE_BYTES:
                 used_bytes -= size
                 break
             left_bytes -= size + MESSAGE_OVERHEAD_BYTES
@@ -321,13 +340,20 @@ class Outgoing:
             return None
         if isinstance(message, LargeMessage):
             return self._start_large(channel, message)
-        if self._waiting_for_credit is not None and self._waiting_for_credit != channel:
-            return None
         size = len(message.data)
-        if self._used_bytes + size > self._credit_bytes or self._used_messages >= self._credit_messages:
-            self._waiting_for_credit = channel
+        if self._waiting_for_credit is not None and self._waiting_for_credit != channel:
+            if not self._may_pass(channel):
+                return None
+            self._passed_bytes += size + _PASSING_OVERHEAD_BYTES
+        elif not self._is_within_credit(size):
+            if self._waiting_for_credit is None:
+                self._waiting_for_credit = channel
+                self._passed_bytes, self._credit_of_waiting_bytes = 0, self._credit_bytes
             return None
-        self._waiting_for_credit = None
+        else:
+            self._waiting_for_credit = None
+        if size > SMALL_MESSAGE_BYTES:
+            self._queued_big_bytes -= size
         self._queues[channel].popleft()
         self._queued_bytes -= size
         self._queued_messages -= 1
@@ -338,6 +364,26 @@ class Outgoing:
         self._started[channel].append(message)
         self._sending[channel] = message
         return message
+
+    def _is_within_credit(self, size_bytes: int) -> bool:
+        reserve_bytes = self._reserve_bytes if size_bytes > SMALL_MESSAGE_BYTES else 0
+        return (
+            self._used_bytes + size_bytes + reserve_bytes <= self._credit_bytes
+            and self._used_messages < self._credit_messages
+        )
+
+    def _may_pass(self, channel: int) -> bool:
+        """Whether the next message of the channel may start before the one that waits for credit."""
+        queue = self._queues[channel]
+        if channel == self._waiting_for_credit or not queue or self._sending[channel] is not None:
+            return False
+        size = len(queue[0].data)
+        came_bytes = self._credit_bytes - self._credit_of_waiting_bytes
+        return (
+            size <= SMALL_MESSAGE_BYTES
+            and self._passed_bytes + size + _PASSING_OVERHEAD_BYTES <= RESERVED_CREDIT_BYTES + came_bytes * 7 // 8
+            and self._is_within_credit(size)
+        )
 
     def _stall(self) -> None:
         """The large message in progress must wait for an acknowledgement; its channel is the first of those ready."""
@@ -451,11 +497,13 @@ class Outgoing:
     def on_credit(self, ack: Ack) -> None:
         """Credit is absolute and only grows: a late or repeated acknowledgement changes nothing."""
         _, _, credit_bytes, credit_messages = ack
-        self._credit_bytes = max(self._credit_bytes, credit_bytes)
+        if credit_bytes > self._credit_bytes:
+            self._credit_bytes = credit_bytes
+            self._reserve_bytes = RESERVED_CREDIT_BYTES
         self._credit_messages = max(self._credit_messages, credit_messages)
         if self._waiting_for_credit is not None and self._used_messages < self._credit_messages:
             head = self._queues[self._waiting_for_credit][0]
-            if self._used_bytes + len(head.data) <= self._credit_bytes:
+            if self._is_within_credit(len(head.data)):
                 self._waiting_for_credit = None
 
     def restart(self) -> None:
@@ -478,6 +526,7 @@ class Outgoing:
         self._ready = deque(channel for channel in range(CHANNELS) if self._queues[channel])
         charged = [len(message.data) for queue in self._queues for message in queue if not message.is_large]
         self._queued_bytes, self._queued_messages = sum(charged), len(charged)
+        self._queued_big_bytes = sum(size for size in charged if size > SMALL_MESSAGE_BYTES)
         self._reset_credit()
 
     def discard(self) -> int:

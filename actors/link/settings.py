@@ -25,6 +25,12 @@ LARGE_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """The largest message. It is put together in memory; bigger state is cut by the layer that knows what may be cut."""
 
+SMALL_MESSAGE_BYTES: Final = 16 * 1024
+"""Up to here a message may go past larger ones of other channels that wait for credit."""
+
+RESERVED_CREDIT_BYTES: Final = 256 * 1024
+"""Credit that larger messages leave to small ones: thousands of the usual ones."""
+
 MIN_DATAGRAM_BYTES: Final = 1200
 """What every path carries without fragmentation (RFC 9000 section 14)."""
 
@@ -53,7 +59,7 @@ class LinkSettings:
 
     window_bytes: int = 8 * 1024 * 1024
     """Credit: received bytes that the application has not taken yet. At least 4/3 of the largest message that is
-    charged to it, since the credit a sender knows may be a quarter of the window old."""
+    charged to it and what that leaves free, since the credit a sender knows may be a quarter of the window old."""
 
     window_messages: int = 1024
     """Credit: received messages that the application has not taken yet; bounds what empty messages cost."""
@@ -129,9 +135,10 @@ class LinkSettings:
             raise ValueError(f"max_datagram_bytes is {MIN_DATAGRAM_BYTES} to {MAX_DATAGRAM_BYTES}")
         if self.queue_bytes < MAX_MESSAGE_BYTES:
             raise ValueError(f"queue_bytes is at least {MAX_MESSAGE_BYTES}, or the largest message could not be sent")
-        if self.window_bytes * 3 < LARGE_MESSAGE_BYTES * 4:
+        if self.window_bytes * 3 < (LARGE_MESSAGE_BYTES + RESERVED_CREDIT_BYTES) * 4:
             raise ValueError(
-                f"window_bytes is at least 4/3 of {LARGE_MESSAGE_BYTES}, or a message could wait forever for credit"
+                f"window_bytes is at least 4/3 of {LARGE_MESSAGE_BYTES + RESERVED_CREDIT_BYTES}, or a message could "
+                "wait forever for credit"
             )
         if not 0 < self.rekey_after_datagrams <= self.max_session_datagrams // 2 <= 2**22:
             raise ValueError(

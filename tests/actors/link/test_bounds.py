@@ -23,6 +23,8 @@ from actors.link.settings import (
     MAX_DATAGRAM_BYTES,
     MAX_MESSAGE_BYTES,
     MIN_DATAGRAM_BYTES,
+    RESERVED_CREDIT_BYTES,
+    SMALL_MESSAGE_BYTES,
     UNORDERED_AHEAD,
     LinkSettings,
 )
@@ -60,6 +62,9 @@ EXPECTED: dict[str, list[str]] = {
     "datagram": [f"{MIN_DATAGRAM_BYTES} bytes", f"{MAX_DATAGRAM_BYTES:,} where"],
     "piece, except the last": [f"at least {MIN_PIECE_BYTES} bytes"],
     "credit window per peer": [_mib(SETTINGS.window_bytes), f"{SETTINGS.window_messages} messages"],
+    f"credit that messages above {SMALL_MESSAGE_BYTES // 1024} KiB leave free": [
+        f"{RESERVED_CREDIT_BYTES // 1024} KiB"
+    ],
     "credit before the first ACK": [f"{INITIAL_CREDIT_BYTES // 1024} KiB", f"{INITIAL_CREDIT_MESSAGES} messages"],
     "unfinished messages of an endpoint": [
         _mib(unfinished.DEFAULT_BUDGET_BYTES),

@@ -15,7 +15,13 @@ from actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
 from actors.link.incoming import Incoming
 from actors.link.outgoing import Outgoing
 from actors.link.ranges import MAX_RANGES, CounterRanges
-from actors.link.settings import INITIAL_CREDIT_BYTES, INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES
+from actors.link.settings import (
+    INITIAL_CREDIT_BYTES,
+    INITIAL_CREDIT_MESSAGES,
+    LARGE_MESSAGE_BYTES,
+    RESERVED_CREDIT_BYTES,
+    SMALL_MESSAGE_BYTES,
+)
 from crypto.errors import Malformed
 from crypto.session import Hello
 
@@ -188,11 +194,17 @@ class TestOutgoing:
     def test_a_message_starts_only_when_all_of_it_is_within_the_credit(self) -> None:
         outgoing = self.outgoing()
         outgoing.enqueue(bytes(INITIAL_CREDIT_BYTES + 1), 0)
-        outgoing.enqueue(b"small, but behind", 1)
-        assert not outgoing.fits_credit(1)
-        assert filled(outgoing) == []
+        outgoing.enqueue(b"small, but on the same channel", 0)
+        outgoing.enqueue(bytes(SMALL_MESSAGE_BYTES + 1), 1)
+        outgoing.enqueue(b"small", 2)
+        assert not outgoing.fits_credit(SMALL_MESSAGE_BYTES + 1)
+        assert filled(outgoing) == [(2, 0, 0)]
         assert outgoing.waits_for_credit
-        outgoing.on_credit(Ack([(0, 0)], 0.0, INITIAL_CREDIT_BYTES + 1, 100))
+        assert not outgoing.has_chunks
+        enough_bytes = INITIAL_CREDIT_BYTES + 1 + len(b"small") + RESERVED_CREDIT_BYTES
+        outgoing.on_credit(Ack([(0, 0)], 0.0, enough_bytes - 1, 100))
+        assert filled(outgoing) == []
+        outgoing.on_credit(Ack([(0, 0)], 0.0, enough_bytes, 100))
         assert filled(outgoing) == [(0, 0, 0)]
 
     def test_the_number_of_messages_is_within_the_credit_too(self) -> None:
@@ -204,10 +216,10 @@ class TestOutgoing:
 
     def test_credit_that_comes_late_or_twice_changes_nothing(self) -> None:
         outgoing = self.outgoing()
-        outgoing.on_credit(Ack([(0, 0)], 0.0, 200_000, 100))
-        outgoing.on_credit(Ack([(0, 0)], 0.0, 100_000, 50))
-        assert outgoing.fits_credit(200_000)
-        assert not outgoing.fits_credit(200_001)
+        outgoing.on_credit(Ack([(0, 0)], 0.0, 2_000_000, 100))
+        outgoing.on_credit(Ack([(0, 0)], 0.0, 1_000_000, 50))
+        assert outgoing.fits_credit(2_000_000 - RESERVED_CREDIT_BYTES)
+        assert not outgoing.fits_credit(2_000_001 - RESERVED_CREDIT_BYTES)
 
     def test_what_was_lost_goes_first_and_what_was_acknowledged_meanwhile_does_not_go(self) -> None:
         outgoing = self.outgoing()
