@@ -4,50 +4,27 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, LinkExpired, LinkSettings
+from actors.link import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from actors.link.frames import PING, piece_head, write_want
 from actors.link.large import MIN_BYTES_PER_S, STALL_S, LargeBudget
-from tests.actors.link.network import Network, Transit
+from tests.actors.link.network import Network
+from tests.actors.link.peers import Peers, say
 
-SETTINGS = LinkSettings(max_datagram_bytes=61_440)
 FREE_BYTES = LARGE_MESSAGE_BYTES + 5000
 """What the endpoint has left for large messages, so that one of this size keeps all others waiting."""
 PIECE_BYTES = 5000
 
 
-class Endpoint:
-    """Peers of one endpoint, `beta` in all networks, which move on together."""
+class Endpoint(Peers):
+    """With room for one large message."""
 
     def __init__(self, peers: int) -> None:
         self.budget = LargeBudget()
         assert self.budget.reserve(4 * MAX_MESSAGE_BYTES - FREE_BYTES)
-        self.networks = [Network(seed, settings=SETTINGS) for seed in range(peers)]
-        self.expired = [0] * peers
-        for network in self.networks:
-            network.beta.large_budget = self.budget
-            network.beta.start(0.0)
-            network.send(network.alpha, b"hello")
-            network.run_for(1.0)
-
-    def run_for(self, duration_s: float) -> None:
-        for _ in range(round(duration_s / 0.1)):
-            for number, network in enumerate(self.networks):
-                network.run_for(0.1)
-                if any(isinstance(event, LinkExpired) for event in network.beta.events):
-                    self.expired[number] += 1
-                    network.beta.events.clear()
-                    network.beta.start(network.now)  # as the endpoint does: the next one there is a new link
+        super().__init__(peers, lambda node: setattr(node, "large_budget", self.budget))
 
     def large_received(self, number: int) -> int:
         return sum(len(message.data) > LARGE_MESSAGE_BYTES for message in self.networks[number].beta.received)
-
-
-def say(network: Network, body: bytes) -> None:
-    """Alpha, which has good keys, says something that its link would not."""
-    link = network.alpha.link
-    assert link._sessions.current is not None
-    datagram = link._sender.seal(link._sessions.current, body)
-    network.put(Transit(network.alpha.address, network.beta.address, datagram))
 
 
 def piece(number: int, part: int) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.link import LARGE_MESSAGE_BYTES, LinkExpired, LinkSettings
+from actors.link import LARGE_MESSAGE_BYTES
 from actors.link.frames import (
     Message,
     MessageRun,
@@ -19,46 +19,25 @@ from actors.link.frames import (
 )
 from actors.link.incoming import Incoming, NoRoom
 from actors.link.unfinished import LATE_S, OWN_BYTES, Unfinished, UnfinishedBudget
-from tests.actors.link.network import Network, Transit
+from tests.actors.link.network import Network
+from tests.actors.link.peers import Peers, say
 
-SETTINGS = LinkSettings(max_datagram_bytes=61_440)
 BUDGET_BYTES = 8 * 1024 * 1024
 BIG_BYTES = 3_000_000
 PIECE_BYTES = 50_000
 
 
-class Endpoint:
-    """Peers of one endpoint, `beta` in all networks, which move on together."""
+class Endpoint(Peers):
+    """With room for two big messages; it notes how much was ever held."""
 
     def __init__(self, peers: int) -> None:
         self.budget = UnfinishedBudget(BUDGET_BYTES)
-        self.networks = [Network(seed, settings=SETTINGS) for seed in range(peers)]
-        self.expired = [0] * peers
         self.most_bytes = 0
-        for network in self.networks:
-            network.beta.unfinished_budget = self.budget
-            network.beta.start(0.0)
-            network.send(network.alpha, b"hello")
-            network.run_for(1.0)
+        super().__init__(peers, lambda node: setattr(node, "unfinished_budget", self.budget))
 
-    def run_for(self, duration_s: float) -> None:
-        for _ in range(round(duration_s / 0.1)):
-            for number, network in enumerate(self.networks):
-                network.run_for(0.1)
-                if any(isinstance(event, LinkExpired) for event in network.beta.events):
-                    self.expired[number] += 1
-                    network.beta.events.clear()
-                    network.beta.start(network.now)  # as the endpoint does: the next one there is a new link
-            held_bytes = sum(network.beta.link._incoming._unfinished.held_bytes for network in self.networks)
-            self.most_bytes = max(self.most_bytes, held_bytes)
-
-
-def say(network: Network, body: bytes) -> None:
-    """Alpha, which has good keys, says something that its link would not."""
-    link = network.alpha.link
-    if link._sessions.current is not None:
-        datagram = link._sender.seal(link._sessions.current, body)
-        network.put(Transit(network.alpha.address, network.beta.address, datagram))
+    def after_step(self) -> None:
+        held_bytes = sum(network.beta.link._incoming._unfinished.held_bytes for network in self.networks)
+        self.most_bytes = max(self.most_bytes, held_bytes)
 
 
 def begin(network: Network) -> None:
