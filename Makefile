@@ -46,7 +46,7 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 
 unit: $(STAMP) ## pytest
 	@echo "==> pytest"
-	@$(BIN)/pytest -n 2 --dist worksteal
+	@$(BIN)/pytest -n 3 --dist worksteal
 
 fuzz: $(STAMP) ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'

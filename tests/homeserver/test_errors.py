@@ -24,7 +24,7 @@ async def test_unknown_routes_name_themselves_shortened(alpha: Home) -> None:
     ("method", "path", "allow"),
     [
         ("DELETE", "/v1/entities/alpha.ball-1", "GET, PATCH"),
-        ("POST", "/v1/servers/alpha.s1", "GET, PUT"),
+        ("POST", "/v1/servers/alpha.s1", "DELETE, GET, PUT"),
         ("GET", "/v1/entities", "POST"),
         ("OPTIONS", "/v1/cluster", "GET"),
         ("HEAD", "/v1/handoffs", "POST"),

@@ -61,6 +61,8 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "previous_owner": "",
         "locks": {},
         "locks_rev": 1,
+        "orphans": "adopt",
+        "standing": "simulated",
     }
     for consistency in ("linearizable", "local"):
         assert await world.api.get(f"/v1/entities/alpha.ball-1?consistency={consistency}") == created
@@ -126,6 +128,15 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/servers"),
         ("get", "/v1/servers/{name}"),
         ("put", "/v1/servers/{name}"),
+        ("delete", "/v1/servers/{name}"),
+        ("get", "/v1/servers/load"),
+        ("get", "/v1/servers/{name}/drain"),
+        ("post", "/v1/servers/{name}/drain"),
+        ("delete", "/v1/servers/{name}/drain"),
+        ("get", "/v1/recoveries"),
+        ("post", "/v1/groups"),
+        ("get", "/v1/groups/{group}"),
+        ("post", "/v1/entities/{entity_id}/delete"),
         ("get", "/v1/directory"),
         ("post", "/v1/directory/{name}/reset"),
         ("get", "/v1/keys"),
