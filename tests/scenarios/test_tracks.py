@@ -95,7 +95,7 @@ def test_generated_flights_are_read_back_from_every_form_of_file(tmp_path: Path,
     records = records_of(generated())
     content = (json.dumps(records) if form.startswith("json") else as_csv(records)).encode()
     path = tmp_path / f"tracks.{form}"
-    path.write_bytes(gzip.compress(content) if form.endswith("gz") else content)
+    path.write_bytes(gzip.compress(content, mtime=0) if form.endswith("gz") else content)
     found = read_tracks(path)
     assert found.flights == generated()
     assert found.summary.dropped == {}
@@ -278,7 +278,7 @@ def test_every_record_is_used_dropped_or_a_duplicate_and_flights_are_always_soun
         (b'[{"icao24": "zz"}, 3]', "none of its 2 records can be used; the first is record 1: no icao24"),
         (b"timestamp,icao24,latitude,longitude\n" + b'"' + b"x" * 200_000 + b'"', "after line 1: not CSV"),
         (b"\x1f\x8b\x08garbage", "damaged gzip"),
-        (gzip.compress(b"[]" * 1000)[:-9], "damaged gzip"),
+        (gzip.compress(b"[]" * 1000, mtime=0)[:-9], "damaged gzip"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_its_name_the_place_and_the_reason(
@@ -299,7 +299,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracks, "MAX_BYTES", 1024 * 1024)
-    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * (1024 * 1024 + 1)))
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b" " * (1024 * 1024 + 1), mtime=0))
     with pytest.raises(TracksError, match="holds more than 1 MiB"):
         read_tracks(tmp_path / "bomb.gz")
 
