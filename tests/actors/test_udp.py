@@ -479,8 +479,9 @@ async def test_what_the_kernel_does_not_take_at_once_is_sent_later() -> None:
         link.send(b"two", trio.current_time())
         alpha._transmit(FullOnce(), link.datagrams_to_send(trio.current_time()))  # type: ignore[arg-type]  # a fake
         assert len(alpha._backlog) == 1
+        # From the backlog, or on a busy machine by a probe that was earlier: each once, in order, and nothing is left.
         assert [(await receive(beta)).message for _ in range(2)] == [b"one", b"two"]
-        assert alpha.stats.get("retransmissions", 0) == 0
+        await until(lambda: not alpha._backlog)
 
 
 async def test_a_closed_inbox_takes_no_more() -> None:
