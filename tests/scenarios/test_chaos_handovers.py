@@ -56,12 +56,6 @@ async def test_failures_row_11_and_12_the_new_authority_dies_before_the_commit(t
     assert_all_go_on(await tried(tmp_path, *names))
 
 
-async def test_failures_row_13_the_new_authority_dies_between_commit_and_activation(tmp_path: Path) -> None:
-    results = await tried(tmp_path, "case-2-permitted-kill-new")
-    assert_all_go_on(results)
-    assert {result.authority for result in results} == {"alpha.s2"}
-
-
 async def test_failures_row_23_the_leader_dies_before_and_after_the_commit(tmp_path: Path) -> None:
     names = ("case-2-deciding-kill-leader", "case-2-decided-kill-leader")
     assert_all_go_on(await tried(tmp_path, *names))
