@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,19 @@ __all__ = ["export", "forget", "new", "reset", "revoke", "rotate", "show"]
 DAY_S: Final = 86_400.0
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="As JSON, for programs.")
 _NEXT_START: Final = "The server uses them from its next start on. For one that runs, give --url instead."
+# A thumbprint (RFC 7638) in base64url: one in 64 begins with a dash and is still no option.
+_DASHED_KEY_ID: Final = re.compile(r"-[A-Za-z0-9_-]{42}")
+
+
+class _OfKeyId(click.Command):
+    """A command one argument of which is a key id, also when that begins with a dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse `args`, with a key id that looks like an option behind all of them."""
+        dashed = [argument for argument in args if _DASHED_KEY_ID.fullmatch(argument)]
+        if dashed and "--" not in args:
+            args = [*(argument for argument in args if argument not in dashed), "--", *dashed]
+        return super().parse_args(ctx, args)
 
 
 @click.command(short_help="Make the keys of a new server.")
@@ -100,7 +114,7 @@ def rotate(place: Place, overlap_s: float, json_wanted: bool) -> int:
     return 0
 
 
-@click.command(short_help="Have nobody believe a key any longer, for ever.")
+@click.command(cls=_OfKeyId, short_help="Have nobody believe a key any longer, for ever.")
 @click.argument("kid", metavar="KEY_ID")
 @click.option("--yes", is_flag=True, help="Yes: this cannot be undone.")
 @_as_json

@@ -61,6 +61,15 @@ def test_keys_in_files_are_rotated_and_revoked(keys: Path, baton: Baton) -> None
     assert "revoked" in out
 
 
+@pytest.mark.parametrize("kid", ["-h" + 41 * "A", "-6" + 41 * "_", "--" + 41 * "-"])
+def test_a_key_id_that_begins_with_a_dash_is_no_option(kid: str, keys: Path, baton: Baton) -> None:
+    options = ("--yes", "--dir", keys, "--name", "alpha.s1")
+    for arguments in ((kid, *options), (*options, "--", kid)):
+        status, out, err = baton("revoke", *arguments)
+        assert (status, out) == (1, "")
+        assert kid in err
+
+
 def test_keys_are_exported_for_other_programs(keys: Path, baton: Baton, tmp_path: Path) -> None:
     identity = KeyStore(keys).load_ring().identity
     assert PublicIdentity.from_jwks_untrusted(parsed(baton("export", "--dir", keys))) == identity.public
