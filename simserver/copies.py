@@ -33,6 +33,9 @@ _log = logging.getLogger("simserver.copies")
 
 # An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10
+# What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
+# or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
+_NEW_IN_A_PART: Final = 64
 # What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
 _AGAIN_AFTER: Final = 10
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
@@ -136,8 +139,12 @@ class Copier:
         outgoing: dict[str, list[CopyItem]] = defaultdict(list)
         if not self._lease.may_act(self._clock.monotonic_ns()):
             return outgoing
+        new = 0
         for number, holding in enumerate(self._holdings):
-            if number % _PARTS == part and not (holding.life.frozen or holding.life.over):
+            life, copied = holding.life, self._copied.get(holding.id)
+            is_new = new < _NEW_IN_A_PART and (copied is None or copied.marks[0] != life.fence)
+            if (is_new or number % _PARTS == part) and not (life.frozen or life.over):
+                new += is_new
                 self._take_one(holding, outgoing)
         return outgoing
 

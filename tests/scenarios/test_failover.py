@@ -18,7 +18,7 @@ from scenarios.cluster import ClusterSpec, LocalCluster
 from scenarios.players import InputStream, Players
 from tests.scenarios.test_leases import answer
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(120)
 
 TERM_S = 3.0
 PLAYER = "alpha.ada"
@@ -62,6 +62,11 @@ class World:
                 return records
             await trio.sleep(0.1)
 
+    async def everything_durable(self) -> None:
+        """Wait until copies have all that was given: what dies with its server before that may be lost."""
+        assert await self.players.drained(30.0)
+        await self.until(lambda record: not self.streams[record["id"]].kept)
+
     async def keep_custody(self, server: str) -> None:
         """Remember the custody log of a server that is about to be killed."""
         self.custody += (await answer(f"{self.cluster.server(server).rest_url}/v1/local/custody"))["stints"]
@@ -89,7 +94,7 @@ class World:
 @asynccontextmanager
 async def world(**options: Any) -> AsyncIterator[World]:
     spec = ClusterSpec(instances={"alpha": 1}, lease_term_s=TERM_S, log_level="WARNING", **{"simservers": 3} | options)
-    with trio.fail_after(220):
+    with trio.fail_after(110):
         async with LocalCluster.start(spec) as cluster:
             urls = [server.rest_url for server in cluster.servers if server.role == "homeserver"]
             client = RestClient({"alpha": urls}, {"alpha": cluster.client_token("alpha")})
@@ -105,6 +110,7 @@ async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> N
     async with world() as running:
         await running.spawn(8, "alpha.s1")
         await running.push(40)
+        await running.everything_durable()
         before = await running.until(lambda record: record["authority"] == "alpha.s1")
         durable = {name: stream.durable for name, stream in running.streams.items()}
         await running.keep_custody("alpha.s1")
@@ -124,6 +130,7 @@ async def test_failures_row_24_a_server_that_was_paused_does_not_go_on_with_what
     async with world() as running:
         await running.spawn(4, "alpha.s1")
         await running.push(20)
+        await running.everything_durable()
         await running.cluster.pause("alpha.s1")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(running.push, 20)
@@ -138,8 +145,7 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
     async with world(simservers=1) as running:
         await running.spawn(4, "alpha.s1")
         await running.push(20)
-        assert await running.players.drained(30.0)
-        await running.until(lambda record: not running.streams[record["id"]].kept)
+        await running.everything_durable()
         before = await running.until(lambda record: record["authority"] == "alpha.s1")
         await running.keep_custody("alpha.s1")
         await running.cluster.kill("alpha.s1")

@@ -281,7 +281,9 @@ async def test_failures_rows_27_and_28_what_the_target_refuses_is_declined_befor
     assert scene.counts[f"declined_{reason}"] == 2, "of the world's own wish nobody else knows"
 
 
-async def test_a_home_that_is_away_hears_of_what_was_declined_when_it_is_back(scene: Scene) -> None:
+async def test_a_home_that_is_away_hears_of_what_was_declined_when_it_is_back(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
     scene.spawn()
     scene.rooms.reason, scene.mail.is_open = "capacity", False
     async with scene.served():

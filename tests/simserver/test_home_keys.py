@@ -72,7 +72,7 @@ class Place:
 
 
 @pytest.fixture
-async def place(autojump_clock: object) -> AsyncIterator[Place]:
+async def place() -> AsyncIterator[Place]:
     place = Place()
     yield place
     await place.http.aclose()

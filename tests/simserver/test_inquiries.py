@@ -59,13 +59,15 @@ STAGED = Stage("transfer-1", BALL, "alpha.s2", 3, 0, "ball", 7, "0" * 64, b"stat
 
 
 @pytest.fixture
-async def desk(system: System, tmp_path: Path, autojump_clock: MockClock) -> Desk:
+async def desk(system: System, tmp_path: Path) -> Desk:
     desk = Desk(system, tmp_path)
     await desk.stages.put(STAGED)
     return desk
 
 
-async def test_failures_row_12_what_is_on_disk_at_the_start_is_asked_about_at_once(desk: Desk) -> None:
+async def test_failures_row_12_what_is_on_disk_at_the_start_is_asked_about_at_once(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
     await desk.serve(desk.inquiries(), 0.5)
     (inquiry,) = desk.asked
     assert isinstance(inquiry, StageInquiry)
@@ -73,7 +75,7 @@ async def test_failures_row_12_what_is_on_disk_at_the_start_is_asked_about_at_on
     assert (desk.told, len(desk.stages)) == ([("transfer-1", "void")], 0)
 
 
-async def test_in_good_times_nobody_is_asked(desk: Desk) -> None:
+async def test_in_good_times_nobody_is_asked(desk: Desk, autojump_clock: MockClock) -> None:
     desk.stages.drop("transfer-1")
     inquiries = desk.inquiries()
     await desk.stages.put(STAGED)
@@ -83,7 +85,7 @@ async def test_in_good_times_nobody_is_asked(desk: Desk) -> None:
     assert len(desk.asked) == 1
 
 
-async def test_a_home_that_is_away_is_asked_again(desk: Desk) -> None:
+async def test_a_home_that_is_away_is_asked_again(desk: Desk, autojump_clock: MockClock) -> None:
     inquiries = desk.inquiries()
     desk.is_open = False
     await desk.serve(inquiries, 3)
@@ -93,7 +95,9 @@ async def test_a_home_that_is_away_is_asked_again(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("how", ["lives", "lived"])
-async def test_failures_row_13_nobody_asks_about_a_state_that_was_begun_with(desk: Desk, how: str) -> None:
+async def test_failures_row_13_nobody_asks_about_a_state_that_was_begun_with(
+    desk: Desk, how: str, autojump_clock: MockClock
+) -> None:
     inquiries = desk.inquiries()
     if how == "lives":
         desk.holdings.spawn(BALL, "ball", {}, Fence(4), Ownership(ADA, 1))
@@ -103,7 +107,9 @@ async def test_failures_row_13_nobody_asks_about_a_state_that_was_begun_with(des
     assert (desk.asked, desk.stages.waiting(), len(desk.stages)) == ([], [], 1)
 
 
-async def test_an_error_of_ours_over_one_state_is_counted_and_not_the_end(desk: Desk) -> None:
+async def test_an_error_of_ours_over_one_state_is_counted_and_not_the_end(
+    desk: Desk, autojump_clock: MockClock
+) -> None:
     inquiries = desk.inquiries()
 
     async def fails(stage: Stage, word: StageWord) -> None:

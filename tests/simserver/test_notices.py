@@ -33,7 +33,7 @@ class Finishing(Tally):
 
 
 @pytest.fixture
-def scene(system: System, autojump_clock: MockClock) -> Scene:
+def scene(system: System) -> Scene:
     return Scene(system)
 
 
@@ -54,7 +54,9 @@ def test_it_leaves_when_all_that_were_told_are_ready_or_in_time() -> None:
     assert (left, notices.waiting()) == (["a", "b", "c"], {})
 
 
-async def test_the_owner_is_told_and_the_entity_goes_on_until_it_lets_go(scene: Scene) -> None:
+async def test_the_owner_is_told_and_the_entity_goes_on_until_it_lets_go(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
     holding = scene.spawn()
     async with scene.served():
         scene.departures.begin(PLAN)
@@ -68,7 +70,7 @@ async def test_the_owner_is_told_and_the_entity_goes_on_until_it_lets_go(scene: 
         assert holding.life.frozen
 
 
-async def test_nobody_can_hold_it_back_for_longer_than_the_notice(scene: Scene) -> None:
+async def test_nobody_can_hold_it_back_for_longer_than_the_notice(scene: Scene, autojump_clock: MockClock) -> None:
     holding = scene.spawn()
     async with scene.served():
         scene.departures.begin(PLAN)
@@ -96,7 +98,7 @@ async def test_the_world_is_told_with_every_step_and_says_when_it_is_ready(syste
     assert left == [BALL]
 
 
-async def test_without_anybody_to_tell_it_leaves_at_once(scene: Scene) -> None:
+async def test_without_anybody_to_tell_it_leaves_at_once(scene: Scene, autojump_clock: MockClock) -> None:
     holding = scene.spawn()
     holding.life.ownership = holding.life.ownership._replace(owner="")
     scene.departures.begin(PLAN)

@@ -1,0 +1,190 @@
+"""Copies of what lives here: when they leave, where to, and what is durable by them."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors import System
+from authority.epoch import Fence
+from authority.messages import Copies, CopiesKept, decode_link_untrusted
+from authority.ownership import Ownership
+from authority.recovery import CopySource, CopyTable
+from authority.recovery_messages import CopyItem, KeptItem
+from simserver import copies
+from simserver.copies import Copier, new_copy
+from simserver.holdings import Holding, Holdings
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_departures import TrioClock
+from tests.simserver.test_holdings import Written
+
+HERE, FOLLOWER = "alpha.s1", "alpha.s2"
+INTERVAL_S = 10.0
+
+
+class Place:
+    """A server with its lease, a follower that hears everything, and a disk that remembers."""
+
+    def __init__(self, system: System) -> None:
+        self.stage = Stage(system)
+        self.holdings = Holdings(self.stage.environment, Written())
+        self.lease: Any = SimpleNamespace(peers=(HERE, FOLLOWER), may_act=lambda now_ns: True)
+        self.posted: list[tuple[str, Any]] = []
+        self.checkpoints: list[tuple[str, int]] = []
+        self.counts: Counter[str] = Counter()
+        self.table = CopyTable(1 << 20, 1000)
+
+    def copier(self, **options: Any) -> Copier:
+        this: Any = self
+        settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
+        clock = TrioClock()
+        return Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
+
+    # The home instance, the link and the ledger, as far as copies need them.
+
+    async def row(self, server: str) -> Any:
+        await trio.lowlevel.checkpoint()
+        return SimpleNamespace(link_host="127.0.0.1", link_port=17000)
+
+    def post(self, to: str, where: tuple[str, int], frame: bytes, *, channel: int) -> None:
+        self.posted.append((to, decode_link_untrusted(frame)))
+
+    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        self.checkpoints.append((entity, tick))
+        return True
+
+    async def flush(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def spawn(self, entity: str = BALL, epoch: int = 1) -> Holding:
+        self.holdings.spawn(entity, "ball", {}, Fence(epoch), Ownership(ADA, 1))
+        holding = self.holdings.get(entity)
+        assert holding is not None
+        return holding
+
+    @property
+    def copied(self) -> list[CopyItem]:
+        return [item for _, message in self.posted if isinstance(message, Copies) for item in message.items]
+
+
+@pytest.fixture
+def place(system: System) -> Place:
+    return Place(system)
+
+
+@asynccontextmanager
+async def served(copier: Copier) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(copier.serve)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def kept(holding: Holding, tick: int) -> CopiesKept:
+    return CopiesKept(items=[KeptItem(entity=holding.id, epoch=holding.fence.epoch, sub=0, tick=tick)])
+
+
+async def test_what_has_just_come_is_copied_with_the_next_part(place: Place, autojump_clock: MockClock) -> None:
+    async with served(place.copier()):
+        for number in range(20):
+            place.spawn(f"alpha.ball-{number}")
+        await trio.sleep(INTERVAL_S / 10 + 0.01)
+        assert {item.entity for item in place.copied} == {f"alpha.ball-{number}" for number in range(20)}
+        assert {to for to, _ in place.posted} == {FOLLOWER}
+
+
+async def test_what_came_back_under_a_higher_fence_has_just_come(place: Place, autojump_clock: MockClock) -> None:
+    async with served(place.copier()):
+        for number in range(3):
+            place.spawn(f"alpha.ball-{number}")
+        await trio.sleep(INTERVAL_S)
+        for holding in place.holdings:
+            holding.life.fence = Fence(5)
+        place.posted.clear()
+        await trio.sleep(INTERVAL_S / 10 + 0.01)
+        assert [item.epoch for item in place.copied] == [5, 5, 5]
+
+
+async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
+    place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_NEW_IN_A_PART", 5)
+    async with served(place.copier()):
+        for number in range(100):
+            place.spawn(f"alpha.ball-{number}")
+        await trio.sleep(INTERVAL_S / 10 + 0.01)
+        assert len(place.copied) <= 5 + 10
+        await trio.sleep(INTERVAL_S)
+        assert len({item.entity for item in place.copied}) == 100
+
+
+async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Place, autojump_clock: MockClock) -> None:
+    place.spawn()
+    async with served(place.copier()):
+        await trio.sleep(5.5 * INTERVAL_S)
+        assert len(place.copied) == 1
+        await trio.sleep(10 * INTERVAL_S)
+        assert len(place.copied) == 2
+
+
+async def test_nothing_is_copied_without_a_lease(place: Place, autojump_clock: MockClock) -> None:
+    place.lease.may_act = lambda now_ns: False
+    place.spawn()
+    async with served(place.copier()):
+        await trio.sleep(3 * INTERVAL_S)
+    assert place.copied == []
+
+
+async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    place.lease.peers = (HERE, FOLLOWER, "alpha.s3")
+    holding = place.spawn()
+    holding.life.take_input(ADA, 1, 1, b"\0" * 12)
+    holding.life.commit(holding.life.world, now_ns=1)
+    copier = place.copier(followers=2)
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        (tick,) = {item.tick for item in place.copied}
+        copier.kept(kept(holding, tick + 1), FOLLOWER)
+        copier.kept(kept(holding, tick), FOLLOWER)
+        copier.kept(kept(holding, tick), FOLLOWER)
+        assert holding.life.durable == {}
+        copier.kept(kept(holding, tick), "alpha.s3")
+        assert holding.life.durable == {ADA: 1}
+
+
+async def test_alone_its_own_disk_makes_them_durable(place: Place, autojump_clock: MockClock) -> None:
+    place.lease.peers = (HERE,)
+    holding = place.spawn()
+    holding.life.take_input(ADA, 1, 1, b"\0" * 12)
+    holding.life.commit(holding.life.world, now_ns=1)
+    async with served(place.copier(checkpoint_s=100.0)):
+        await trio.sleep(INTERVAL_S)
+    assert (len(place.checkpoints), place.copied, holding.life.durable) == (1, [], {ADA: 1})
+
+
+def offer(entity: str, epoch: int, tick: int) -> Copies:
+    return Copies(items=[CopyItem(entity=entity, epoch=epoch, sub=0, tick=tick, state=b"state")])
+
+
+async def test_a_follower_keeps_what_its_peers_send_and_says_so(place: Place) -> None:
+    copier = place.copier()
+    copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
+    (answer,) = (message for _, message in place.posted)
+    assert [(item.entity, item.epoch, item.tick) for item in answer.items] == [(BALL, 3, 7)]
+    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
+
+
+async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Place) -> None:
+    copier = place.copier()
+    copier.keep(offer(BALL, 3, 7), "beta.s1", ("127.0.0.1", 17000))
+    place.spawn(epoch=4)
+    copier.keep(offer(BALL, 4, 7), FOLLOWER, ("127.0.0.1", 17000))
+    assert (place.posted, copier.table.get(BALL)) == ([], None)
+    assert (place.counts["copies_of_strangers"], place.counts["copies_refused"]) == (1, 1)
