@@ -1,14 +1,33 @@
 """The one place where a server reads the time; everything else is handed a clock, or `now`."""
 
+import math
 import time
 
 import trio
 
-__all__ = ["Clock"]
+__all__ = ["Bell", "Clock"]
+
+
+class Bell:
+    """Wakes the one who waits for it. It has rung until somebody has waited for it, so no ring is missed."""
+
+    def __init__(self) -> None:
+        self._rung = trio.Event()
+
+    def ring(self) -> None:
+        """Wake whoever waits, or the next one who does."""
+        self._rung.set()
+
+    async def wait(self, at_most_s: float = math.inf) -> bool:
+        """Wait until it rings, or for so long; whether it rang. A checkpoint."""
+        with trio.move_on_after(at_most_s):
+            await self._rung.wait()
+        has_rung, self._rung = self._rung.is_set(), trio.Event()
+        return has_rung
 
 
 class Clock:
-    """The host's clocks. Tests and simulations hand in a subclass that they move themselves."""
+    """The host's clocks, and what is waited for by them. Tests and simulations hand in a subclass of their own time."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds that never jump; comparable between the processes of one machine."""
@@ -21,3 +40,7 @@ class Clock:
     async def sleep_s(self, seconds: float) -> None:
         """Wait for so long by the monotonic clock; a checkpoint."""
         await trio.sleep(seconds)
+
+    def bell(self) -> Bell:
+        """Something to wait for with a limit by this clock."""
+        return Bell()

@@ -42,6 +42,10 @@ MAX_REPORTS: Final = 10_000
 _PPM: Final = 1_000_000
 
 
+def _random_id() -> str:
+    return secrets.token_hex(12)
+
+
 def load_policy(spec: str) -> Policy:
     """Import `package.module:function`.
 
@@ -74,7 +78,10 @@ class Reported:
 
 
 class Balancer:
-    """Drains servers, and moves entities from hot to cool ones if it is `balancing`; at work on the leader only."""
+    """Drains servers, and moves entities from hot to cool ones if it is `balancing`; at work on the leader only.
+
+    `new_id` makes the ids of the transfers that it begins.
+    """
 
     def __init__(
         self,
@@ -86,6 +93,7 @@ class Balancer:
         balance: Balance,
         policy: Policy,
         balancing: bool,
+        new_id: Callable[[], str] = _random_id,
     ) -> None:
         self._store = store
         self._post = post
@@ -94,10 +102,11 @@ class Balancer:
         self._balance = balance
         self._policy = policy
         self.balancing: Final = balancing
+        self._new_id = new_id
         self._reports: dict[str, tuple[Load, int]] = {}
         self._number = 0
         self._awaited: dict[str, Census | None] = {}
-        self._complete = trio.Event()
+        self._complete = clock.bell()
         self.governor = Governor(balance)
 
     # --- what servers say ------------------------------------------------------------------------------------------
@@ -120,7 +129,7 @@ class Balancer:
         self._awaited[server] = census
         self.reported(server, census.load)
         if None not in self._awaited.values():
-            self._complete.set()
+            self._complete.ring()
 
     def moved(self, entity: str, source: str, target: str) -> None:
         """An entity was handed over, for whatever reason: it is left alone for a while, and a move back is counted."""
@@ -142,7 +151,7 @@ class Balancer:
             else:
                 # What is known of moves was true under that leadership.
                 self.governor = Governor(self._balance)
-            await trio.sleep(DRAINING_ROUND_S if busy else ROUND_S)
+            await self._clock.sleep_s(DRAINING_ROUND_S if busy else ROUND_S)
 
     async def _round(self) -> bool:
         """Whether there is more to drain."""
@@ -187,12 +196,11 @@ class Balancer:
         """The residents of these servers, of those that answer in time."""
         self._number += 1
         self._awaited = dict.fromkeys(servers)
-        self._complete = trio.Event()
+        self._complete = self._clock.bell()
         request = CensusRequest(number=self._number, limit=MAX_CENSUS)
         for server in servers:
             await self._tell(request, server)
-        with trio.move_on_after(CENSUS_TIMEOUT_S):
-            await self._complete.wait()
+        await self._complete.wait(CENSUS_TIMEOUT_S)
         return [
             Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group)
             for server, census in self._awaited.items()
@@ -203,7 +211,7 @@ class Balancer:
     async def _order(self, moves: Sequence[Move]) -> None:
         by_source: dict[str, list[MoveItem]] = defaultdict(list)
         for move in moves:
-            item = MoveItem(transfer_id=secrets.token_hex(12), entity=move.entity, target=move.target)
+            item = MoveItem(transfer_id=self._new_id(), entity=move.entity, target=move.target)
             by_source[move.source].append(item)
         for source, items in by_source.items():
             for start in range(0, len(items), MAX_MOVES):

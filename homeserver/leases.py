@@ -8,7 +8,7 @@ coming. Where nobody leads the log (it is kept in etcd), the office goes to whoe
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -26,6 +26,13 @@ from tree.submissions import NoQuorum, OutcomeUnknown
 __all__ = ["Leases"]
 
 _log = logging.getLogger("homeserver.leases")
+
+
+class Starter(Protocol):
+    """What runs something beside the rest; a nursery."""
+
+    def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Run it from now on."""
 
 
 class Leases:
@@ -134,15 +141,19 @@ class Leases:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take the office when it is due, and end leases while it is held, until cancelled."""
-        self.granter.left_office()
-        self._busy.clear()
         async with trio.open_nursery() as nursery:
             task_status.started()
-            while True:
-                await self._look(nursery)
-                await trio.sleep(self.terms.look_every_ns / 1e9)
+            await self.look_around(nursery)
 
-    async def _look(self, nursery: trio.Nursery) -> None:
+    async def look_around(self, nursery: Starter) -> None:
+        """As `serve`; what takes time runs in `nursery`."""
+        self.granter.left_office()
+        self._busy.clear()
+        while True:
+            await self._look(nursery)
+            await self._clock.sleep_s(self.terms.look_every_ns / 1e9)
+
+    async def _look(self, nursery: Starter) -> None:
         office = self._store.lease_office()
         if self.granter.office and office.number != self.granter.office:
             _log.info("%s grants leases now, not %s", office.holder, self._name)
@@ -158,9 +169,7 @@ class Leases:
             if not row.swept and (row.server, row.incarnation) not in late:
                 self._begin(nursery, self._swept, (row.server, row.incarnation))
 
-    def _begin(
-        self, nursery: trio.Nursery, work: Callable[[str, int], Awaitable[None]], lease: tuple[str, int]
-    ) -> None:
+    def _begin(self, nursery: Starter, work: Callable[[str, int], Awaitable[None]], lease: tuple[str, int]) -> None:
         """One thing at a time for each lease, and none may keep this from looking."""
         if lease not in self._busy:
             self._busy.add(lease)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from actors.clock import Clock
+from actors.clock import Bell, Clock
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -57,8 +57,8 @@ class _Round:
     number: int
     items: tuple[RaisedItem, ...]
     asked: dict[str, int]
+    news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
-    news: trio.Event = field(default_factory=trio.Event)
 
 
 class Recoveries:
@@ -121,7 +121,7 @@ class Recoveries:
         self._rounds.clear()
         task_status.started()
         while True:
-            await trio.sleep(LOOK_S)
+            await self._clock.sleep_s(LOOK_S)
             if not self._in_office():
                 continue
             try:
@@ -216,18 +216,19 @@ class Recoveries:
     async def _ask(self, items: tuple[RaisedItem, ...], asked: dict[str, int]) -> dict[str, tuple[FoundItem, ...]]:
         """What everybody who is alive has of these; waits for each until it has answered, or is dead too."""
         number = self._clock.monotonic_ns()
-        asking = self._rounds[number] = _Round(number, items, dict(asked))
+        asking = self._rounds[number] = _Round(number, items, dict(asked), self._clock.bell())
         try:
             while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
                 if not self._in_office():
                     raise NoQuorum("somebody else grants leases now")
                 for server in sorted(asking.asked.keys() - asking.answers.keys()):
                     await self._tell(Collect(number=number, items=list(items)), server)
-                asking.news = trio.Event()
-                with trio.move_on_after(REPEAT_S):
-                    while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
-                        await asking.news.wait()
-                        asking.news = trio.Event()
+                # Each answer wakes it; until all have come, or those that have not are asked again.
+                repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
+                while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
+                    left_ns = repeat_ns - self._clock.monotonic_ns()
+                    if left_ns <= 0 or not await asking.news.wait(left_ns / 1e9):
+                        break
         finally:
             del self._rounds[number]
         return asking.answers
@@ -247,7 +248,7 @@ class Recoveries:
         if asking.asked.get(sender) != message.incarnation:
             raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
         asking.answers[sender] = tuple(message.items)
-        asking.news.set()
+        asking.news.ring()
 
     def to_data(self) -> dict[str, Any]:
         """How it stands, for people."""

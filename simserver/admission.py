@@ -63,7 +63,7 @@ class Admissions:
         self._places = Places()
         # Bounded by the entities that want to go, each to one target.
         self._questions: dict[tuple[str, Need], _Question] = {}
-        self._wake = trio.Event()
+        self._wake = clock.bell()
 
     def ask(self, target: str, need: Need, decided: Decided) -> None:
         """As `Admission.ask`."""
@@ -100,7 +100,7 @@ class Admissions:
             question = _Question(target, need, now_ns, now_ns + FIRST_REPEAT_NS)
             self._questions[target, need] = question
             self._send(question)
-            self._wake.set()
+            self._wake.ring()
         return question
 
     def _send(self, question: _Question) -> None:
@@ -118,9 +118,8 @@ class Admissions:
         """Repeat what is not answered, and give up what is not answered at all, until cancelled."""
         task_status.started()
         while True:
-            await self._wake.wait()
             if not self._questions:
-                self._wake = trio.Event()
+                await self._wake.wait()
                 continue
             due_ns = min(question.repeat_ns for question in self._questions.values())
             await self._clock.sleep_s(max(0, due_ns - self._clock.monotonic_ns()) / 1e9)

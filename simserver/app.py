@@ -42,7 +42,7 @@ from simserver.departures import Departures
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
 from simserver.inquiries import Inquiries
-from simserver.lease import LeaseKeeper
+from simserver.lease import LeaseKeeper, Nonces
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
@@ -119,7 +119,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     ledger = Ledger(config.name, config.directory / "tree")
     lease = LeaseKeeper(
         config.name,
-        config.directory / "lease.json",
+        Nonces(config.directory / "lease.json"),
         home,
         clock,
         counts,

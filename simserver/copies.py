@@ -127,7 +127,7 @@ class Copier:
             await trio.sleep_forever()
         while True:
             for part in range(_PARTS):
-                await trio.sleep(self._interval_s / _PARTS)
+                await self._clock.sleep_s(self._interval_s / _PARTS)
                 await self._send(self._take(part))
                 await self._written()
             self._round += 1

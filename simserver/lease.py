@@ -26,7 +26,7 @@ from authority.placement_messages import Load
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from tree.disk import replace_file
 
-__all__ = ["LeaseKeeper"]
+__all__ = ["LeaseKeeper", "Nonces"]
 
 _log = logging.getLogger("simserver.lease")
 
@@ -37,11 +37,33 @@ _NONCES_KEPT: Final = 8
 _FIRST_RENEWAL_S: Final = 0.5
 
 
+class Nonces:
+    """The secrets of the last incarnations, in a file in a directory that one process at a time can have."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def new_nonce(self) -> str:
+        """A secret for another one."""
+        return secrets.token_hex(16)
+
+    def read(self) -> dict[int, str]:
+        """By incarnation, as far as they are written down."""
+        try:
+            return {int(number): str(nonce) for number, nonce in json.loads(self._file.read_bytes()).items()}
+        except FileNotFoundError:
+            return {}
+
+    def write(self, nonces: dict[int, str]) -> None:
+        """Durable when this returns."""
+        replace_file(self._file, json.dumps({str(number): nonce for number, nonce in nonces.items()}).encode())
+
+
 class LeaseKeeper:
     """Renews this server's lease while it is served.
 
     Args:
-        file: where the incarnation is kept, in a directory that one process at a time can have.
+        nonces: what is kept of incarnations.
         load: how much there is to do, told with every renewal.
         stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing of
             what was simulated may go on.
@@ -50,7 +72,7 @@ class LeaseKeeper:
     def __init__(
         self,
         server: str,
-        file: Path,
+        nonces: Nonces,
         home: Home,
         clock: Clock,
         counts: Counter[str],
@@ -58,7 +80,7 @@ class LeaseKeeper:
         stepped_down: Callable[[], None],
     ) -> None:
         self._server = server
-        self._file = file
+        self._nonces = nonces
         self._home = home
         self._clock = clock
         self._counts = counts
@@ -68,7 +90,8 @@ class LeaseKeeper:
         self._previous_nonce = ""
         self._renewal = 0
         self._peers_digest = ""
-        self._may_begin = trio.Event()
+        self._begun = clock.bell()
+        self._has_begun = False
         self.holder = Holder()
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
@@ -88,20 +111,23 @@ class LeaseKeeper:
 
     def begin(self) -> None:
         """This server is registered, so it may ask for a lease."""
-        self._may_begin.set()
+        self._has_begun = True
+        self._begun.ring()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Renew the lease, or claim a new one, until cancelled."""
         task_status.started()
-        await self._may_begin.wait()
+        if not self._has_begun:
+            await self._begun.wait()
         while True:
             if self.holder.phase is HolderPhase.OVER or not self.holder.incarnation:
                 self._next_incarnation()
             sent_ns = self._clock.monotonic_ns()
             if await self._renewed(sent_ns) and self.is_alive:
-                await trio.sleep(max((sent_ns + self._every_ns() - self._clock.monotonic_ns()) / 1e9, 0.01))
+                left_ns = sent_ns + self._every_ns() - self._clock.monotonic_ns()
+                await self._clock.sleep_s(max(left_ns / 1e9, 0.01))
             else:
-                await trio.sleep(RETRY_S)
+                await self._clock.sleep_s(RETRY_S)
 
     def to_data(self) -> dict[str, Any]:
         """How it stands, for people."""
@@ -119,7 +145,7 @@ class LeaseKeeper:
         """Drop what there is under the last incarnation, and begin another."""
         if self.holder.incarnation:
             self._stepped_down()
-        self._begin_as(max([self.holder.incarnation, *self._read()]) + 1)
+        self._begin_as(max([self.holder.incarnation, *self._nonces.read()]) + 1)
 
     def _begin_as(self, incarnation: int) -> None:
         """Be this incarnation from now on; written down before anybody is told of it.
@@ -127,20 +153,12 @@ class LeaseKeeper:
         By the nonce of the last one, which only stands here and in the log, the next process in this directory proves
         that it comes after it, and need not wait until its lease is over.
         """
-        known = self._read()
+        known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")
-        self._nonce, self._renewal, self.is_alive = secrets.token_hex(16), 0, False
+        self._nonce, self._renewal, self.is_alive = self._nonces.new_nonce(), 0, False
         self.holder = Holder(incarnation)
         kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
-        text = json.dumps({str(number): known[number] for number in kept} | {str(incarnation): self._nonce})
-        replace_file(self._file, text.encode())
-
-    def _read(self) -> dict[int, str]:
-        """The nonces of the last incarnations, as far as they are written down."""
-        try:
-            return {int(number): str(nonce) for number, nonce in json.loads(self._file.read_bytes()).items()}
-        except FileNotFoundError:
-            return {}
+        self._nonces.write({number: known[number] for number in kept} | {incarnation: self._nonce})
 
     # --- renewing --------------------------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class Loads:
         """Report once a second, until cancelled."""
         task_status.started()
         while True:
-            await trio.sleep(REPORT_EVERY_S)
+            await self._clock.sleep_s(REPORT_EVERY_S)
             report = LoadReport(load=self.measure())
             for row in self._homeservers():
                 address = (row.link_host, row.link_port)

@@ -123,22 +123,28 @@ class Node:
         while True:
             now_ns = self.clock.monotonic_ns()
             due_ns = (now_ns // period_ns + 1) * period_ns
-            await trio.sleep((due_ns - now_ns) / 1e9)
+            await self.clock.sleep_s((due_ns - now_ns) / 1e9)
             self.ticks += 1
             late_periods = (self.clock.monotonic_ns() - due_ns) // period_ns
             if late_periods > 0:
                 self.counts["ticks_skipped"] += late_periods
-            if not self.lease.may_act(self.clock.monotonic_ns()):
-                # Somebody else may be given what lives here, from a moment on that this server cannot know.
-                self.counts["ticks_without_lease"] += 1
+            if not self.tick_all():
                 continue
-            tick = TickNow()
-            for holding in self.holdings:
-                holding.cast(tick)
             # The first turn lets the actors begin, the second lets all of them have ticked.
             await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             self.loads.meter.ticked(self.clock.monotonic_ns() - due_ns)
+
+    def tick_all(self) -> bool:
+        """Have every entity tick; false if this server has no lease for that."""
+        if not self.lease.may_act(self.clock.monotonic_ns()):
+            # Somebody else may be given what lives here, from a moment on that this server cannot know.
+            self.counts["ticks_without_lease"] += 1
+            return False
+        tick = TickNow()
+        for holding in self.holdings:
+            holding.cast(tick)
+        return True
 
     # --- the link's inbox ------------------------------------------------------------------------------------------
 
