@@ -102,17 +102,18 @@ class DatagramSocket:
         any other. Budget: 2 us for one datagram, 0.4 us for each of a train.
         """
         if len(datagrams) == 1:
-            return int(self._send_one(*datagrams[0]))
+            return int(self.send_one(*datagrams[0]))
         at = 0
         end = len(datagrams)
         while at < end:
             count = train_length(datagrams, at) if self._trains else 1
-            if not (self._send_train(datagrams[at : at + count]) if count > 1 else self._send_one(*datagrams[at])):
+            if not (self._send_train(datagrams[at : at + count]) if count > 1 else self.send_one(*datagrams[at])):
                 return at
             at += count
         return at
 
-    def _send_one(self, datagram: bytes, address: Address) -> bool:
+    def send_one(self, datagram: bytes, address: Address) -> bool:
+        """As `send`, for one; whether the kernel took it."""
         try:
             self._udp.sendto(datagram, address)
         except BlockingIOError:
@@ -135,7 +136,7 @@ class DatagramSocket:
             self._counters["trains_refused"] += 1
             self._trains = error.errno not in _LASTING
             # Full in between: what is left counts as lost on the way, since part of the train has left.
-            sent = [self._send_one(*datagram) for datagram in train]
+            sent = [self.send_one(*datagram) for datagram in train]
             self._counters["dropped_send_buffer"] += sent.count(False)
         else:
             self._counters["trains_out"] += 1

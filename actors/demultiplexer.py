@@ -11,6 +11,7 @@ from typing import Final
 from actors.datagrams import segments_of
 from actors.link import Address, Link
 from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
+from actors.link.prediction import UNUSUAL
 from crypto.errors import Malformed
 
 __all__ = ["Demultiplexer", "Heard"]
@@ -36,21 +37,22 @@ class Demultiplexer:
         self._counters = counters
         self._on_hello = on_hello
 
-    def on_datagram(self, datagram: memoryview, source: Address, now: float, heard: Heard) -> None:
-        """Budget: 1 us beside what the link does with it."""
+    def on_datagram(self, datagram: memoryview, source: Address, now: float, heard: Heard) -> int:
+        """What `Link.receive_data` says of it, and UNUSUAL if it was something else. Budget: 1 us beside what the link
+        does with it."""
         if len(datagram) < HEADER_BYTES:
             self._counters["dropped_malformed"] += 1
-            return
+            return UNUSUAL
         kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
         if kind == _DATA and not zero and not zeros:
             link = self._links.get(session_id)
             if link is None:
                 self._counters["dropped_no_session"] += 1
-            else:
-                link.receive_data(session_id, counter, datagram, now, source)
-                heard[link] = None
-            return
+                return UNUSUAL
+            heard[link] = None
+            return link.receive_data(session_id, counter, datagram, now, source)
         self._on_handshake(datagram, now, source, heard)
+        return UNUSUAL
 
     def _on_handshake(self, datagram: memoryview, now: float, source: Address, heard: Heard) -> None:
         try:

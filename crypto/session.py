@@ -25,7 +25,7 @@ Pure: the ephemeral key is an argument, so a run can be repeated exactly.
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +124,17 @@ class Session:
         self._seal_salt = seal_salt
         self._open = AESGCM(open_key)
         self._open_salt = open_salt
+
+    @property
+    def sealing(self) -> tuple[Callable[[bytes, bytes, bytes], bytes], bytes]:
+        """What `seal` is made of: (nonce, plaintext, header) to ciphertext and tag, and the salt, which a nonce of 12
+        bytes begins with; the counter follows, little-endian."""
+        return self._seal.encrypt, self._seal_salt
+
+    @property
+    def opening(self) -> tuple[Callable[[bytes, bytes | memoryview, bytes | memoryview], bytes], bytes]:
+        """What `open_untrusted` is made of, likewise. Raises InvalidTag, or ValueError."""
+        return self._open.decrypt, self._open_salt
 
     def seal(self, counter: int, header: bytes, plaintext: bytes | memoryview) -> bytes:
         """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""

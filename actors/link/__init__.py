@@ -6,6 +6,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `sender`      what goes out on a session: filling and sealing datagrams
 - `receiver`    what comes in on a session: opening datagrams, and who gets which frame
 - `parts`       what both work with
+- `prediction`  both in one function each, for the usual small message with an acknowledgement
 - `arrivals`    which datagrams have arrived, and when the peer must be told
 - `silence`     how long the peer owes an answer
 - `agenda`      what else there is to see to

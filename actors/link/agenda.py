@@ -10,7 +10,7 @@ from actors.link.settings import Address
 class Agenda:
     """One per link; all of its parts write here."""
 
-    __slots__ = ("_sessions", "events", "replies", "timer_s")
+    __slots__ = ("_sessions", "events", "is_usual", "replies", "timer_s")
 
     def __init__(self, sessions: Sessions, now: float) -> None:
         self._sessions = sessions
@@ -20,6 +20,15 @@ class Agenda:
         """Answers that must go where their question came from."""
         self.events: deque[Event] = deque()
         """News that nobody has asked for yet."""
+
+        self.is_usual = False
+        """What the short way takes to be so still is (`actors.link.prediction`): nothing else was called since it was
+        looked at."""
+
+    @property
+    def is_clear(self) -> bool:
+        """But for its time, nothing needs attention."""
+        return not (self.replies or self.events) and self._sessions.is_settled
 
     def is_unsettled(self, now: float) -> bool:
         """Something beside data and acknowledgements needs attention."""

@@ -97,9 +97,12 @@ class Incoming:
         large_budget: LargeBudget | None = None,
         unfinished_budget: UnfinishedBudget | None = None,
         on_late: Callable[[], object] = lambda: None,
+        on_credit: Callable[[], object] = lambda: None,
     ) -> None:
         """`on_late` ends the link of a peer that keeps others waiting for what it does not send; what it had begun to
-        send is dropped by then."""
+        send is dropped by then. `on_credit` is called when something was taken and the peer
+        should be told (`should_tell`)."""
+        self._on_credit = on_credit
         self._on_late = on_late
         self._large_assembly: _Assembly | None = None  # the last one that has started
         self._large = LargeGrants(large_budget or LargeBudget(), self._large_missing, self._give_up)
@@ -168,6 +171,16 @@ class Incoming:
         return not self.has_any_ready and not is_held
 
     @property
+    def is_roomy(self) -> bool:
+        """Nothing but the credit bounds what the peer may begin, and it has asked for nothing beside it."""
+        return not (self._is_cramped or self.is_asked_for_large)
+
+    @property
+    def channels(self) -> Sequence[_Channel]:
+        """What is expected on each, and what is there beyond it."""
+        return self._channels
+
+    @property
     def credit(self) -> tuple[int, int]:
         """Absolute (bytes, messages) that the peer may have started since its beginning."""
         return self._granted_bytes, self._granted_messages
@@ -200,19 +213,25 @@ class Incoming:
         return write_grant(self._large.granted) if self._large.must_tell else b""
 
     def take(self, claimed: int | None = None) -> ReceivedMessage | None:
-        """The next message, as `has_ready`; taking it gives its credit back."""
+        """The next message, as `has_ready`; taking it gives its credit back. Budget: 0.4 us."""
         ready = self._ready if claimed is None else self._claimed.get(claimed)
         if not ready:
             return None
         message = ready.popleft()
-        size_bytes = len(message.data)
+        size_bytes = len(message[1])
         if size_bytes > LARGE_MESSAGE_BYTES:
             self._large.release()
-            return message
-        self._ready_bytes -= size_bytes
-        self._ready_messages -= 1
-        self._granted_bytes += size_bytes
-        self._granted_messages += 1
+        else:
+            self._ready_bytes -= size_bytes
+            self._ready_messages -= 1
+            self._granted_bytes += size_bytes
+            self._granted_messages += 1
+        if (
+            self._granted_messages >= self._tell_at_messages
+            or self._granted_bytes >= self._tell_at_bytes
+            or self.is_asked_for_large
+        ) and self.should_tell:
+            self._on_credit()
         return message
 
     def on_message(self, frame: Message) -> None:

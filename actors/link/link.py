@@ -10,7 +10,7 @@ Acknowledged means that the peer has the message and all before it on its channe
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -29,11 +29,12 @@ from actors.link.frames import (
     write_challenge,
 )
 from actors.link.gate import HandshakeGate, Verdict
-from actors.link.incoming import Incoming, ReceivedMessage
+from actors.link.incoming import Incoming
 from actors.link.large import LargeBudget
 from actors.link.outgoing import Outgoing
 from actors.link.parts import Parts
 from actors.link.path import Path
+from actors.link.prediction import Prediction
 from actors.link.receiver import Receiver
 from actors.link.recovery import Recovery
 from actors.link.sender import Sender, body_bytes
@@ -110,6 +111,7 @@ class Link:
             large_budget=large_budget,
             unfinished_budget=unfinished_budget,
             on_late=self._on_late,
+            on_credit=self._on_credit,
         )
 
         self.hint: Address | None = None
@@ -137,10 +139,17 @@ class Link:
         self._sender = Sender(parts, settings)
         self._receiver = Receiver(parts, self._sender, self._move)
         # These are called for every datagram, so without a method in between that only hands on.
-        self.send_at_once: Final = self._sender.send_at_once
-        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for, or None."""
-        self.receive_data: Final = self._receiver.receive_data
-        """As `receive`, for one DATA datagram whose header was read already."""
+        prediction = Prediction(parts, self._sender, self._receiver)
+        self.send_at_once: Final = prediction.send
+        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for: a datagram, where
+        it goes, and `next_timer` or NEVER if that has not come nearer; or None, and nothing has happened."""
+        self.receive_data: Final = prediction.receive
+        """As `receive`, for one DATA datagram whose header was read already: the channel of the one message in it, if
+        nothing else is to be seen to at once, or UNUSUAL."""
+        self.take: Final = self._incoming.take
+        """The next message, as `has_ready`; taking it gives its credit back to the peer."""
+        self.ready_of: Final = self._incoming.ready_of
+        """What `take` has; always the same object."""
         self.receive_run: Final = self._receiver.receive_run
         """As `receive_data`, for several of one source."""
         self.receive_train: Final = self._receiver.receive_train
@@ -156,11 +165,13 @@ class Link:
         Without keys nothing is sent and no HELLO answered. Sessions end that were proved with keys which are neither
         current nor retiring; those proved with retiring ones are replaced, and lose nothing.
         """
+        self._agenda.is_usual = False
         if self._sessions.know_keys(keys):
             self._recovery.declare_all_lost()
 
     def change_identity(self, identity: Identity, now: float) -> None:
         """Prove this side's name with other keys from now on, and at once: sessions go on until they are replaced."""
+        self._agenda.is_usual = False
         self._identity = identity
         self._sessions.change_identity(identity)
         if self._sessions.current is not None:
@@ -173,6 +184,7 @@ class Link:
         """
         if address == self.hint:
             return
+        self._agenda.is_usual = False
         may_have_moved = self.hint is not None and address != self._path.address
         self.hint = address
         if may_have_moved and now >= self._last_move_s + self._settings.move_interval_s:
@@ -186,11 +198,13 @@ class Link:
 
     def send(self, data: bytes, now: float, channel: int = 0) -> None:
         """Queue a message. Raises LinkFull, or ValueError for a message that can never be sent."""
+        self._agenda.is_usual = False
         self._outgoing.enqueue(data, channel)
         self.silence.last_activity_s = now
 
     def close(self, now: float) -> list[tuple[bytes, Address]]:
         """Datagrams that tell the peer that this side ends; nothing may be sent afterwards."""
+        self._agenda.is_usual = False
         current = self._sessions.current
         address = self._path.address
         if current is None or address is None:
@@ -206,6 +220,7 @@ class Link:
 
     @is_credit_awaited.setter
     def is_credit_awaited(self, is_awaited: bool) -> None:
+        self._agenda.is_usual = False
         self._sender.is_credit_awaited = is_awaited
 
     @property
@@ -235,11 +250,8 @@ class Link:
 
     def claim(self, channel: int) -> None:
         """From now on messages of this channel are taken with `take(channel)` alone."""
+        self._agenda.is_usual = False
         self._incoming.claim(channel)
-
-    def ready_of(self, claimed: int | None) -> Sequence[ReceivedMessage]:
-        """What `take` has; always the same object."""
-        return self._incoming.ready_of(claimed)
 
     def has_ready(self, claimed: int | None = None) -> bool:
         """`take` has a message: of the claimed channel, or of any that nobody has claimed."""
@@ -269,14 +281,6 @@ class Link:
         """The next piece of news."""
         return self._agenda.events.popleft() if self._agenda.events else None
 
-    def take(self, claimed: int | None = None) -> ReceivedMessage | None:
-        """The next message, as `has_ready`; taking it gives its credit back to the peer."""
-        incoming = self._incoming
-        message = incoming.take(claimed)
-        if incoming.should_tell and message is not None and self._arrivals.ranges:
-            self._arrivals.ack_s = -NEVER
-        return message
-
     # What comes in
 
     def receive(self, datagram: bytes | memoryview, now: float, source: Address) -> None:
@@ -284,8 +288,9 @@ class Link:
         try:
             header = read_header_untrusted(datagram)
             if header.kind == Kind.DATA:
-                self.receive_data(header.session_id, header.counter, datagram, now, source)
+                self.receive_data(header.session_id, header.counter, memoryview(datagram), now, source)
                 return
+            self._agenda.is_usual = False
             self._count_arrival(datagram)
             self._on_handshake(header, bytes(datagram[HEADER_BYTES:]), now, source)
         except Tampered:
@@ -335,6 +340,7 @@ class Link:
     def on_hello(self, hello: Hello, now: float, source: Address) -> bool:
         """As `receive`, for a HELLO that was read already; False when it was not made with the keys known, which may
         be out of date."""
+        self._agenda.is_usual = False
         if self.silence.is_given_up:  # the next one finds another link, with another incarnation
             return True
         try:
@@ -410,6 +416,7 @@ class Link:
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         """Everything that should leave now, with where to. Also does what timers have brought up."""
+        self._agenda.is_usual = False
         out: list[tuple[bytes, Address]] = []
         unsettled = self._agenda.is_unsettled(now)
         if unsettled:
@@ -521,10 +528,16 @@ class Link:
     def _on_late(self) -> None:
         """Others wait for room that the peer was granted and does not use. What it has sent is gone, so from here on
         nothing may be acknowledged; the next look at this link ends it."""
+        self._agenda.is_usual = False
         self._counters["revoked_grants"] += 1
         self._sessions.end_all()
         self.silence.is_given_up = True
         self._agenda.timer_s = -NEVER
+
+    def _on_credit(self) -> None:
+        """The peer should be told how much it may send."""
+        if self._arrivals.ranges:
+            self._arrivals.ack_s = -NEVER
 
     def _open_if_needed(self, now: float) -> None:
         current = self._sessions.current

@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Final
 
 from actors.link.frames import (
-    MAX_ACK_BYTES,
     MAX_CONTENT_FRAMES,
     MESSAGE_OVERHEAD_BYTES,
     PIECE_OVERHEAD_BYTES,
@@ -105,6 +104,18 @@ class Outgoing:
         return self._waiting_for_credit is not None or (bool(self._large_queue) and self._large is None)
 
     @property
+    def has_nothing_to_send(self) -> bool:
+        """Whatever is held is in flight, or has arrived behind a gap."""
+        return not (
+            self._ready
+            or self._lost
+            or self._large_queue
+            or self._blocked
+            or self._waiting_for_credit is not None
+            or self._is_stalled
+        )
+
+    @property
     def has_chunks(self) -> bool:
         """Something could be sent now, as far as credit goes."""
         if self._lost:
@@ -157,36 +168,6 @@ class Outgoing:
             self._queued_big_bytes += size
         self._queued_bytes += size
         self._queued_messages += 1
-
-    def start_alone(self, data: bytes, channel: int) -> OutgoingMessage | None:
-        """Take and start a message that is whole and has nothing to wait for; its frame is to leave in a datagram now.
-
-        None, and nothing has happened, when anything else is to be sent first or there is any doubt; then `enqueue`.
-        """
-        size = len(data)
-        if (
-            self._ready
-            or self._lost
-            or not 0 <= channel < ORDERED_CHANNELS
-            or self._queues[channel]
-            or self._sending[channel] is not None
-            or size + MAX_ACK_BYTES + MESSAGE_OVERHEAD_BYTES > self._body_bytes
-            or not self.fits_credit(size)
-            or self.held_messages >= self._max_messages
-            or self.held_bytes + size > self._max_bytes
-        ):
-            return None
-        self.held_bytes += size
-        self.held_messages += 1
-        self._used_bytes += size
-        self._used_messages += 1
-        number = self._next_number[channel]
-        self._next_number[channel] = number + 1
-        message = OutgoingMessage(channel, data)
-        message.start(number, self._body_bytes)
-        message.started_chunks = 1
-        self._started[channel].append(message)
-        return message
 
     def fill_run(self, room_bytes: int, most: int) -> tuple[list[bytes], list[Chunk]]:
         """Bodies of at most `room_bytes` with one whole piece each, and what they are; none unless one big message has

@@ -23,6 +23,21 @@ class CounterRanges:
         """The highest counter, -1 when there is none."""
         return self._lasts[-1] if self._lasts else -1
 
+    @property
+    def is_one_run(self) -> bool:
+        """Something has arrived, and nothing is missing since the lowest counter that is remembered."""
+        return len(self._lasts) == 1
+
+    @property
+    def smallest(self) -> int:
+        """The lowest counter that is remembered."""
+        return self._firsts[0]
+
+    @property
+    def lasts(self) -> list[int]:
+        """The last counter of each run, ascending; always the same object."""
+        return self._lasts
+
     def add(self, counter: int) -> None:
         """Add one counter; adding it again changes nothing."""
         firsts, lasts = self._firsts, self._lasts

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from actors.link.frames import HEADER_BYTES, PING, message_head, write_data_header, write_data_headers
+from actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
 from actors.link.outgoing_message import Chunk
 from actors.link.parts import Parts
 from actors.link.sessions import LiveSession
@@ -54,40 +54,10 @@ class Sender:
         self._follow(settings)
         self._outgoing.cut_for(self._body_bytes)
 
-    def send_at_once(self, data: bytes, now: float, channel: int = 0) -> bytes | None:
-        """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for: the one datagram to
-        send to `address`.
-
-        None, and nothing has happened, when there is anything else to do or any doubt. Budget: 6 us.
-        """
-        session, recovery = self._sessions.current, self._recovery
-        if (
-            session is None
-            or not recovery.is_idle
-            or not self._path.is_proved
-            or self._agenda.is_unsettled(now)
-            or self.is_mute
-            or self.is_credit_awaited
-            or self.credit_ping_s != NEVER
-        ):
-            return None
-        message = self._outgoing.start_alone(data, channel)
-        if message is None:
-            return None
-        silence, arrivals, agenda = self._silence, self._arrivals, self._agenda
-        silence.last_activity_s = now
-        body = message_head(channel, message.number, len(data)) + data
-        if arrivals.ack_s != NEVER:
-            body = arrivals.write_ack(self._incoming, now) + body
-        datagram = self._seal_eliciting(session, body, ((message, 0),), now)
-        if silence.due_since_s == NEVER:
-            silence.due_since_s = now
-        counters = self._counters
-        counters["datagrams_out"] += 1
-        counters["bytes_out"] += len(datagram)
-        if not recovery.is_timed_by(agenda.timer_s, now):
-            agenda.timer_s = min(agenda.timer_s, recovery.next_timer())
-        return datagram
+    @property
+    def is_hindered(self) -> bool:
+        """Something beside the credit and the congestion window keeps messages from leaving, or is asked for."""
+        return self.is_mute or self.is_credit_awaited or self.credit_ping_s != NEVER
 
     def ping(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
         """The PINGs that sessions owe."""

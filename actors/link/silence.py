@@ -25,6 +25,11 @@ class Silence:
         self.is_given_up = False
         """It has kept other peers waiting: all that is left to do is to expire."""
 
+    @property
+    def is_away(self) -> bool:
+        """The peer counts as unreachable, or is given up."""
+        return self.is_unreachable or self.is_given_up
+
     def heard(self, now: float) -> None:
         """The peer has proved to be there."""
         self.last_activity_s = now

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors.lookout import Lookout, Parked
+from actors.lookout import YIELDS_IN_A_ROW, Lookout, Parked
 
 
 class Post:
@@ -24,13 +24,15 @@ class Post:
         self.settled = 0
         self.lookout = Lookout(self.drain, self.settle)
 
-    def drain(self) -> None:
+    def drain(self) -> bool:
         self.readers.append("stand_in" if "stand_in" in trio.lowlevel.current_task().name else "receiver")
+        has_come = False
         while True:
             try:
                 letter = self.pair[0].recv(100)
             except BlockingIOError:
-                return
+                return has_come
+            has_come = True
             whom = letter[:1].decode()
             self.letters[whom].append(letter)
             self.lookout.wake(self.parked[whom])
@@ -164,3 +166,73 @@ async def test_who_waits_before_there_is_a_socket_is_served_when_there_is() -> N
     assert got == [b"a"]
     for end in post.pair:
         end.close()
+
+
+async def test_an_answer_that_is_there_already_takes_no_turn_of_the_scheduler() -> None:
+    """But others get theirs now and then."""
+    async with serving() as post, trio.open_nursery() as nursery:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        post.write(b"a")
+        await post.read("a")
+        nursery.start_soon(other)
+        await trio.lowlevel.checkpoint()
+        turns_before = []
+        for number in range(3 * YIELDS_IN_A_ROW):
+            turns_before.append(turns)
+            post.write(b"a%d" % number)
+            post.lookout.has_asked = True
+            assert await post.read("a") == b"a%d" % number
+        assert len(set(turns_before[:YIELDS_IN_A_ROW])) == 1
+        assert len(set(turns_before)) > 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_where_yielding_does_not_help_it_is_hardly_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as post, trio.open_nursery() as nursery:
+        yields = 0
+
+        def counted() -> None:
+            nonlocal yields
+            yields += 1
+
+        monkeypatch.setattr("os.sched_yield", counted)
+
+        async def answer() -> None:
+            for _ in range(1000):
+                await trio.testing.wait_all_tasks_blocked()
+                post.write(b"a")
+
+        nursery.start_soon(answer)
+        for _ in range(1000):
+            post.lookout.has_asked = True
+            await post.read("a")
+        assert 5 <= yields <= 15
+
+
+async def test_one_that_waits_for_something_else_is_not_kept_waiting_by_answers() -> None:
+    """Who takes one answer after the other without a turn lets the stand-in look for the others."""
+    async with serving() as post, trio.open_nursery() as nursery:
+        got: list[bytes] = []
+
+        async def reader() -> None:
+            got.append(await post.read("b"))
+
+        post.write(b"a")
+        await post.read("a")
+        nursery.start_soon(reader)
+        await trio.testing.wait_all_tasks_blocked()
+        post.write(b"a1")
+        post.write(b"b1")
+        post.lookout.has_asked = True
+        assert await post.read("a") == b"a1"
+        with trio.fail_after(5):
+            while not got:  # noqa: ASYNC110 -- nothing here that waits may be known to the lookout
+                await trio.sleep(0.001)
+        assert got == [b"b1"]

@@ -93,4 +93,6 @@ def test_marking_a_run_is_marking_each(runs: list[tuple[int, int]]) -> None:
 
 
 def vars_of(window: ReplayWindow) -> tuple[list[int], int]:
+    """With everything in the ring."""
+    window._write(window._ring_top + 1, window._top + 1)
     return window._ring, window._top

@@ -29,9 +29,11 @@ from actors.link.frames import (
 )
 from actors.link.incoming import Incoming, NoRoom
 from actors.link.outgoing import Outgoing
-from actors.link.sender import Sender
+from actors.link.prediction import Prediction
+from actors.link.settings import NEVER
 from crypto.errors import Malformed
 from tests.actors.link.network import Faults, Network, Node
+from tests.actors.link.snapshot import snapshot
 
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([880, 900, 1100, 1156, 1157, 5000]))
 CHANNELS = st.sampled_from([0, 0, 0, 1, 15, 16])
@@ -57,7 +59,7 @@ FAULTS = st.builds(
 def long_way_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)
-        patch.setattr(Sender, "send_at_once", lambda *_: None)
+        patch.setattr(Prediction, "_arm", lambda _: False)
         patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)
         yield
 
@@ -66,13 +68,15 @@ def say(network: Network, node: Node, message: bytes, channel: int) -> bool:
     """As the shell does; whether it left by the short cut."""
     node.link.find_at(network.other(node).address, network.now)
     node.take()
-    datagram = node.link.send_at_once(message, network.now, channel)
-    if datagram is None:
+    departure = node.link.send_at_once(message, network.now, channel)
+    if departure is None:
         node.link.send(message, network.now, channel)
         network.pump(node)
         return False
-    assert node.link.address is not None
-    network.send_datagram(node, node.link.address, datagram)
+    datagram, address, timer_s = departure
+    assert address == node.link.address
+    assert timer_s in {NEVER, node.link.next_timer()}
+    network.send_datagram(node, address, datagram)
     return True
 
 
@@ -108,20 +112,7 @@ def play(seed: int, faults: Faults, settings: LinkSettings, steps: list[Step]) -
 
 
 def state(node: Node) -> object:
-    link = node.link
-    return (
-        list(node.received),
-        list(node.events),
-        dict(node.counters),
-        link.next_timer(),
-        link.queued_messages,
-        link.queued_bytes,
-        link.is_idle,
-        link._incoming.credit,
-        link._arrivals.ranges.descending(),
-        link._recovery.round_trip.smoothed_s,
-        link._recovery.round_trip.variation_s,
-    )
+    return list(node.received), list(node.events), dict(node.counters), node.link.next_timer(), snapshot(node.link)
 
 
 @given(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from actors.datagrams import DatagramSocket, Outbound
-from actors.link import LinkSettings
+from actors.link import Address, LinkSettings
 from actors.link.settings import MIN_DATAGRAM_BYTES
 from actors.udp import LinkEndpoint
 from crypto.jose import Claims, open_untrusted, seal
@@ -40,6 +40,10 @@ class Lossy(LinkEndpoint):
 
     def _transmit(self, udp: DatagramSocket, datagrams: Sequence[Outbound]) -> None:
         super()._transmit(udp, [datagram for datagram in datagrams if not is_lost()])
+
+    def _transmit_one(self, udp: DatagramSocket, datagram: bytes, address: Address) -> None:
+        if not is_lost():
+            super()._transmit_one(udp, datagram, address)
 
 
 class Directory:

@@ -1,0 +1,344 @@
+"""The usual datagram, in one function for each direction (header prediction: Jacobson, "4BSD TCP Header Prediction",
+CCR 20(2), 1990).
+
+Question and answer, one small message in each datagram together with the acknowledgement of the one before: that is
+nearly everything where a round trip counts. `Receiver` and `Sender` with `Link` are what the protocol is; here is what
+they do in this one case, without the calls in between. That it comes to the same is tested, byte for byte and field for
+field (tests/actors/link/test_usual_path.py).
+
+What seldom changes is looked at once and then taken to be so (`Agenda.is_usual`) until anything but these two functions
+has been called. What is left are a few comparisons for each datagram, all of them before anything is changed; whatever
+they do not expect goes the long way. This knows the other parts from inside; none of them knows of this.
+"""
+
+import struct
+from functools import partial
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+
+from actors.link.frames import HEADER, HEADER_BYTES, Kind
+from actors.link.incoming import ReceivedMessage
+from actors.link.outgoing_message import Chunk, OutgoingMessage
+from actors.link.parts import Parts
+from actors.link.receiver import Receiver
+from actors.link.sender import Sender
+from actors.link.sessions import LiveSession
+from actors.link.settings import (
+    CHANNELS,
+    KERNEL_DATAGRAM_BYTES,
+    NEVER,
+    ORDERED_CHANNELS,
+    RESERVED_CREDIT_BYTES,
+    Address,
+)
+from crypto.session import TAG_BYTES
+
+UNUSUAL: Final = -1
+"""Instead of a channel: the datagram was taken the long way."""
+
+Departure = tuple[bytes, Address, float]
+"""A datagram, where it goes, and when the link must be looked at, if that is sooner than before, or NEVER."""
+
+_ACK_MESSAGE: Final = struct.Struct("<BQIQQBIIBBQH")
+"""An acknowledgement with one range, and the head of a message."""
+
+_MESSAGE: Final = struct.Struct("<BBQH")
+_DATA: Final = int(Kind.DATA)
+_ACK_FRAME, _MESSAGE_FRAME = 1, 2
+_HEADS_BYTES: Final = _ACK_MESSAGE.size
+_LEAST_BYTES: Final = HEADER_BYTES + _HEADS_BYTES + TAG_BYTES
+_MOST_BYTES: Final = 1400
+"""Of a datagram, both ways. Larger ones cost so much that the rest does not matter."""
+
+_NONCE: Final = struct.Struct("<4sQ")
+_MAX_U32: Final = 0xFFFF_FFFF
+
+_new_received: Final = partial(tuple.__new__, ReceivedMessage)
+
+
+class Prediction:
+    """The short way through one link."""
+
+    __slots__ = (
+        "_ack_delay_s",
+        "_address",
+        "_agenda",
+        "_arrivals",
+        "_channels",
+        "_chunks",
+        "_counters",
+        "_first",
+        "_free",
+        "_in_flight",
+        "_incoming",
+        "_lasts",
+        "_least_wait_s",
+        "_max_ack_delay_s",
+        "_most_bytes",
+        "_most_sealed",
+        "_open",
+        "_open_salt",
+        "_outgoing",
+        "_path",
+        "_receiver",
+        "_recovery",
+        "_seal",
+        "_seal_salt",
+        "_sender",
+        "_session",
+        "_session_id",
+        "_sessions",
+        "_silence",
+    )
+
+    _session: LiveSession
+
+    def __init__(self, parts: Parts, sender: Sender, receiver: Receiver) -> None:
+        self._sessions = parts.sessions
+        self._path = parts.path
+        self._incoming = parts.incoming
+        self._outgoing = parts.outgoing
+        self._recovery = parts.recovery
+        self._arrivals = parts.arrivals
+        self._agenda = parts.agenda
+        self._silence = parts.silence
+        self._counters = parts.counters
+        self._sender = sender
+        self._receiver = receiver
+        self._in_flight = parts.recovery._in_flight
+        # The message that left last, in the shape in which it is in flight; and when it has arrived, to be used again.
+        self._chunks: tuple[Chunk, ...] | None = None
+        self._free: tuple[Chunk, ...] | None = None
+        self._session_id = 0
+
+    def _arm(self) -> bool:
+        """Whether everything is as usual that does not change from one usual datagram to the next; then it is kept at
+        hand."""
+        session, ranges, settings = self._sessions.current, self._arrivals.ranges, self._arrivals.settings
+        address = self._path.address
+        if (
+            session is None
+            or address is None
+            or not self._outgoing.has_nothing_to_send
+            or not ranges.is_one_run
+            or not self._agenda.is_clear
+            or self._path.is_asking
+            or self._silence.is_away
+            or self._sender.is_hindered
+            or not self._incoming.is_roomy
+            or settings.max_flight_bytes <= 8 * _MOST_BYTES
+        ):
+            return False
+        self._session = session
+        self._session_id = session.session_id
+        self._address = address
+        self._lasts = ranges.lasts
+        self._first = ranges.smallest
+        self._open, self._open_salt = session.session.opening
+        self._seal, self._seal_salt = session.session.sealing
+        self._channels = self._incoming.channels
+        # Less than a full datagram: so the acknowledgement of a lone one never makes the congestion window grow.
+        self._most_bytes = min(settings.max_datagram_bytes - 1, _MOST_BYTES) - _LEAST_BYTES
+        self._most_sealed = settings.rekey_after_datagrams
+        self._least_wait_s = settings.min_pto_s
+        self._ack_delay_s = settings.ack_delay_s
+        self._max_ack_delay_s = settings.max_ack_delay_s
+        self._agenda.is_usual = True
+        return True
+
+    def receive(self, session_id: int, counter: int, datagram: memoryview, now: float, source: Address) -> int:
+        """Take a DATA datagram whose header was read already. Never raises.
+
+        The channel of the message in it, when there was one, and there is nothing to be done but taking it and, some
+        time later, acknowledging it. Otherwise UNUSUAL. Budget: 3 us, of which opening it is 0.7.
+        """
+        arrivals, agenda, size_bytes = self._arrivals, self._agenda, len(datagram)
+        if (
+            not _LEAST_BYTES <= size_bytes <= _MOST_BYTES
+            or not (agenda.is_usual or self._arm())
+            or session_id != self._session_id
+            or counter != self._lasts[0] + 1
+            or source != self._address
+            or arrivals.ack_s != NEVER
+            or now >= agenda.timer_s
+        ):
+            self._receiver.receive_data(session_id, counter, datagram, now, source)
+            return UNUSUAL
+        try:
+            body = self._open(_NONCE.pack(self._open_salt, counter), datagram[HEADER_BYTES:], datagram[:HEADER_BYTES])
+        except (InvalidTag, ValueError):
+            self._receiver.receive_data(session_id, counter, datagram, now, source)
+            return UNUSUAL
+        channel_number: int
+        (
+            ack,
+            largest,
+            delay_us,
+            credit_bytes,
+            credit_messages,
+            runs,
+            gap,
+            length,
+            frame,
+            channel_number,
+            number,
+            size,
+        ) = _ACK_MESSAGE.unpack_from(body)
+        in_flight, incoming, replay = self._in_flight, self._incoming, arrivals.replay
+        sent = in_flight.get(largest)
+        channel = self._channels[channel_number % CHANNELS]
+        used_bytes = incoming._used_bytes + size
+        if (
+            ack != _ACK_FRAME
+            or frame != _MESSAGE_FRAME
+            or number != channel.next_number
+            or sent is None
+            or sent[2] is not self._chunks
+            or len(in_flight) != 1
+            or size != len(body) - _HEADS_BYTES
+            or channel_number >= ORDERED_CHANNELS
+            or runs != 1
+            or gap
+            or length > largest
+            or channel.complete
+            or channel.assemblies
+            or used_bytes > incoming._granted_bytes
+            or incoming._used_messages >= incoming._granted_messages
+            or replay._top + 1 != counter
+        ):
+            self._receiver.receive_opened(self._session, counter, body, size_bytes, now, source)
+            return UNUSUAL
+        # Nothing was changed until here, and nothing can go wrong from here on.
+        counters, silence = self._counters, self._silence
+        counters["datagrams_in"] += 1
+        counters["bytes_in"] += size_bytes
+        silence.last_activity_s = now
+        silence.due_since_s = NEVER
+        # The acknowledgement: `Recovery.on_ack`, `Outgoing.on_acked`, `Outgoing.on_credit`.
+        del in_flight[largest]
+        recovery, outgoing = self._recovery, self._outgoing
+        self._free = self._chunks
+        acked = self._chunks[0][0]
+        recovery._flight_bytes = recovery._probes = 0
+        recovery._loss_s = NEVER
+        recovery._largest_acked = max(recovery._largest_acked, largest)
+        acked.is_wanted = False
+        outgoing._started[acked.channel].popleft()
+        outgoing.held_bytes = outgoing.held_messages = 0
+        if credit_bytes > outgoing._credit_bytes:
+            outgoing._credit_bytes = credit_bytes
+            outgoing._reserve_bytes = RESERVED_CREDIT_BYTES
+        outgoing._credit_messages = max(outgoing._credit_messages, credit_messages)
+        delay_s = delay_us / 1e6
+        recovery.round_trip.add_sample(
+            now - sent[0], delay_s if delay_s < self._max_ack_delay_s else self._max_ack_delay_s
+        )
+        # The message: `Incoming.on_messages`.
+        channel.next_number = number + 1
+        incoming._used_bytes = used_bytes
+        incoming._used_messages += 1
+        incoming._ready_bytes += size
+        incoming._ready_messages += 1
+        incoming._claimed.get(channel_number, incoming._ready).append(
+            _new_received((channel_number, body[_HEADS_BYTES:]))
+        )
+        # The datagram: `Arrivals.note` and `Arrivals.note_ack_due`.
+        replay._top = counter
+        self._lasts[0] = counter
+        arrivals.largest_s = now
+        arrivals.unacked_datagrams = 1
+        arrivals.unacked_bytes = size_bytes
+        arrivals.ack_s = now + self._ack_delay_s
+        return channel_number
+
+    def send(self, data: bytes, now: float, channel: int = 0) -> Departure | None:  # noqa: PLR0915 -- see the module
+        """As `Link.send` and then `datagrams_to_send`, for a small message that has nothing to wait for.
+
+        None, and nothing has happened, when there is anything else to do or any doubt. Budget: 3 us.
+        """
+        agenda, in_flight, size = self._agenda, self._in_flight, len(data)
+        if in_flight or not (agenda.is_usual or self._arm()):
+            return None
+        outgoing, session = self._outgoing, self._session
+        used_bytes = outgoing._used_bytes + size
+        if (
+            now >= agenda.timer_s
+            or size > self._most_bytes
+            or not 0 <= channel < ORDERED_CHANNELS
+            or used_bytes > outgoing._credit_bytes
+            or outgoing._used_messages >= outgoing._credit_messages
+            or session.sealed_datagrams >= self._most_sealed
+            or self._lasts[0] - self._first > _MAX_U32
+        ):
+            return None
+        # The message: `Outgoing.enqueue` and `Outgoing.fill`. Nothing is in flight, lost or waiting: nothing is held.
+        number = outgoing._next_number[channel]
+        outgoing._next_number[channel] = number + 1
+        outgoing._used_bytes = used_bytes
+        outgoing._used_messages += 1
+        outgoing.held_bytes = size
+        outgoing.held_messages = 1
+        chunks = self._free
+        if chunks is None:
+            chunks = ((OutgoingMessage(channel, data), 0),)
+        self._chunks, self._free = chunks, None
+        message = chunks[0][0]
+        message.channel = channel
+        message.data = data
+        message.number = number
+        message.started_chunks = 1
+        message.is_wanted = True
+        outgoing._started[channel].append(message)
+        silence = self._silence
+        silence.last_activity_s = now
+        if silence.due_since_s == NEVER:
+            silence.due_since_s = now
+        # The datagram: `Sender.fill`, `Arrivals.write_ack`, `Incoming.tell`.
+        sender, arrivals = self._sender, self._arrivals
+        counter = sender.next_counter
+        sender.next_counter = counter + 1
+        session.sealed_datagrams += 1
+        if arrivals.ack_s == NEVER:
+            body = _MESSAGE.pack(_MESSAGE_FRAME, channel, number, size) + data
+        else:
+            incoming, largest = self._incoming, self._lasts[0]
+            granted_bytes, granted_messages = incoming._granted_bytes, incoming._granted_messages
+            incoming._tell_at_bytes = granted_bytes + incoming._tell_after_bytes
+            incoming._tell_at_messages = granted_messages + incoming._tell_after_messages
+            delay_us = int((now - arrivals.largest_s) * 1e6)
+            body = (
+                _ACK_MESSAGE.pack(
+                    _ACK_FRAME,
+                    largest,
+                    0 if delay_us < 0 else delay_us if delay_us <= _MAX_U32 else _MAX_U32,
+                    granted_bytes,
+                    granted_messages,
+                    1,
+                    0,
+                    largest - self._first,
+                    _MESSAGE_FRAME,
+                    channel,
+                    number,
+                    size,
+                )
+                + data
+            )
+            arrivals.ack_s = NEVER
+            arrivals.unacked_datagrams = arrivals.unacked_bytes = 0
+        header = HEADER.pack(_DATA, 0, 0, session.peer_session_id, counter)
+        datagram = header + self._seal(_NONCE.pack(self._seal_salt, counter), body, header)
+        # In flight: `Recovery.record`.
+        size_bytes = len(datagram)
+        recovery = self._recovery
+        recovery._flight_bytes = charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
+        in_flight[counter] = (now, charge_bytes, chunks)
+        recovery._last_sent_s = now
+        recovery._may_probe = False
+        counters = self._counters
+        counters["datagrams_out"] += 1
+        counters["bytes_out"] += size_bytes
+        if agenda.timer_s <= now + self._least_wait_s and recovery._loss_s == NEVER:  # `Recovery.is_timed_by`
+            return datagram, self._address, NEVER
+        timer_s = agenda.timer_s = min(agenda.timer_s, recovery.next_timer())
+        return datagram, self._address, timer_s

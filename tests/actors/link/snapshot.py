@@ -1,0 +1,39 @@
+"""All that a link knows, as plain values that can be compared: every field of every part of it."""
+
+from collections import deque
+from enum import Enum
+from typing import Any
+
+from actors.link import Link
+from actors.link.prediction import Prediction
+
+_PLAIN = (int, float, str, bytes, bool, type(None))
+_NOT_STATE = {"is_usual", "confirm_body"}
+"""Whether the short way may be tried: of no consequence but speed. A signature: it has dice of its own."""
+
+
+def snapshot(link: Link) -> object:
+    """Two links that do the same from here on have equal ones."""
+    return _of(link, {})
+
+
+def _of(thing: Any, seen: dict[int, int]) -> object:
+    if isinstance(thing, _PLAIN):
+        return thing
+    if isinstance(thing, Enum):
+        return thing.name
+    if id(thing) in seen:
+        return f"the one met as number {seen[id(thing)]}"
+    if isinstance(thing, list | tuple | deque):
+        return [_of(item, seen) for item in thing]
+    if isinstance(thing, set | frozenset):
+        return sorted(map(repr, thing))
+    if isinstance(thing, dict):
+        return [(_of(key, seen), _of(value, seen)) for key, value in thing.items()]
+    kind = type(thing)
+    if not kind.__module__.startswith(("actors.link", "crypto.replay")) or isinstance(thing, Prediction):
+        return kind.__name__
+    seen[id(thing)] = len(seen)
+    names = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ())]
+    fields = {name: getattr(thing, name) for name in names if hasattr(thing, name)} | getattr(thing, "__dict__", {})
+    return kind.__name__, {name: _of(value, seen) for name, value in fields.items() if name not in _NOT_STATE}
