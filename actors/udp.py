@@ -404,7 +404,7 @@ class LinkEndpoint:
         for received in range(_BATCH_DATAGRAMS):
             if not self._take_arrival(udp, now, heard):
                 return received
-            if received and trio.current_time() - now > _TURN_S:
+            if received and self._now() - now > _TURN_S:
                 return received + 1
         return _BATCH_DATAGRAMS
 

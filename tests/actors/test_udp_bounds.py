@@ -214,19 +214,19 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
     clock = [0.0]
     drain, receive = endpoint._lookout._drain, endpoint._demultiplexer.on_datagram
 
-    def counted() -> None:
+    def counted() -> bool:
         turns.append(0)
-        drain()
+        return drain()
 
-    def costly(*arguments: Any) -> None:
+    def costly(*arguments: Any) -> int:
         turns[-1] += 1
         clock[0] += 0.003
-        receive(*arguments)
+        return receive(*arguments)
 
     monkeypatch.setattr(endpoint._lookout, "_drain", counted)
     monkeypatch.setattr(endpoint._demultiplexer, "on_datagram", costly)
     began_s = trio.current_time()
-    monkeypatch.setattr("actors.udp.trio.current_time", lambda: began_s + clock[0])
+    monkeypatch.setattr(endpoint, "_now", lambda: began_s + clock[0])
     for _ in range(40):
         stranger.send(b"noise")
     await until(lambda: endpoint.stats.get("dropped_malformed", 0) == 40)
