@@ -11,9 +11,8 @@ them up, watches over them, and does to them what a scenario asks for.
 """
 
 import shutil
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,9 @@ from scenarios.cluster_events import (
     Stopping,
 )
 from scenarios.errors import EnvironmentFailed
+from scenarios.fork_server import ForkServer
 from scenarios.ports import Ports
-from scenarios.processes import Child, ChildExit, ChildProcesses, Command
+from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command
 from scenarios.topology import ClusterSpec
 
 __all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "ServerInfo", "baton_launcher"]
@@ -77,15 +77,7 @@ Launcher = Callable[[ServerPlan], Sequence[str]]
 
 def baton_launcher(plan: ServerPlan) -> Sequence[str]:
     """The command line that runs a server of batonpass as a child of this process."""
-    return (
-        sys.executable,
-        "-m",
-        "scenarios.cli",
-        plan.role.value,
-        "--config",
-        str(plan.config_file),
-        "--parent-pipe",
-    )
+    return (*BATON, plan.role.value, "--config", str(plan.config_file), "--parent-pipe")
 
 
 def _silent(event: ClusterEvent) -> None:
@@ -100,9 +92,11 @@ class LocalCluster:
         blueprint: Blueprint,
         processes: ChildProcesses,
         launcher: Launcher,
+        environment: Mapping[str, str],
         progress: Progress,
         crashes: list[ChildExit],
         ports: Ports,
+        forks: ForkServer | None,
     ) -> None:
         self.directory = blueprint.directory
         self.spec = blueprint.spec
@@ -111,7 +105,9 @@ class LocalCluster:
         self._blueprint = blueprint
         self._processes = processes
         self._launcher = launcher
+        self._environment = environment
         self._ports = ports
+        self._forks = forks
         self._progress = progress
         self._plans = {plan.name: plan for plan in blueprint.servers}
         self._children: dict[str, Child] = {}
@@ -127,6 +123,7 @@ class LocalCluster:
         grace_s: float = 10.0,
         impatient: trio.Event | None = None,
         launcher: Launcher = baton_launcher,
+        environment: Mapping[str, str] | None = None,
         rng: Random | None = None,
     ) -> AsyncIterator[Self]:
         """Bring a cluster up, hand it out when every server is ready, and take it down at the end.
@@ -140,6 +137,7 @@ class LocalCluster:
             grace_s: for a server to end in peace before it is killed.
             impatient: when somebody sets it, servers are no longer given that time.
             launcher: the command line for a server, given its plan.
+            environment: variables for every server, on top of ours.
             rng: the dice for choosing ports.
 
         Raises:
@@ -147,6 +145,7 @@ class LocalCluster:
             BadSpec, DirectoryUnusable, PortTaken, SpawnError: before that; each says what to do.
         """
         fate = _Fate()
+        variables = {**_ENVIRONMENT, **(environment or {})}
         with (
             _directory_of(spec, fate, progress) as directory,
             hold_directory(directory),
@@ -159,8 +158,11 @@ class LocalCluster:
                 fate.crashes.append(end)
                 progress(Crashed(end))
 
-            async with ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes:
-                cluster = cls(blueprint, processes, launcher, progress, fate.crashes, ports)
+            async with (
+                _forks_for(blueprint, launcher, variables) as forks,
+                ChildProcesses.open(on_crash=on_crash, grace_s=grace_s, impatient=impatient) as processes,
+            ):
+                cluster = cls(blueprint, processes, launcher, variables, progress, fate.crashes, ports, forks)
                 try:
                     await cluster._bring_up(timeout_s)
                     yield cluster
@@ -324,14 +326,14 @@ class LocalCluster:
     async def _bring_up(self, timeout_s: float) -> None:
         self._progress(Started(len(self._plans), self.directory))
         for plan in self._plans.values():
-            self._launch(plan)
+            self._launch(plan, self._forks)
         await self.wait_ready(timeout_s=timeout_s)
 
-    def _launch(self, plan: ServerPlan) -> None:
-        command = Command(
-            plan.name, self._launcher(plan), plan.log_file, wave=_WAVES[plan.role], environment=_ENVIRONMENT
-        )
-        self._children[plan.name] = self._processes.start(command)
+    def _launch(self, plan: ServerPlan, forks: ForkServer | None = None) -> None:
+        # Whoever is started later is no fork: it runs the code that is installed by then, as after an upgrade.
+        argv = self._launcher(plan)
+        command = Command(plan.name, argv, plan.log_file, wave=_WAVES[plan.role], environment=self._environment)
+        self._children[plan.name] = self._processes.start(command, forks if tuple(argv[:3]) == BATON else None)
 
     async def _take_down(self) -> list[ChildExit]:
         with trio.CancelScope(shield=True):
@@ -370,6 +372,18 @@ class _Fate:
     failed: bool = False
     crashes: list[ChildExit] = field(default_factory=list)
     unclean: list[ChildExit] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def _forks_for(
+    blueprint: Blueprint, launcher: Launcher, environment: Mapping[str, str]
+) -> AsyncIterator[ForkServer | None]:
+    """Where to have servers forked, if there are several of them and they are batonpass's."""
+    if sum(tuple(launcher(plan)[:3]) == BATON for plan in blueprint.servers) < 2:
+        yield None
+        return
+    async with ForkServer.open(environment) as forks:
+        yield forks
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import stat
 
 from scenarios.errors import EnvironmentFailed
 
-__all__ = ["OrphanError", "die_with_parent"]
+__all__ = ["OrphanError", "die_with_parent", "kill_me_when_parent_thread_ends"]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
@@ -43,11 +43,16 @@ def die_with_parent(pipe_fd: int = 0) -> None:
     Raises:
         OrphanError: `pipe_fd` is not a pipe, or the system is not Linux.
     """
-    _kill_me_when_parent_thread_ends()
+    kill_me_when_parent_thread_ends()
     _terminate_me_at_end_of(pipe_fd)
 
 
-def _kill_me_when_parent_thread_ends() -> None:
+def kill_me_when_parent_thread_ends() -> None:
+    """Ask for SIGKILL to this process when the parent thread that started it ends.
+
+    Raises:
+        OrphanError: the system is not Linux.
+    """
     try:
         prctl = ctypes.CDLL(None, use_errno=True).prctl
     except AttributeError:

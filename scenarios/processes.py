@@ -11,17 +11,22 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import IO, Final, Protocol, Self
 
 import trio
 
 from scenarios.errors import EnvironmentFailed
+from scenarios.fork_server import ForkServer, ForkServerFailed
 
-__all__ = ["Child", "ChildExit", "ChildProcesses", "Command", "SpawnError"]
+__all__ = ["BATON", "Child", "ChildExit", "ChildProcesses", "Command", "SpawnError"]
+
+BATON: Final = (sys.executable, "-m", "scenarios.cli")
+"""How `baton` is run in a process of its own."""
 
 # Enough for a traceback's last frames and its message; the log file has the rest.
 TAIL_LINES = 12
@@ -83,10 +88,63 @@ class ChildExit:
         return "\n".join([heading, *(f"    {line}" for line in self.log_tail or ("(it wrote nothing)",))])
 
 
+class _Process(Protocol):
+    """What is needed of `subprocess.Popen`, or of a fork."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    def wait(self) -> int: ...
+
+
+def _spawned(command: Command, log: IO[bytes]) -> _Process:
+    # Not trio's open_process: that forks in a worker thread, and the parent-death signal that the child asks for is
+    # bound to the *thread*, so the child would be killed when the idle worker retires.
+    try:
+        return subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **command.environment},
+            process_group=0,
+        )
+    except OSError as error:
+        raise SpawnError(f"cannot start {command.name} ({command.argv[0]}): {error.strerror}") from error
+
+
+class _Forked:
+    """A process that a fork server made."""
+
+    def __init__(self, command: Command, log: IO[bytes], forks: ForkServer) -> None:
+        self._forks = forks
+        stdin, ours = os.pipe()
+        self.stdin: IO[bytes] = os.fdopen(ours, "wb")
+        arguments = command.argv[len(BATON) :]
+        try:
+            self.pid = forks.fork(command.name, arguments, {**os.environ, **command.environment}, (stdin, log.fileno()))
+        except BaseException:
+            self.stdin.close()
+            raise
+        finally:
+            os.close(stdin)
+
+    def wait(self) -> int:
+        """How it ended; it has."""
+        try:
+            return self._forks.reap(self.pid)
+        except ForkServerFailed:
+            # Nobody can be asked any more, and that is how it ended: with its parent (`scenarios.orphans`).
+            return -signal.SIGKILL
+
+
 class Child:
     """One running (or ended) child process. Made by `ChildProcesses.start`."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, forks: ForkServer | None) -> None:
         self.command = command
         self.name = command.name
         self.stop_requested = False
@@ -96,20 +154,8 @@ class Child:
         command.log_file.parent.mkdir(parents=True, exist_ok=True)
         with command.log_file.open("ab") as log:
             self._log_start = log.tell()
-            # Not trio's open_process: that forks in a worker thread, and the parent-death signal that the child asks
-            # for is bound to the *thread*, so the child would be killed when the idle worker retires.
-            try:
-                self._popen = subprocess.Popen(
-                    command.argv,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **command.environment},
-                    process_group=0,
-                )
-            except OSError as error:
-                raise SpawnError(f"cannot start {command.name} ({command.argv[0]}): {error.strerror}") from error
-        self.pid = self._popen.pid
+            self._process = _spawned(command, log) if forks is None else _Forked(command, log, forks)
+        self.pid = self._process.pid
         self._pidfd = os.pidfd_open(self.pid)
 
     @property
@@ -170,21 +216,21 @@ class Child:
         return tuple(text.splitlines()[-TAIL_LINES:])
 
     def _stands(self) -> bool:
+        """Whether each of its threads does, or it is gone. See proc(5): the state comes behind the name in brackets."""
         try:
-            # WNOWAIT: only look, so that the exit status stays for subprocess to collect.
-            state = os.waitid(os.P_PIDFD, self._pidfd, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return True
-        return state is not None and state.si_pid == self.pid
+            states = [path.read_text().rpartition(") ")[2][0] for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):
+            return not self.running
+        return all(state in "TtZX" for state in states)
 
     async def _watch(self, on_crash: Callable[[ChildExit], None]) -> None:
         # Shielded: the scope guarantees the end of every child, also when it is left by cancellation.
         with trio.CancelScope(shield=True):
             await trio.lowlevel.wait_readable(self._pidfd)
-        returncode = self._popen.wait()
+        returncode = self._process.wait()
         os.close(self._pidfd)
-        if self._popen.stdin is not None:
-            self._popen.stdin.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._exit = ChildExit(self.name, self.pid, returncode, self.command.log_file, self.log_tail())
         self._exited.set()
         if not self.stop_requested:
@@ -239,13 +285,18 @@ class ChildProcesses:
         if raised is not None:
             raise raised
 
-    def start(self, command: Command) -> Child:
+    def start(self, command: Command, forks: ForkServer | None = None) -> Child:
         """Start a child. Its output is appended to its log file.
+
+        Args:
+            command: what to run.
+            forks: if given, whom to ask for a fork; `command.argv` is then `BATON` and arguments.
 
         Raises:
             SpawnError: the program cannot be run.
+            ForkServerFailed: there is no fork to be had.
         """
-        child = Child(command)
+        child = Child(command, forks)
         self._children.append(child)
         self._nursery.start_soon(child._watch, self._on_crash, name=f"watch {command.name}")
         return child

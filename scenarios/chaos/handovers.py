@@ -392,11 +392,12 @@ async def handover_ground(
 
     def launcher(plan: ServerPlan) -> Sequence[str]:
         place = () if network is None else network.prefix(plan.name)
-        return (*place, "env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
+        return (*place, *baton_launcher(plan))
 
     async with trio.open_nursery() as nursery:
         await nursery.start(gate.serve)
-        starting = LocalCluster.start(spec, launcher=launcher, timeout_s=_START_S, grace_s=0.0)
+        steps = {ENVIRONMENT: str(gate.path)}
+        starting = LocalCluster.start(spec, launcher=launcher, environment=steps, timeout_s=_START_S, grace_s=0.0)
         async with starting as cluster, open_run(cluster, seed, ours) as run:
             yield Ground(cluster, run, gate, network)
             gate.reset()

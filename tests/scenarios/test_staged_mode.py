@@ -1,6 +1,5 @@
 """Staged mode on real processes: whoever dies at the commit, the state is there, also with the old authority gone."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import cbor2
@@ -8,10 +7,9 @@ import pytest
 import trio
 
 from actors.breakpoints import ENVIRONMENT
-from scenarios.blueprint import ServerPlan
 from scenarios.cases import open_run
 from scenarios.chaos.gate import Gate
-from scenarios.cluster import LocalCluster, baton_launcher
+from scenarios.cluster import LocalCluster
 from scenarios.evidence import collect
 from scenarios.topology import ClusterSpec
 
@@ -27,13 +25,10 @@ async def test_failures_row_13_the_new_authority_begins_from_its_disk_though_the
 ) -> None:
     gate = Gate(tmp_path / "steps")
 
-    def launcher(plan: ServerPlan) -> Sequence[str]:
-        return ("env", f"{ENVIRONMENT}={gate.path}", *baton_launcher(plan))
-
     with trio.fail_after(270):
         async with trio.open_nursery() as nursery:
             await nursery.start(gate.serve)
-            starting = LocalCluster.start(SPEC, launcher=launcher, timeout_s=120.0, grace_s=0.0)
+            starting = LocalCluster.start(SPEC, environment={ENVIRONMENT: str(gate.path)}, timeout_s=120.0, grace_s=0.0)
             async with starting as cluster, open_run(cluster, 7) as run:
                 await run.spawn(ENTITY, "alpha.s1")
                 stream = run.players.streams[ENTITY]

@@ -1,0 +1,105 @@
+"""Forked servers are processes like any other: their own place, output, end, and nobody left behind."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scenarios.fork_server import ForkServer, ForkServerFailed
+from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command
+from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
+
+VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
+
+
+class Place:
+    """Where `baton` is forked."""
+
+    def __init__(self, forks: ForkServer, children: ChildProcesses, crashes: list[ChildExit], logs: Path) -> None:
+        self.forks = forks
+        self.children = children
+        self.crashes = crashes
+        self._logs = logs
+
+    def fork(self, name: str, *arguments: str) -> Child:
+        command = Command(name, (*BATON, *arguments), self._logs / f"{name}.log", environment=VARIABLES)
+        return self.children.start(command, self.forks)
+
+    async def ended(self, name: str, *arguments: str) -> tuple[int, Sequence[str]]:
+        end = await self.fork(name, *arguments).wait()
+        return end.returncode, end.log_tail
+
+    def relay(self) -> Child:
+        """Something that goes on until it is told not to: a relay that waits for its configuration, a pipe."""
+        config = self._logs / "relay.toml"
+        if not config.exists():
+            os.mkfifo(config)
+        return self.fork("relay.r1", "relay", "--config", str(config), "--parent-pipe")
+
+
+@asynccontextmanager
+async def place(logs: Path) -> AsyncIterator[Place]:
+    crashes: list[ChildExit] = []
+    async with (
+        ForkServer.open({}) as forks,
+        ChildProcesses.open(on_crash=crashes.append, grace_s=DEADLINE_S) as children,
+    ):
+        yield Place(forks, children, crashes, logs)
+
+
+def is_tied(pid: int) -> bool:
+    """Whether the end of its standard input ends it, which it asks for first thing: then it has begun."""
+    flags = next(line.split()[1] for line in Path(f"/proc/{pid}/fdinfo/0").read_text().splitlines() if "flags" in line)
+    return bool(int(flags, 8) & 0o20000)  # O_ASYNC
+
+
+def kernels_name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+async def test_a_fork_is_baton_with_a_place_of_its_own(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        status, (line,) = await here.ended("version", "--version")
+        assert (status, line.split()[0]) == (0, "batonpass")
+        status, (line,) = await here.ended("nonsense", "nonsense")
+        assert status == 2
+        assert "nonsense" in line
+        status, (line,) = await here.ended("far", "tree", "ls", "jobs")
+        assert status != 0
+        assert VARIABLES["BATON_URL"] in line
+        relay = here.relay()
+        await wait_until(lambda: is_tied(relay.pid))
+        assert os.getpgid(relay.pid) == relay.pid
+        assert kernels_name_of(relay.pid) == "relay.r1"
+        await relay.pause()
+        relay.resume()
+        relay.kill()
+        assert (await relay.wait()).returncode == -signal.SIGKILL
+        second = here.relay()
+        await wait_until(lambda: is_tied(second.pid))
+    assert second.exit is not None
+    assert second.exit.returncode == -signal.SIGTERM
+    assert [crash.name for crash in here.crashes] == ["version", "nonsense", "far"]
+
+
+async def test_forks_die_with_the_process_that_they_come_from(tmp_path: Path) -> None:
+    async with place(tmp_path) as here:
+        relay = here.relay()
+        await wait_until(lambda: is_tied(relay.pid))
+        witness = Witness(relay.pid)
+        here.forks._process.kill()
+        assert witness.saw_it_end()
+        witness.close()
+        assert (await relay.wait()).returncode == -signal.SIGKILL
+        with pytest.raises(ForkServerFailed):
+            here.relay()
+
+
+async def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
+    (tmp_path / "trio.py").write_text("raise ImportError('no trio here')")
+    with pytest.raises(ForkServerFailed, match="ImportError: no trio here"):
+        async with ForkServer.open({"PYTHONPATH": str(tmp_path)}):
+            pass
