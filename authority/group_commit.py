@@ -5,29 +5,33 @@ the log notes that it is frozen (`prepared`) and says that the answer is still t
 as it does when nobody answers. With the last member all are committed in one procedure. If one is refused, is not
 prepared in time, or would not be committed any more, all are refused, and the epoch of each that was frozen is
 raised, so that its authority goes on. So no failure leaves a group half moved (FAILURES rows 34 and 35).
+
+How a group comes about, or several transfers with one report, is in `authority.group_requests`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from authority.deletion import grave_of
-from authority.directory_procedures import is_simserver
+from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
 from authority.lease_procedures import incarnation_of, may_be_given
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
-from authority.rules import Decision, Rule, Want, decide, is_locked_against
+from authority.rules import Want, is_locked_against
 from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = [
     "GROUP_LIFETIME_S",
-    "GROUP_PROCEDURES",
     "MAX_GROUP",
     "MAX_GROUPS",
+    "find_group",
     "prepare",
     "prepared_again",
     "refuse_group",
+    "remember_group",
+    "unless_group_expired",
 ]
 
 # How many entities one step of the log moves: with some 0.2 ms for each it is not held up for long.
@@ -52,7 +56,8 @@ def _save(rows: Rows, group: GroupRecord) -> None:
     rows.put(("groups", group.id), group.to_data())
 
 
-def _remember(rows: Rows, group: GroupRecord) -> None:
+def remember_group(rows: Rows, group: GroupRecord) -> None:
+    """Write a new group; of too many the oldest that is not open is forgotten. Raises `Refused` (`full`)."""
     order = [*rows.get_or(_ORDER, []), group.id]
     if len(order) > MAX_GROUPS:
         for known in order[:-1]:
@@ -65,78 +70,6 @@ def _remember(rows: Rows, group: GroupRecord) -> None:
             raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
     rows.put(_ORDER, order)
     _save(rows, group)
-
-
-# --- proposing --------------------------------------------------------------------------------------------------------
-
-
-def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Somebody wants several entities moved, together: all of them must be to be had at once, without asking masters.
-
-    Repeating it answers with the group as it is.
-    """
-    existing = find_group(rows, args["group"])
-    entities = list(args["entities"])
-    if existing is not None:
-        if sorted(existing.members.values()) != sorted(entities) or existing.target != args["target"]:
-            raise Refused(Reason.TRANSFER_ID_TAKEN, f"group {existing.id} is another one", group=existing.id)
-        return _unless_expired(rows, existing, args["now_s"]).to_data()
-    if not 1 <= len(entities) <= MAX_GROUP or len(set(entities)) != len(entities):
-        raise Refused(Reason.FULL, f"a group is 1 to {MAX_GROUP} entities, each named once", limit=MAX_GROUP)
-    if args.get("check_target", True) and not is_simserver(rows, args["target"]):
-        text = f"no simulation server {args['target']} is registered here"
-        raise Refused(Reason.UNKNOWN_TARGET, text, server=args["target"])
-    transfers = [_permitted(rows, args, number, entity) for number, entity in enumerate(entities)]
-    group = GroupRecord(
-        id=args["group"],
-        target=args["target"],
-        members={transfer.id: transfer.entity for transfer in transfers},
-        expires_at_s=int(args["now_s"]) + GROUP_LIFETIME_S,
-    )
-    _remember(rows, group)
-    for transfer in transfers:
-        save_transfer(rows, transfer)
-    return group.to_data()
-
-
-def _permitted(rows: Rows, args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:
-    record, requester = find_entity(rows, entity), args.get("requester", "")
-    want = Want(args.get("want", Want.BY_RULE))
-    decision = decide(record, requester, want) if requester else Decision.GRANTED
-    if record.authority == args["target"]:
-        raise Refused(Reason.SAME_SERVER, f"{entity} is on {record.authority} already", entity=entity)
-    if decision is not Decision.GRANTED:
-        reason = Reason.DENIED if decision is Decision.ASKED else Reason(decision.value)
-        text = f"{entity} is not to be had by {requester} at once (its rule is {Rule(record.rule)})"
-        raise Refused(reason, text, entity=entity)
-    return TransferRecord(
-        id=f"{args['group']}-{number}",
-        entity=entity,
-        target=args["target"],
-        source=record.authority,
-        want=want,
-        phase=Phase.PERMITTED,
-        requester=requester,
-        group=args["group"],
-        mode=args.get("mode", "eager"),
-        transport=args.get("transport", "rest"),
-        permit_rule_rev=record.rule_rev,
-        permit_owner_rev=record.owner_rev,
-    )
-
-
-def group_look(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """How a group is; one whose time is up is refused here and now."""
-    group = find_group(rows, args["group"])
-    if group is None:
-        raise Refused(Reason.NOT_FOUND, f"there is no group {args['group']}", group=args["group"])
-    return _unless_expired(rows, group, args["now_s"]).to_data()
-
-
-def _unless_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
-    if group.phase is GroupPhase.OPEN and now_s > group.expires_at_s:
-        return _refuse(rows, group, Reason.GROUP_FAILED)
-    return group
 
 
 # --- preparing, and the one commit ------------------------------------------------------------------------------------
@@ -181,6 +114,7 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
     reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
     reasons += [Reason.TARGET_DOWN for transfer in members if not may_be_given(rows, transfer.target)]
+    reasons += [Reason.DRAINING for transfer in members if is_draining(rows, transfer.target)]
     if len(members) < len(group.members) or any(reasons):
         _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
         return
@@ -207,6 +141,13 @@ def _why_not(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
     if transfer.permit_rule_rev != record.rule_rev:
         return Reason.RULE_CHANGED
     return None if transfer.permit_owner_rev == record.owner_rev else Reason.OWNER_CHANGED
+
+
+def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
+    """The group; if its time is up, it is refused here and now."""
+    if group.phase is GroupPhase.OPEN and now_s > group.expires_at_s:
+        return _refuse(rows, group, Reason.GROUP_FAILED)
+    return group
 
 
 def refuse_group(rows: Rows, transfer: TransferRecord, reason: Reason) -> None:
@@ -240,9 +181,3 @@ def _refuse_member(rows: Rows, transfer: TransferRecord, reason: Reason) -> None
         raised = transfer.fence.raised()
         transfer = transfer.changed(epoch=raised.epoch, sub=raised.sub)
     save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=reason.value))
-
-
-GROUP_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
-    "group.look": group_look,
-    "group.propose": group_propose,
-}

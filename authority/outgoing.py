@@ -5,7 +5,9 @@ Rules it keeps, whatever the network does:
 1. The entity is frozen before anything is sent, and does not tick again under the old fence.
 2. Only the log ends the wait. A silent peer is asked again; silence is never taken for a refusal. In staged mode the
    old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to
-   the target, so it may give up; it does so through the log, which raises the epoch and tells whoever asked.
+   the target, so it may give up; it does so through the log, which raises the epoch and tells whoever asked. When the
+   freeze budget is over it does the same after it has asked for the commit: the log, which decides once, says which
+   of the two came first. Only a direct pass that was sent cannot be taken back.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
 4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
@@ -36,6 +38,7 @@ __all__ = [
     "Mode",
     "Outgoing",
     "OutgoingPhase",
+    "OverBudget",
     "PeerActive",
     "Refusal",
     "Report",
@@ -128,6 +131,13 @@ class StageRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class OverBudget:
+    """The entity has stood still for as long as it may, and nobody has said yet that the hand-over is committed."""
+
+    reason: str = Reason.FREEZE_BUDGET.value
+
+
+@dataclass(frozen=True, slots=True)
 class Superseded:
     """A certificate proves that the log has gone on to `fence`, which is this server's: the entity has come back."""
 
@@ -139,7 +149,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Staged | StageRefused | Committed | Refusal | Lost | PeerActive | Superseded | Tick
+Event = Staged | StageRefused | OverBudget | Committed | Refusal | Lost | PeerActive | Superseded | Tick
 
 
 # --- effects ------------------------------------------------------------------------------------------------------
@@ -245,12 +255,16 @@ Effect = (
 TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.STAGING, Staged): OutgoingPhase.REQUESTED,
     (OutgoingPhase.STAGING, StageRefused): OutgoingPhase.ABORTING,
+    (OutgoingPhase.STAGING, OverBudget): OutgoingPhase.ABORTING,
     (OutgoingPhase.STAGING, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.STAGING, Tick): OutgoingPhase.STAGING,
+    (OutgoingPhase.ABORTING, Committed): OutgoingPhase.COMMITTED,
     (OutgoingPhase.ABORTING, Refusal): OutgoingPhase.RESUMED,
     (OutgoingPhase.ABORTING, Lost): OutgoingPhase.LOST,
+    (OutgoingPhase.ABORTING, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.ABORTING, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.ABORTING, Tick): OutgoingPhase.ABORTING,
+    (OutgoingPhase.REQUESTED, OverBudget): OutgoingPhase.ABORTING,
     (OutgoingPhase.REQUESTED, Committed): OutgoingPhase.COMMITTED,
     (OutgoingPhase.REQUESTED, Refusal): OutgoingPhase.RESUMED,
     (OutgoingPhase.REQUESTED, Lost): OutgoingPhase.LOST,
@@ -282,7 +296,9 @@ class Outgoing:
         now_ns: monotonic time of the freeze.
         first_retry_ns: after how long without an answer it repeats for the first time.
         mode: whether the state must be on the target's disk before the commit.
-        patience_ns: how long the target may take for that; then it is given up for `impatience`.
+        patience_ns: how long the target may take for that; then it is given up (`target_failed`).
+        budget_ns: how long the entity may stand still before the commit, in either mode, then it is given up
+            (`freeze_budget`); 0 for as long as that takes.
     """
 
     def __init__(
@@ -293,14 +309,16 @@ class Outgoing:
         first_retry_ns: int = FIRST_RETRY_NS,
         mode: Mode = Mode.EAGER,
         patience_ns: int = STAGE_PATIENCE_NS,
-        impatience: Reason = Reason.TARGET_FAILED,
+        budget_ns: int = 0,
     ) -> None:
         self.case = case
         self.fence = fence
         self.mode = mode
         self.phase = OutgoingPhase.STAGING if mode is Mode.STAGED else OutgoingPhase.REQUESTED
         self._staged_by_ns = now_ns + patience_ns
-        self._impatience: Final = impatience
+        self._budget_ends_ns = now_ns + budget_ns if budget_ns else None
+        # Whether anything has been asked for that may have been committed.
+        self._has_asked = mode is Mode.EAGER
         self._abort_reason = ""
         self.attempt = 0
         self.leads_to = fence.passed() if case is Case.DIRECT else fence.raised()
@@ -326,8 +344,8 @@ class Outgoing:
         """Take one event; return what must be done, in order."""
         if isinstance(event, Tick) and now_ns < self._retry_at_ns:
             return []
-        if isinstance(event, Tick) and self.phase is OutgoingPhase.STAGING and now_ns >= self._staged_by_ns:
-            event = StageRefused(self._impatience.value)
+        if isinstance(event, Tick):
+            event = self._given_up(now_ns) or event
         target = TABLE.get((self.phase, type(event)))
         if target is None or not self._believable(event):
             return []
@@ -336,8 +354,9 @@ class Outgoing:
             case Tick():
                 return self._repeat(now_ns)
             case Staged():
+                self._has_asked = True
                 return self._begin_anew(now_ns)
-            case StageRefused(reason=reason):
+            case StageRefused(reason=reason) | OverBudget(reason=reason):
                 self._abort_reason = reason
                 return self._begin_anew(now_ns)
             case Committed(certificate=certificate):
@@ -349,6 +368,22 @@ class Outgoing:
                 return []
             case _:
                 return self._end(event)
+
+    def _given_up(self, now_ns: int) -> Event | None:
+        """What time alone brings about, if anything."""
+        if self._must_end_by_ns is not None and now_ns >= self._must_end_by_ns:
+            return OverBudget()
+        if self.phase is OutgoingPhase.STAGING and now_ns >= self._staged_by_ns:
+            return StageRefused(Reason.TARGET_FAILED.value)
+        return None
+
+    @property
+    def _must_end_by_ns(self) -> int | None:
+        """When the budget is over, if anything can still be given up for that."""
+        is_open = self.phase is OutgoingPhase.STAGING or (
+            self.phase is OutgoingPhase.REQUESTED and self.case is not Case.DIRECT
+        )
+        return self._budget_ends_ns if is_open else None
 
     def _end(self, event: Event) -> list[Effect]:
         """What ends the transfer."""
@@ -364,12 +399,16 @@ class Outgoing:
     def _believable(self, event: Event) -> bool:
         """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
         match event:
-            case Committed(fence=fence) | PeerActive(fence=fence) | Superseded(fence=fence):
+            case Committed(fence=fence) | PeerActive(fence=fence):
+                return self._has_asked and fence >= self.leads_to
+            case Superseded(fence=fence):
                 return fence >= self.leads_to
             case Refusal(fence=fence):
                 return fence == self.fence.raised()
             case Lost(fence=fence):
                 return fence >= self.fence
+            case OverBudget():
+                return self._must_end_by_ns is not None
             case Tick() | Staged() | StageRefused():
                 return True
 
@@ -384,6 +423,8 @@ class Outgoing:
         # The exponent is bounded, because an attempt number is not: a home instance may be gone for days.
         longest_ns = max(self._first_retry_ns, MAX_RETRY_NS)
         self._retry_at_ns = now_ns + min(self._first_retry_ns << min(self.attempt - 1, 8), longest_ns)
+        if self._must_end_by_ns is not None:
+            self._retry_at_ns = min(self._retry_at_ns, max(self._must_end_by_ns, now_ns + 1))
         if self.phase is OutgoingPhase.STAGING:
             self._retry_at_ns = min(self._retry_at_ns, max(self._staged_by_ns, now_ns + 1))
             return [SendStage(self.attempt)]

@@ -11,7 +11,7 @@ from authority.deletion import DELETION_PROCEDURES
 from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
-from authority.group_commit import GROUP_PROCEDURES
+from authority.group_requests import GROUP_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES

@@ -131,13 +131,15 @@ class Outcome(StrEnum):
 class GroupPhase(StrEnum):
     """How far a group is."""
 
+    APART = "apart"
+    """It is none: its members are moved each by itself, and only reported together."""
     OPEN = "open"
     COMMITTED = "committed"
     REFUSED = "refused"
 
 
 class GroupRecord(_Row):
-    """Entities that move together: for each transfer its entity, and how many of them are prepared."""
+    """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared."""
 
     id: str
     target: str
@@ -154,7 +156,7 @@ class TransferRecord(_Row):
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
-    `freeze_budget_ms` how long staging may take after it (0: as long as that takes).
+    `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
     """

@@ -56,6 +56,9 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     if existing is not None and _is_repeated(existing, args, asked_at):
         return _answer(rows, existing)
     if existing is not None and _is_prepared(existing, args, asked_at):
+        if refusal is not None:
+            # It was frozen for the group, and does not wait any longer: so none of them goes.
+            refuse_group(rows, existing, refusal)
         return _answer(rows, prepared_again(rows, existing, args.get("now_s", 0.0)))
     if (record.authority, record.fence) != (args["source"], asked_at):
         # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.

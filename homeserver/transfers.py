@@ -402,6 +402,8 @@ class Transfers:
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         passes = await self._passes_untrusted(request.chain, request.entity)
         decided = await self._store.submit("transfer.refuse", **args, passes=passes)
+        self._waiting.take(request.transfer_id)
+        await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
         return Letter(self._reply(dict(decided)), opened.trace, on_path=False)
 
     async def _stage_inquiry(self, request: StageInquiry, opened: Opened) -> Letter:

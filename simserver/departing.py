@@ -33,8 +33,8 @@ class Plan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
     `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
-    World and owner have `notice_ms` before it stands still; then staging may take `freeze_budget_ms` (0: as long as
-    it needs).
+    World and owner have `notice_ms` before it stands still; then it may take `freeze_budget_ms` until the commit (0:
+    as long as it needs).
     """
 
     transfer_id: str
@@ -67,7 +67,8 @@ class Departure:
     trace: Trace
     base: Trace
     chain: tuple[str, ...] = ()
-    asking: bool = False
+    # What the home instance is being asked over REST at the moment, by the type of the message.
+    asking: set[str] = field(default_factory=set)
     # The lease under which it began is over, so it does not go on here whatever is decided.
     stays_nowhere: bool = False
     state_sent_ns: int = 0

@@ -48,7 +48,7 @@ from simserver.departing import Departure, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
-from simserver.notices import OWNER, WORLD, Notices
+from simserver.notices import GROUP, OWNER, WORLD, Notices
 from simserver.oversized import Oversized
 from simserver.patience import Patience
 from simserver.turnstile import Turnstile
@@ -207,6 +207,8 @@ class Departures:
         until_ns = self._clock.monotonic_ns() + plan.notice_ms * 1_000_000
         holding.life.leaves_at_ns = until_ns
         told = {WORLD} if holding.life.can_be_told else set()
+        if plan.grouped:
+            told.add(GROUP)
         if owner := holding.life.ownership.owner:
             told.add(OWNER)
             fence = holding.fence
@@ -296,15 +298,14 @@ class Departures:
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
         trace = Trace(plan.transfer_id).mark(self._sealer.name, "frozen", frozen.frozen_ns)
-        budget_ns = plan.freeze_budget_ms * 1_000_000
         outgoing = Outgoing(
             case,
             frozen.fence,
             frozen.frozen_ns,
             self._patience.first_retry_ns,
             plan.mode,
-            budget_ns or machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
-            Reason.FREEZE_BUDGET if budget_ns else Reason.TARGET_FAILED,
+            machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
+            plan.freeze_budget_ms * 1_000_000,
         )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
         if case is Case.DIRECT and plan.mode is Mode.EAGER:
@@ -486,8 +487,8 @@ class Departures:
                 member = members[(attempt - 1) % len(members)]
                 address = (member.link_host, member.link_port)
                 self._courier.send(request, base, member.name, on_path=on_path, address=address)
-        elif not departure.asking:
-            departure.asking = self._spawn(self._ask_by_rest, departure, request, base, on_path)
+        elif request.type not in departure.asking and self._spawn(self._ask_by_rest, departure, request, base, on_path):
+            departure.asking.add(request.type)
 
     async def _ask_by_rest(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, on_path: bool
@@ -499,7 +500,7 @@ class Departures:
             _log.warning("%s: the home instance did not decide: %s", request.transfer_id, error)
             return
         finally:
-            departure.asking = False
+            departure.asking.discard(request.type)
         if answer is None:
             departure.off_path["http_reply"] += 1
         elif isinstance(answer.message, HandoffReply):

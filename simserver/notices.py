@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["OWNER", "WORLD", "Notices"]
+__all__ = ["GROUP", "OWNER", "WORLD", "Notices"]
 
 WORLD: Final = "world"
 OWNER: Final = "owner"
+# Nobody is ever ready in its name: the members of a group stand still together, when the time of all is over.
+GROUP: Final = "group"
 
 
 @dataclass

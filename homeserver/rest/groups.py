@@ -1,7 +1,8 @@
-"""Moving several entities in one step, all or none, or each by itself with one report."""
+"""Moving several entities: in one step, all or none, or each by itself; with one report about all of them."""
 
 import logging
 import secrets
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends
@@ -10,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.web import StrictRoute
 from authority.certificates import Name
 from authority.group_commit import MAX_GROUP
+from authority.messages import MAX_NOTICE_MS
 from authority.records import GroupRecord, Phase, TransferRecord
 from homeserver.rest.access import client_access
+from homeserver.rest.models import result_of
 from homeserver.transfers import NOT_TOLD
 
 if TYPE_CHECKING:
@@ -25,14 +28,30 @@ GroupId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,56}$")]
 
 
 class NewGroup(BaseModel):
-    """Move several entities of this instance to one simulation server, all in one step or none."""
+    """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
 
     model_config = ConfigDict(extra="forbid")
 
     entities: list[Name] = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")
     group: GroupId | None = Field(default=None, description="choose it to be able to repeat the request")
+    all_or_none: bool = Field(
+        default=True, description="false: each is a transfer of its own, and what fails keeps no other from moving"
+    )
     mode: Literal["eager", "staged"] = "eager"
+    notice_ms: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_NOTICE_MS,
+        description="how long worlds and owners may go on before they stand still; all of an all-or-none group do so"
+        " at the end of it, also when they are ready earlier",
+    )
+    freeze_budget_ms: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_NOTICE_MS,
+        description="give up, and go on, if one stands still for longer before the commit; 0: as long as it takes",
+    )
     transport: Literal["rest", "link"] = "rest"
 
 
@@ -43,14 +62,18 @@ class MemberView(BaseModel):
     entity: str
     phase: str = Field(description="empty if the log has forgotten it")
     reason: str
+    result: Literal["pending", "done", "refused", ""] = Field(description="empty if the log has forgotten it")
 
 
 class GroupView(BaseModel):
-    """A group: whether it was committed, and the transfer of each member."""
+    """A group: what became of it, and of each member."""
 
     group: str
-    phase: str
+    phase: str = Field(
+        description="open; committed or refused, all of it; apart: each by itself, see `results` and the members"
+    )
     reason: str
+    results: dict[str, int] = Field(description="how many members are pending, done or refused")
     prepared: int = Field(description="how many members are frozen and wait for the others")
     members: list[MemberView]
 
@@ -62,7 +85,10 @@ def group_routes(node: "Node") -> APIRouter:
 
     @routes.post("", status_code=202, dependencies=[client])
     async def move_group(body: NewGroup) -> GroupView:
-        """Move several entities in one step of the log, for the system's own reasons: all of them or none."""
+        """Move several entities for the system's own reasons: all in one step of the log or none, or each by itself.
+
+        Repeat the same request when its answer was lost, or to have servers told again that could not be reached.
+        """
         data = await node.store.submit(
             "group.propose",
             group=body.group or secrets.token_hex(12),
@@ -70,6 +96,9 @@ def group_routes(node: "Node") -> APIRouter:
             target=body.to,
             mode=body.mode,
             transport=body.transport,
+            notice_ms=body.notice_ms,
+            freeze_budget_ms=body.freeze_budget_ms,
+            apart=not body.all_or_none,
             now_s=node.clock.unix_s(),
         )
         group = GroupRecord.from_data(data)
@@ -100,8 +129,16 @@ def _view(node: "Node", group: GroupRecord) -> GroupView:
     members = []
     for name, entity in group.members.items():
         transfer = node.store.transfer(name)
-        phase, reason = ("", "") if transfer is None else (transfer.phase.value, transfer.reason)
-        members.append(MemberView(transfer_id=name, entity=entity, phase=phase, reason=reason))
+        if transfer is None:
+            members.append(MemberView(transfer_id=name, entity=entity, phase="", reason="", result=""))
+            continue
+        phase, result = transfer.phase.value, result_of(transfer)
+        members.append(MemberView(transfer_id=name, entity=entity, phase=phase, reason=transfer.reason, result=result))
     return GroupView(
-        group=group.id, phase=group.phase.value, reason=group.reason, prepared=group.prepared, members=members
+        group=group.id,
+        phase=group.phase.value,
+        reason=group.reason,
+        prepared=group.prepared,
+        results=dict(Counter(member.result for member in members if member.result)),
+        members=members,
     )

@@ -40,6 +40,7 @@ __all__ = [
     "RowsView",
     "ServerView",
     "TransferView",
+    "result_of",
 ]
 
 # Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
@@ -216,8 +217,9 @@ class NewTransfer(_Body):
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="staged mode: give up, and go on, if the state is not on the target's disk so long after the"
-        " freeze; 0: two seconds, and more for large states",
+        description="give up, and go on, if it stands still for longer before the commit (not with path direct in"
+        " eager mode); 0: as long as it takes, and in staged mode two seconds, more for large states, until the state"
+        " is on the target's disk",
     )
     path: Literal["home", "direct"] = Field(
         default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
@@ -250,6 +252,17 @@ class AskView(BaseModel):
     def of(cls, record: TransferRecord) -> "AskView":
         """From the record in the log."""
         return cls(transfer_id=record.id, **record.model_dump(include=set(cls.model_fields)))
+
+
+def result_of(record: TransferRecord) -> Literal["pending", "done", "refused"]:
+    """How a transfer has ended, or that it has not."""
+    match record.phase:
+        case Phase.DONE:
+            return "done"
+        case Phase.REFUSED:
+            return "refused"
+        case _:
+            return "pending"
 
 
 class TransferView(BaseModel):
@@ -285,11 +298,6 @@ class TransferView(BaseModel):
     def of(cls, record: TransferRecord) -> "TransferView":
         """From the record in the log."""
         report = record.report
-        result: Literal["pending", "done", "refused"] = "pending"
-        if record.phase is Phase.DONE:
-            result = "done"
-        elif record.phase is Phase.REFUSED:
-            result = "refused"
         fields = record.model_dump(include=set(cls.model_fields))
         trace = None if report is None else report["trace"]
         return cls(
@@ -299,7 +307,7 @@ class TransferView(BaseModel):
             timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
             off_path=None if report is None else report["off_path"],
             counters=None if report is None else report["counters"],
-            result=result,
+            result=result_of(record),
         )
 
 

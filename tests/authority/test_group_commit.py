@@ -158,6 +158,67 @@ def test_proposing_again_answers_with_the_group_as_it_is(three: Log) -> None:
     three.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_failures_row_26_a_member_that_stands_still_too_long_ends_the_wait_of_all(three: Log, number: int) -> None:
+    propose(three, freeze_budget_ms=50)
+    commit(three, 0)
+    entity = MEMBERS[number]
+    request = {"transfer_id": f"{GROUP}-{number}", "entity": entity, "source": HOMES[entity], "target": S2}
+    for _ in range(2):
+        answer = three.run("transfer.refuse", **request, epoch=1, sub=0, reason="freeze_budget")
+        assert (answer["outcome"], answer["transfer"]["reason"], answer["epoch"]) == ("refused", "freeze_budget", 2)
+    assert (group_of(three).phase, group_of(three).reason) == (GroupPhase.REFUSED, "freeze_budget")
+    assert commit(three, 0, epoch=1)["outcome"] == "refused"
+    assert [place for place, _ in places(three).values()] == [HOMES[entity] for entity in MEMBERS]
+
+
+def test_notice_and_budget_are_for_every_member_and_the_notice_for_the_groups_time(three: Log) -> None:
+    group = propose(three, notice_ms=2500, freeze_budget_ms=50)
+    assert group.expires_at_s == GROUP_LIFETIME_S + 3
+    for name in group.members:
+        assert (three.transfer(name).notice_ms, three.transfer(name).freeze_budget_ms) == (2500, 50)
+
+
+def test_a_target_that_is_drained_meanwhile_gets_none_of_them(three: Log) -> None:
+    propose(three)
+    for number in (0, 2):
+        commit(three, number)
+    three.run("server.drain", server=S2, drain_id="drain-001", now_s=1.0)
+    assert commit(three, 1)["outcome"] == "refused"
+    assert group_of(three).reason == Reason.DRAINING
+    three.refuses(Reason.DRAINING, "group.propose", group="group-002", entities=[BALL], target=S2, now_s=0.0)
+
+
+def test_failures_row_34_apart_each_moves_or_is_refused_by_itself_and_all_are_reported(three: Log) -> None:
+    there = HOMES[THIRD]
+    args = {"entities": [BALL, "alpha.nothing", THIRD, OTHER], "target": there, "apart": True, "notice_ms": 100}
+    group = propose(three, **args)
+    assert group.phase is GroupPhase.APART
+    assert propose(three, **args) == group
+    three.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **{"group": GROUP, "now_s": 0.0} | args | {"apart": False})
+    found = [three.transfer(name) for name in group.members]
+    assert [(one.phase, one.reason) for one in found] == [
+        (Phase.PERMITTED, ""),
+        (Phase.REFUSED, "not_found"),
+        (Phase.REFUSED, "same_server"),
+        (Phase.PERMITTED, ""),
+    ]
+    fields = {"transfer_id": f"{GROUP}-0", "entity": BALL, "source": HOMES[BALL], "target": there}
+    more = {"epoch": 1, "sub": 0, "tick": 7, "state_hash": "0" * 64}
+    assert three.run("transfer.commit", **fields, **more)["outcome"] == "committed"
+    fields |= {"transfer_id": f"{GROUP}-3", "entity": OTHER, "source": HOMES[OTHER]}
+    assert three.run("transfer.decline", **fields, reason="capacity")["phase"] == "refused"
+    assert three.rows.entity(BALL).authority == there
+    assert three.rows.entity(OTHER).authority == HOMES[OTHER]
+
+
+def test_a_group_does_not_take_the_ids_of_other_transfers(three: Log) -> None:
+    three.propose(f"{GROUP}-1", entity=OTHER)
+    for apart in (False, True):
+        args = {"group": GROUP, "entities": list(MEMBERS), "target": S2, "now_s": 0.0, "apart": apart}
+        three.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args)
+
+
 def test_groups_are_forgotten_only_when_they_are_decided(three: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_commit, "MAX_GROUPS", 2)
     propose(three, group="group-aaa", entities=[BALL])
@@ -171,7 +232,8 @@ def test_groups_are_forgotten_only_when_they_are_decided(three: Log, monkeypatch
 
 
 STEPS = st.lists(
-    st.sampled_from(["commit 0", "commit 1", "commit 2", "decline", "cancel", "late", "owner", "others"]), max_size=14
+    st.sampled_from(["commit 0", "commit 1", "commit 2", "decline", "cancel", "late", "owner", "others", "budget"]),
+    max_size=14,
 )
 
 
@@ -195,6 +257,10 @@ def test_whatever_comes_a_group_moves_whole_or_not_at_all(steps: list[str]) -> N
                 _try(log, "transfer.cancel", transfer_id=f"{GROUP}-0", by=ADA)
             case ["late"]:
                 log.run("group.look", group=GROUP, now_s=GROUP_LIFETIME_S + 1.0)
+            case ["budget"]:
+                if frozen[BALL]:
+                    args = {"transfer_id": f"{GROUP}-0", "entity": BALL, "source": HOMES[BALL], "target": S2}
+                    log.run("transfer.refuse", **args, epoch=1, sub=0, reason="freeze_budget")
             case ["owner"]:
                 _try(log, "entity.change_rights", entity=THIRD, by=ADA, owner=BOB)
             case _:

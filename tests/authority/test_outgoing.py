@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.epoch import Fence
-from authority.errors import Reason
 from authority.outgoing import (
     ATTEMPTS_WITHOUT_HOME,
     FIRST_RETRY_NS,
@@ -25,6 +24,7 @@ from authority.outgoing import (
     Mode,
     Outgoing,
     OutgoingPhase,
+    OverBudget,
     PeerActive,
     Refusal,
     Report,
@@ -241,17 +241,20 @@ EVENTS = st.one_of(
 ENDS = (Retire, Resume, StepDown)
 
 
-@given(st.sampled_from(Case), st.lists(st.tuples(EVENTS, st.integers(0, 10**9)), max_size=30))
+@given(
+    st.sampled_from(Case), st.sampled_from([0, 10**8]), st.lists(st.tuples(EVENTS, st.integers(0, 10**9)), max_size=30)
+)
 def test_whatever_comes_the_machine_keeps_to_its_table_and_ends_once(
-    case: Case, events: list[tuple[Event, int]]
+    case: Case, budget_ns: int, events: list[tuple[Event, int]]
 ) -> None:
-    machine, now_ns, ends = Outgoing(case, FROZEN, 0), 0, 0
+    machine, now_ns, ends = Outgoing(case, FROZEN, 0, budget_ns=budget_ns), 0, 0
     machine.start(0)
     for event, waited_ns in events:
         now_ns += waited_ns
         before = machine.phase
         effects = machine.handle(event, now_ns)
-        assert machine.phase in (before, TABLE.get((before, type(event))))
+        over = TABLE.get((before, OverBudget)) if isinstance(event, Tick) and budget_ns else None
+        assert machine.phase in (before, TABLE.get((before, type(event))), over)
         ends += sum(isinstance(effect, ENDS) for effect in effects)
         assert machine.over is (ends > 0)
         assert all(effect.fence > FROZEN for effect in effects if isinstance(effect, Retire | Resume))
@@ -266,6 +269,7 @@ def test_no_end_has_a_way_out() -> None:
 
 def test_time_alone_ends_nothing() -> None:
     assert all(to is phase for (phase, event), to in TABLE.items() if event is Tick)
+    assert {to for (_, event), to in TABLE.items() if event is OverBudget} == {OutgoingPhase.ABORTING}
 
 
 def test_every_event_and_phase_occurs_in_the_table() -> None:
@@ -330,11 +334,43 @@ def test_a_server_that_lost_the_entity_while_it_gave_up_steps_down() -> None:
 
 def test_failures_row_26_what_takes_longer_than_the_freeze_budget_is_given_up() -> None:
     budget_ns = 50_000_000
-    machine = Outgoing(
-        Case.SAME_HOME, FROZEN, 0, mode=Mode.STAGED, patience_ns=budget_ns, impatience=Reason.FREEZE_BUDGET
-    )
+    machine = Outgoing(Case.SAME_HOME, FROZEN, 0, mode=Mode.STAGED, budget_ns=budget_ns)
     assert machine.start(0) == [SendStage(1)]
     assert machine.next_timer_ns == budget_ns
     assert machine.handle(Tick(), budget_ns - 1) == []
     assert machine.handle(Tick(), budget_ns) == [AskAbort("freeze_budget", 1)]
     assert machine.handle(Refusal("freeze_budget", Fence(5)), budget_ns + 1)[0] == Resume(Fence(5), "freeze_budget")
+
+
+BUDGET_NS = 50_000_000
+
+
+@pytest.mark.parametrize("case", HOME_CASES)
+@pytest.mark.parametrize("mode", Mode)
+def test_failures_row_26_the_log_decides_whether_commit_or_budget_came_first(case: Case, mode: Mode) -> None:
+    def over_budget() -> Outgoing:
+        machine = Outgoing(case, FROZEN, 0, mode=mode, budget_ns=BUDGET_NS)
+        machine.start(0)
+        machine.handle(Staged(), 1)
+        assert machine.next_timer_ns == BUDGET_NS
+        assert machine.handle(Tick(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
+        return machine
+
+    machine = over_budget()
+    assert machine.handle(Refusal("freeze_budget", Fence(5)), BUDGET_NS + 1)[0] == Resume(Fence(5), "freeze_budget")
+    machine = over_budget()
+    machine.handle(Committed(Fence(5), "token"), BUDGET_NS + 1)
+    assert machine.phase is OutgoingPhase.COMMITTED
+    assert machine.handle(PeerActive(Fence(5)), BUDGET_NS + 2)[1] == Retire(Fence(5))
+    machine = over_budget()
+    assert machine.handle(PeerActive(Fence(5)), BUDGET_NS + 2)[1] == Retire(Fence(5))
+
+
+def test_a_direct_pass_that_was_sent_cannot_be_taken_back_for_a_budget() -> None:
+    machine = Outgoing(Case.DIRECT, FROZEN, 0, budget_ns=BUDGET_NS)
+    machine.start(0)
+    assert ticks(machine, 20) == [[SendDirect(n)] for n in range(2, 22)]
+    assert machine.handle(OverBudget(), HOUR_NS) == []
+    staged = Outgoing(Case.DIRECT, FROZEN, 0, mode=Mode.STAGED, budget_ns=BUDGET_NS)
+    staged.start(0)
+    assert staged.handle(Tick(), BUDGET_NS) == [AskAbort("freeze_budget", 1)], "nothing was signed yet"
