@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.hierarchy import cut_out
 from authority.records import EntityRecord
 from authority.rights import find_entity
 from authority.rows import Rows
@@ -48,6 +49,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     """The entity ends, with everything that is kept of it but its tombstone, which is the answer."""
     fence = record.fence.raised()
     grave = {"entity": record.id, "authority": record.authority, "epoch": fence.epoch, "master": record.master}
+    cut_out(rows, record)
     rows.delete(("entities", record.id))
     for table in ("asks", "paces", "recoveries"):
         if rows.get_or((table, record.id), None) is not None:

@@ -7,6 +7,7 @@ from authority.deletion import grave_of
 from authority.directory_procedures import check_simserver
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
+from authority.hierarchy import check_not_attached, cut_out
 from authority.lease_procedures import check_lease
 from authority.records import EntityRecord
 from authority.recovery import OrphanPolicy
@@ -56,6 +57,7 @@ def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
     record = find_entity(rows, args["entity"])
     if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
+    cut_out(rows, record)
     rows.delete(("entities", record.id))
     for table in ("asks", "paces"):
         if rows.get_or((table, record.id), None) is not None:
@@ -80,6 +82,7 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
         check_simserver(rows, server)
     if group == record.delegation:
         return record.to_data()
+    check_not_attached(record)
     for server in group:
         check_not_draining(rows, server)
     if record.delegation:

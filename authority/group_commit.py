@@ -15,6 +15,7 @@ from typing import Any, Final
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
+from authority.hierarchy import parts_from
 from authority.lease_procedures import incarnation_of, may_be_given
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
@@ -114,6 +115,9 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
     reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
     reasons += [Reason.TARGET_DOWN for transfer in members if not may_be_given(rows, transfer.target)]
+    moving = {transfer.entity for transfer in members}
+    torn = [record for record in records.values() if parts_from(rows, record, moving, group.target)]
+    reasons += [Reason.ATTACHED for _ in torn]
     reasons += [Reason.DRAINING for transfer in members if is_draining(rows, transfer.target)]
     if len(members) < len(group.members) or any(reasons):
         _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))

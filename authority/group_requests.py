@@ -3,9 +3,13 @@
 *Together* they are a group as `authority.group_commit` has it: all must be to be had at once, and move in one step or
 not at all. *Apart* each is a transfer like any other. What cannot be had is refused by itself, and the others move;
 the report is the list of the transfers.
+
+What is below an entity in its hierarchy always comes along: the members of a group bring theirs, and the transfer of
+one entity becomes a group of it and of what is below it, which has the transfer's id.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from authority.directory_procedures import is_simserver
@@ -18,13 +22,17 @@ from authority.group_commit import (
     remember_group,
     unless_group_expired,
 )
-from authority.records import GroupPhase, GroupRecord, Phase, TransferRecord
+from authority.hierarchy import parts_from, to_bring_along
+from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity
 from authority.rows import Rows
 from authority.rules import Decision, Rule, Want, decide
 from authority.transfer_rows import find_transfer, save_transfer
 
-__all__ = ["GROUP_PROCEDURES"]
+__all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]
+
+# Of the 64 characters of a transfer's id, seven are for its number.
+MAX_STEM: Final = 56
 
 
 def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -35,7 +43,8 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     existing = find_group(rows, args["group"])
     entities, apart = list(args["entities"]), bool(args.get("apart"))
     if existing is not None:
-        is_same = sorted(existing.members.values()) == sorted(entities) and existing.target == args["target"]
+        named = [entity for name, entity in existing.members.items() if name not in existing.brought]
+        is_same = sorted(named) == sorted(entities) and existing.target == args["target"]
         if not is_same or apart is not (existing.phase is GroupPhase.APART):
             raise Refused(Reason.TRANSFER_ID_TAKEN, f"group {existing.id} is another one", group=existing.id)
         return unless_group_expired(rows, existing, args["now_s"]).to_data()
@@ -51,13 +60,117 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         id=args["group"],
         target=args["target"],
         members={transfer.id: transfer.entity for transfer in transfers},
-        expires_at_s=int(args["now_s"]) + GROUP_LIFETIME_S + -(-args.get("notice_ms", 0) // 1000),
+        expires_at_s=_expires_at_s(args),
         phase=GroupPhase.APART if apart else GroupPhase.OPEN,
     )
+    if not apart:
+        group, brought = _extended(rows, group, transfers)
+        transfers += brought
     remember_group(rows, group)
+    if apart:
+        transfers = [_with_those_below(rows, transfer, args["now_s"]) for transfer in transfers]
     for transfer in transfers:
         save_transfer(rows, transfer)
     return group.to_data()
+
+
+def _expires_at_s(args: Mapping[str, Any]) -> int:
+    """Until when the last member must be frozen, in Unix seconds."""
+    notice_s = -(-int(args.get("notice_ms", 0)) // 1000)
+    return int(args["now_s"]) + GROUP_LIFETIME_S + notice_s
+
+
+# --- what is below ----------------------------------------------------------------------------------------------------
+
+
+def with_those_below(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
+    """A permitted transfer of one entity, as one of a group with what is below it, if there is anything.
+
+    The others are ordered like it, but in nobody's name: who owns them stays so. The caller writes the transfer.
+
+    Raises:
+        Refused: its parent would stay behind (`attached`), there are too many groups, or an id is taken.
+    """
+    record = find_entity(rows, transfer.entity)
+    check_parent_is_there(rows, record, transfer.target)
+    if not to_bring_along(rows, record, transfer.target):
+        return transfer
+    if find_group(rows, transfer.id) is not None:
+        raise Refused(Reason.TRANSFER_ID_TAKEN, f"there is a group {transfer.id} already", group=transfer.id)
+    group = GroupRecord(
+        id=transfer.id,
+        target=transfer.target,
+        members={transfer.id: transfer.entity},
+        expires_at_s=_expires_at_s({"now_s": now_s, "notice_ms": transfer.notice_ms}),
+    )
+    transfer = transfer.changed(group=group.id)
+    group, brought = _extended(rows, group, [transfer])
+    remember_group(rows, group)
+    for other in brought:
+        save_transfer(rows, other)
+    return transfer
+
+
+def _with_those_below(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
+    """As `with_those_below`, for one of several that are moved apart: refused by itself, if it cannot be."""
+    if transfer.phase is not Phase.PERMITTED:
+        return transfer
+    try:
+        return with_those_below(rows, transfer, now_s)
+    except Refused as refused:
+        return transfer.changed(phase=Phase.REFUSED, reason=refused.reason.value)
+
+
+def check_parent_is_there(rows: Rows, record: EntityRecord, target: str) -> None:
+    """Raise `Refused` (`attached`) if the entity has a parent that is not on `target`."""
+    if record.parent and find_entity(rows, record.parent).authority != target:
+        text = f"{record.id} is below {record.parent}, which is not on {target}: move that, or detach it first"
+        raise Refused(Reason.ATTACHED, text, entity=record.id)
+
+
+def _extended(
+    rows: Rows, group: GroupRecord, transfers: Sequence[TransferRecord]
+) -> tuple[GroupRecord, list[TransferRecord]]:
+    """The group with what is below its members, and the transfers that were added. Raises `Refused`."""
+    moving, added = set(group.members.values()), list[TransferRecord]()
+    for transfer in transfers:
+        for other in to_bring_along(rows, find_entity(rows, transfer.entity), group.target):
+            if other.id not in moving:
+                moving.add(other.id)
+                added.append(_brought(rows, transfer, other, f"{_stem(group.id)}-{len(transfers) + len(added)}"))
+    if len(moving) > MAX_GROUP:
+        raise Refused(Reason.FULL, f"a group is {MAX_GROUP} entities at most, with those below", limit=MAX_GROUP)
+    for name in sorted(moving):
+        if left := parts_from(rows, find_entity(rows, name), moving, group.target):
+            text = f"{name} would leave {left} behind: move that too, or detach them first"
+            raise Refused(Reason.ATTACHED, text, entity=name)
+    extra = {transfer.id: transfer.entity for transfer in added}
+    return group.changed(members=group.members | extra, brought=tuple(extra)), added
+
+
+def _stem(group: str) -> str:
+    """What the ids of its members begin with: the group's own id, unless they would be too long."""
+    return group if len(group) <= MAX_STEM else hashlib.blake2b(group.encode(), digest_size=20).hexdigest()
+
+
+def _brought(rows: Rows, transfer: TransferRecord, record: EntityRecord, transfer_id: str) -> TransferRecord:
+    """The transfer of what comes along with the entity of `transfer`."""
+    if find_transfer(rows, transfer_id) is not None:
+        raise Refused(Reason.TRANSFER_ID_TAKEN, f"there is a transfer {transfer_id} already", transfer=transfer_id)
+    return transfer.changed(
+        id=transfer_id,
+        entity=record.id,
+        source=record.authority,
+        requester="",
+        want=Want.BY_RULE,
+        direct=False,
+        ask_expires_at_s=0,
+        permit_rule_rev=record.rule_rev,
+        permit_owner_rev=record.owner_rev,
+    )
+
+
+# --- one member -------------------------------------------------------------------------------------------------------
 
 
 def _permitted_or_refused(rows: Rows, args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:

@@ -12,6 +12,7 @@ from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
 from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.group_requests import GROUP_PROCEDURES
+from authority.hierarchy import HIERARCHY_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
@@ -28,6 +29,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **DRAIN_PROCEDURES,
     **ENTITY_PROCEDURES,
     **GROUP_PROCEDURES,
+    **HIERARCHY_PROCEDURES,
     **LEASE_PROCEDURES,
     **RECOVERY_PROCEDURES,
     **REQUEST_PROCEDURES,

@@ -76,6 +76,7 @@ class EntityRecord(_Row):
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
     An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
+    `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     """
 
     id: str
@@ -95,6 +96,9 @@ class EntityRecord(_Row):
     locks_rev: int = 1
     orphans: OrphanPolicy = OrphanPolicy.ADOPT
     standing: Standing = Standing.SIMULATED
+    parent: str = ""
+    parent_rev: int = 1
+    children: tuple[str, ...] = ()
 
     @property
     def fence(self) -> Fence:
@@ -139,11 +143,15 @@ class GroupPhase(StrEnum):
 
 
 class GroupRecord(_Row):
-    """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared."""
+    """Entities that move together, or apart: for each transfer its entity, and how many of them are prepared.
+
+    `brought` are the transfers of entities that nobody named: they are below others, and come along.
+    """
 
     id: str
     target: str
     members: dict[str, str]
+    brought: tuple[str, ...] = ()
     expires_at_s: int
     prepared: int = 0
     phase: GroupPhase = GroupPhase.OPEN

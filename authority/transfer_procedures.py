@@ -20,6 +20,7 @@ from authority.drain_procedures import is_draining
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
+from authority.hierarchy import parts_from
 from authority.lease_procedures import incarnation_of, may_be_given
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
@@ -181,6 +182,9 @@ def _why_not(
         return Reason.DRAINING
     if not may_be_given(rows, args["target"]):
         return Reason.TARGET_DOWN
+    # The members of a group are looked at together, when the last of them is frozen.
+    if not (existing is not None and existing.group) and parts_from(rows, record, (), args["target"]):
+        return Reason.ATTACHED
     return None if existing is None else _why_not_owner(record, existing)
 
 

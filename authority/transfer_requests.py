@@ -6,7 +6,8 @@ from typing import Any, Final
 from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
-from authority.group_commit import refuse_group
+from authority.group_commit import find_group, refuse_group, unless_group_expired
+from authority.group_requests import check_parent_is_there, with_those_below
 from authority.pacing import spent
 from authority.records import EntityRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
@@ -31,12 +32,13 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         if about != (record.id, stay, requester if stay else args["target"]):
             text = f"transfer {existing.id} is one of {existing.entity} to {existing.target}"
             raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
-        return unless_expired(rows, existing, args.get("now_s", 0.0)).to_data()
+        return _as_it_is(rows, existing, args.get("now_s", 0.0)).to_data()
     if not stay and args["target"] == record.authority:
         text = f"{record.authority} has authority over {record.id} already"
         raise Refused(Reason.SAME_SERVER, text, server=record.authority)
     if not stay:
         check_not_draining(rows, args["target"])
+        check_parent_is_there(rows, record, args["target"])
     _check_owner_is_the_one_seen(record, args.get("owner_rev"))
     decision = decide(record, requester, want) if requester else Decision.GRANTED
     if decision not in (Decision.GRANTED, Decision.ASKED):
@@ -65,10 +67,21 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         transfer = ask(rows, transfer, args.get("now_s", 0.0), args.get("ask_timeout_s", ASK_LIFETIME_S))
     elif stay:
         transfer = _granted_where_it_is(rows, record, transfer)
+    else:
+        transfer = with_those_below(rows, transfer, args.get("now_s", 0.0))
     if paces is not None:
         rows.put(path, paces)
     save_transfer(rows, transfer)
     return transfer.to_data()
+
+
+def _as_it_is(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
+    """A known transfer; one whose question, or whose group, has waited too long is refused here and now."""
+    group = find_group(rows, transfer.group)
+    if group is not None:
+        unless_group_expired(rows, group, now_s)
+        return known_transfer(rows, transfer.id)
+    return unless_expired(rows, transfer, now_s)
 
 
 def _check_owner_is_the_one_seen(record: EntityRecord, owner_rev: int | None) -> None:
@@ -105,9 +118,8 @@ def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Refuse a transfer whose master did not answer in time; any other stays as it is."""
-    transfer = known_transfer(rows, args["transfer_id"])
-    return unless_expired(rows, transfer, args["now_s"]).to_data()
+    """Refuse a transfer whose master did not answer in time, or whose group is incomplete; any other stays as it is."""
+    return _as_it_is(rows, known_transfer(rows, args["transfer_id"]), args["now_s"]).to_data()
 
 
 def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -135,6 +147,7 @@ def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
         transfer = transfer.changed(
             phase=Phase.PERMITTED, permit_rule_rev=record.rule_rev, permit_owner_rev=record.owner_rev
         )
+        transfer = with_those_below(rows, transfer, args.get("now_s", 0.0))
     else:
         transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.DENIED.value)
     save_transfer(rows, transfer)

@@ -33,6 +33,7 @@ from homeserver.balancer import Balancer, load_policy
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
+from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
 from homeserver.recovery import Recoveries
@@ -105,6 +106,8 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         balancing=placement.balance,
     )
     transfers.moved = node.balancer.moved
+    node.hierarchies = Hierarchies(store, transfers.order, clock)
+    transfers.torn = node.hierarchies.refused
     return node
 
 
@@ -125,7 +128,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("leases", node.leases.serve),
             ServiceSpec("recoveries", node.recoveries.serve),
             ServiceSpec("rest", web.serve),
-            ServiceSpec("balancer", node.balancer.serve),
+            ServiceSpec("balancer", partial(_serve_balancer, node)),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
         name="faces",
@@ -138,6 +141,14 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         name="homeserver",
         **PATIENCE,
     )
+
+
+async def _serve_balancer(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Who moves entities for the system's own reasons: the balancer, and whoever keeps hierarchies together at that."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.hierarchies.serve)
+        await nursery.start(node.balancer.serve)
+        task_status.started()
 
 
 async def _register(

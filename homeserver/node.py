@@ -33,6 +33,7 @@ from homeserver.balancer import Balancer
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
+from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.recovery import Recoveries
 from homeserver.store import Store
@@ -82,6 +83,7 @@ class Node:
     registered: bool = False
     dropped: dict[str, int] = field(default_factory=dict)
     balancer: Balancer = field(init=False, repr=False)
+    hierarchies: Hierarchies = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 

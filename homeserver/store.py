@@ -160,8 +160,8 @@ class Store:
         return None if data is None else TransferRecord.from_data(data)
 
     def group(self, group: str) -> GroupRecord | None:
-        """Entities that move together, as this member knows it."""
-        data = self._get(("groups", group))
+        """Entities that move together, as this member knows it; a transfer of no group names none."""
+        data = self._get(("groups", group)) if group else None
         return None if data is None else GroupRecord.from_data(data)
 
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:

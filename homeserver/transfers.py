@@ -88,6 +88,8 @@ class Transfers:
         self._posting: dict[str, Combiner[Letter, None]] = {}
         self.moved: Callable[[str, str, str], None] = lambda _entity, _source, _target: None
         """Told of every hand-over that this member has put to the log: entity, source and target."""
+        self.torn: Callable[[TransferRecord], None] = lambda _transfer: None
+        """Told of every hand-over that nobody had proposed, and that would have torn a hierarchy."""
         self._verified_before = Verified()
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
@@ -280,6 +282,8 @@ class Transfers:
         elif not repeated:
             transfer = TransferRecord.from_data(decided["transfer"])
             self._note(transfer)
+            if known is None and transfer.reason == Reason.ATTACHED:
+                self.torn(transfer)
             await self._tell_the_others(transfer)
         if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)

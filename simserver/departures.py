@@ -49,8 +49,8 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
 from simserver.notices import GROUP, OWNER, WORLD, Notices
-from simserver.oversized import Oversized
 from simserver.patience import Patience
+from simserver.stayers import Stayers
 from simserver.turnstile import Turnstile
 
 __all__ = ["Departures", "step_of"]
@@ -103,7 +103,7 @@ class Departures:
         self._by_transfer: dict[str, Departure] = {}
         self._unreported: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
-        self._oversized = Oversized()
+        self._stayers = Stayers()
         self._turnstile: Turnstile[Plan] = Turnstile()
         self._patience = Patience()
 
@@ -151,7 +151,7 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self._oversized.is_known(entity, self._clock.monotonic_ns()):
+        if self.is_under_way(entity) or self._stayers.is_known(entity, self._clock.monotonic_ns()):
             return
         plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
         try:
@@ -279,7 +279,7 @@ class Departures:
         if frozen is None:
             self._counts["order_busy"] += 1
             return
-        if self._oversized.find(plan.entity, len(frozen.state), frozen.frozen_ns):
+        if self._stayers.is_too_large(plan.entity, len(frozen.state), frozen.frozen_ns):
             holding.life.thaw()
             self._counts["state_too_large"] += 1
             self._decline(plan, Reason.STATE_TOO_LARGE)
@@ -546,6 +546,8 @@ class Departures:
         entity = departure.plan.entity
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
+        if reason == Reason.ATTACHED:
+            self._stayers.note(entity, self._clock.monotonic_ns())
         if departure.stays_nowhere:
             self._holdings.drop(entity)
         else:

@@ -15,10 +15,11 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord
 from authority.rules import Want
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from homeserver.hierarchies import order_all
 from homeserver.node import Node
 from homeserver.registration import register
 from homeserver.rest.access import check_player_proof, client_access
@@ -26,6 +27,7 @@ from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.deletion import deletion_routes
 from homeserver.rest.errors import install_errors
 from homeserver.rest.groups import group_routes
+from homeserver.rest.hierarchy import hierarchy_routes
 from homeserver.rest.models import (
     AnswerBody,
     AskView,
@@ -89,6 +91,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(_transfer_routes(node))
     app.include_router(group_routes(node))
     app.include_router(deletion_routes(node))
+    app.include_router(hierarchy_routes(node))
     app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))
@@ -293,12 +296,14 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
 
 
 async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
-    """The transfer, after its old authority has been told to begin if it may."""
+    """The transfer, after its old authority has been told to begin if it may, and those of what comes along."""
     if transfer.phase is Phase.PERMITTED:
         try:
             await node.transfers.order(transfer)
         except NOT_TOLD as error:
             raise _not_told(error, transfer.id) from error
+        if transfer.group:
+            await order_all(node.store, node.transfers.order, transfer.group)
     return TransferView.of(transfer)
 
 
@@ -323,7 +328,9 @@ def _transfer_routes(node: Node) -> APIRouter:
         if record is None:
             raise ApiError(404, Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer_id)
         now_s = node.clock.unix_s()
-        if record.phase is Phase.ASKED and now_s > record.ask_expires_at_s:
+        group = node.store.group(record.group)
+        is_late = group is not None and group.phase is GroupPhase.OPEN and now_s > group.expires_at_s
+        if is_late or (record.phase is Phase.ASKED and now_s > record.ask_expires_at_s):
             data = await node.store.submit("transfer.expire", transfer_id=transfer_id, now_s=now_s)
             record = TransferRecord.from_data(data)
         return TransferView.of(record)

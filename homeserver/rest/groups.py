@@ -1,6 +1,5 @@
 """Moving several entities: in one step, all or none, or each by itself; with one report about all of them."""
 
-import logging
 import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,17 +11,15 @@ from actors.web import StrictRoute
 from authority.certificates import Name
 from authority.group_commit import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
-from authority.records import GroupRecord, Phase, TransferRecord
+from authority.records import GroupRecord
+from homeserver.hierarchies import order_all
 from homeserver.rest.access import client_access
 from homeserver.rest.models import result_of
-from homeserver.transfers import NOT_TOLD
 
 if TYPE_CHECKING:
     from homeserver.node import Node
 
 __all__ = ["group_routes"]
-
-_log = logging.getLogger("homeserver.groups")
 
 GroupId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,56}$")]
 
@@ -102,10 +99,7 @@ def group_routes(node: "Node") -> APIRouter:
             now_s=node.clock.unix_s(),
         )
         group = GroupRecord.from_data(data)
-        for name in group.members:
-            transfer = await node.store.find_transfer(name)
-            if transfer is not None and transfer.phase is Phase.PERMITTED:
-                await _order(node, transfer)
+        await order_all(node.store, node.transfers.order, group.id)
         return _view(node, group)
 
     @routes.get("/{group}")
@@ -115,14 +109,6 @@ def group_routes(node: "Node") -> APIRouter:
         return _view(node, GroupRecord.from_data(data))
 
     return routes
-
-
-async def _order(node: "Node", transfer: TransferRecord) -> None:
-    try:
-        await node.transfers.order(transfer)
-    except NOT_TOLD as error:
-        # Its time will be up, and none of the group will have moved.
-        _log.info("%s was not told to begin %s: %s", transfer.source, transfer.id, error)
 
 
 def _view(node: "Node", group: GroupRecord) -> GroupView:

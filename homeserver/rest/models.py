@@ -135,6 +135,9 @@ class EntityView(BaseModel):
     locks_rev: int
     standing: Standing = Field(description="simulated; recovering: its authority died; lost: no copy is known")
     orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies or its owner leaves")
+    parent: str = Field(description="what it moves with; empty for nothing")
+    parent_rev: int
+    children: list[str] = Field(description="what moves with it")
 
     @classmethod
     def of(cls, record: EntityRecord) -> "EntityView":
@@ -281,6 +284,7 @@ class TransferView(BaseModel):
     owner_rev: int
     mode: str
     direct: bool
+    group: str = Field(description="the group of which it is a member: it moves with the others or not at all")
     transport: str
     ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer; 0: not asked")
     epoch: int

@@ -7,6 +7,7 @@ import pytest
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.group_commit import MAX_GROUP, MAX_GROUPS
+from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_PEERS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
@@ -47,6 +48,7 @@ EXPECTED = {
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
+    "entities, levels of a hierarchy; children of one": f"{MAX_TREE}, {MAX_DEPTH}; {MAX_CHILDREN}",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
     "notice before an entity leaves": f"{MAX_NOTICE_MS:,} ms",
     "input": f"{MAX_INPUT_BYTES:,} bytes",

@@ -1,7 +1,7 @@
 """Entities of tens of megabytes move over a real link, in nobody's way; those that are larger stay, and say why."""
 
 from authority.messages import MAX_STATE_BYTES
-from simserver.oversized import Oversized
+from simserver.stayers import Stayers
 from tests.homeserver.served import Home, until
 
 MIB = 1024 * 1024
@@ -50,7 +50,7 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures._oversized = Oversized()
+    one.departures._stayers = Stayers()
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     assert one.counts["state_too_large"] == 2

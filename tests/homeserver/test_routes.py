@@ -63,6 +63,9 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "locks_rev": 1,
         "orphans": "adopt",
         "standing": "simulated",
+        "parent": "",
+        "parent_rev": 1,
+        "children": [],
     }
     for consistency in ("linearizable", "local"):
         assert await world.api.get(f"/v1/entities/alpha.ball-1?consistency={consistency}") == created
@@ -137,6 +140,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/groups"),
         ("get", "/v1/groups/{group}"),
         ("post", "/v1/entities/{entity_id}/delete"),
+        ("put", "/v1/entities/{entity_id}/parent"),
         ("get", "/v1/directory"),
         ("post", "/v1/directory/{name}/reset"),
         ("get", "/v1/keys"),

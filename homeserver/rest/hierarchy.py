@@ -1,0 +1,46 @@
+"""The route by which a master gives an entity a parent, or takes it away."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.web import StrictRoute
+from authority.certificates import Name, OwnerName
+from authority.records import EntityRecord
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.models import EntityView, Proof
+from homeserver.rest.rights import EntityId
+from homeserver.rest.rights_models import Revision
+
+if TYPE_CHECKING:
+    from homeserver.node import Node
+
+__all__ = ["hierarchy_routes"]
+
+
+class ParentBody(BaseModel):
+    """Give an entity a parent, another one, or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: Name = Field(description="the master of both; the master of either to take the parent away")
+    parent: Annotated[OwnerName, Field(description="an entity of this instance, or empty for none")]
+    parent_rev: Revision = Field(description="the present revision of the entity's parent")
+    proof: Proof = Field(description="statement {action: attach, entity, parent, parent_rev, expires_at_s} of `by`")
+
+
+def hierarchy_routes(node: "Node") -> APIRouter:
+    """`PUT /v1/entities/{entity_id}/parent`."""
+    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes.route_class = StrictRoute
+
+    @routes.put("/v1/entities/{entity_id}/parent")
+    async def attach(entity_id: EntityId, body: ParentBody) -> EntityView:
+        """Attach an entity to another, or detach it. What is attached moves with its parent, or not at all."""
+        stated = {"entity": entity_id, "parent": body.parent, "parent_rev": body.parent_rev}
+        statement = {"action": "attach", **stated}
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        return EntityView.of(EntityRecord.from_data(await node.store.submit("entity.attach", by=body.by, **stated)))
+
+    return routes

@@ -1,0 +1,247 @@
+"""Hierarchies in the log: links without cycles, and moves that leave neither parent nor child behind."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from authority import hierarchy
+from authority.errors import Reason, Refused
+from authority.group_commit import GROUP_LIFETIME_S
+from authority.records import EntityRecord, GroupRecord, Phase, TransferRecord
+from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
+
+SHIP = "alpha.ship"
+CREW = tuple(f"alpha.crew-{number}" for number in range(3))
+ALL = (SHIP, *CREW)
+
+
+@pytest.fixture
+def log() -> Log:
+    return log_of_a_ship()
+
+
+def log_of_a_ship() -> Log:
+    log = new_log("allow")
+    for entity in ALL:
+        log.run("entity.create", entity=entity, kind="ball", spawner=ADA, server=S1, rule="allow")
+    return log
+
+
+def attach(log: Log, child: str, parent: str, by: str = ADA) -> EntityRecord:
+    rev = log.rows.entity(child).parent_rev
+    return EntityRecord.from_data(log.run("entity.attach", entity=child, parent=parent, parent_rev=rev, by=by))
+
+
+def board(log: Log) -> None:
+    """Two of the crew are on the ship, and the third is carried by the second."""
+    attach(log, CREW[0], SHIP)
+    attach(log, CREW[1], SHIP)
+    attach(log, CREW[2], CREW[1])
+
+
+def commit(log: Log, transfer: TransferRecord, now_s: float = 1.0) -> Any:
+    record = log.rows.entity(transfer.entity)
+    return log.commit(
+        transfer.id,
+        transfer.target,
+        entity=record.id,
+        source=record.authority,
+        epoch=record.epoch,
+        sub=record.sub,
+        now_s=now_s,
+    )
+
+
+def move(log: Log, entity: str, transfer_id: str = "transfer-1", target: str = S2, **args: Any) -> list[TransferRecord]:
+    """Propose that one moves; its transfer, and those of what comes along."""
+    first = TransferRecord.from_data(log.propose(transfer_id, target, entity=entity, now_s=0.0, **args))
+    if not first.group:
+        return [first]
+    return [
+        log.transfer(name) for name in GroupRecord.from_data(log.rows.get_or(("groups", first.group), None)).members
+    ]
+
+
+def test_a_link_is_in_both_records_and_has_a_revision(log: Log) -> None:
+    assert attach(log, CREW[0], SHIP).parent_rev == 2
+    assert attach(log, CREW[0], SHIP).parent_rev == 2, "it is so already"
+    assert log.rows.entity(SHIP).children == (CREW[0],)
+    log.refuses(Reason.STALE_REVISION, "entity.attach", entity=CREW[0], parent="", parent_rev=1, by=ADA)
+    assert attach(log, CREW[0], CREW[1]).parent == CREW[1]
+    assert log.rows.entity(SHIP).children == ()
+    attach(log, CREW[0], "")
+    assert not any(hierarchy.is_attached(log.rows.entity(entity)) for entity in ALL)
+
+
+def test_who_links_is_master_of_both_and_who_cuts_master_of_either(log: Log) -> None:
+    log.run("entity.change_rights", entity=SHIP, by=ADA, master=BOB)
+    args = {"entity": CREW[0], "parent": SHIP, "parent_rev": 1}
+    for by in (ADA, BOB):
+        log.refuses(Reason.NOT_MASTER, "entity.attach", **args, by=by)
+    log.run("entity.change_rights", entity=CREW[0], by=ADA, master=BOB)
+    attach(log, CREW[0], SHIP, BOB)
+    log.run("entity.change_rights", entity=CREW[0], by=BOB, master=ADA)
+    log.refuses(Reason.NOT_MASTER, "entity.attach", entity=CREW[0], parent=BALL, parent_rev=2, by=BOB)
+    attach(log, CREW[0], "", BOB)
+    log.refuses(Reason.NOT_FOUND, "entity.attach", entity=CREW[0], parent="alpha.nothing", parent_rev=3, by=ADA)
+
+
+def test_there_are_no_cycles_and_what_is_too_large_is_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    board(log)
+    for below in (SHIP, CREW[1], CREW[2]):
+        log.refuses(Reason.CYCLE, "entity.attach", entity=SHIP, parent=below, parent_rev=1, by=ADA)
+    args = {"entity": BALL, "parent": CREW[2], "parent_rev": 1, "by": ADA}
+    for bound in ("MAX_DEPTH", "MAX_TREE", "MAX_CHILDREN"):
+        with monkeypatch.context() as context:
+            context.setattr(hierarchy, bound, {"MAX_DEPTH": 3, "MAX_TREE": 4, "MAX_CHILDREN": 0}[bound])
+            log.refuses(Reason.FULL, "entity.attach", **args)
+            if bound == "MAX_TREE":
+                attach(log, CREW[2], SHIP)
+                attach(log, CREW[2], CREW[1])
+    log.run("entity.attach", **args)
+    log.run("entity.delegate", entity="alpha.other", group=[S1, S2])
+    log.refuses(Reason.NO_DELEGATION, "entity.attach", entity="alpha.other", parent=SHIP, parent_rev=1, by=ADA)
+    log.refuses(Reason.ATTACHED, "entity.delegate", entity=SHIP, group=[S1, S2])
+
+
+def test_failures_row_35_what_is_below_moves_along_in_the_same_step(log: Log) -> None:
+    board(log)
+    transfers = move(log, SHIP, requester=BOB)
+    assert [one.entity for one in transfers] == [SHIP, *CREW]
+    for one in transfers[:-1]:
+        assert commit(log, one)["outcome"] == "pending"
+        assert {log.rows.entity(entity).authority for entity in ALL} == {S1}
+    assert commit(log, transfers[-1])["outcome"] == "committed"
+    assert {log.rows.entity(entity).authority for entity in ALL} == {S2}
+    assert [log.rows.entity(entity).owner for entity in ALL] == [BOB, ADA, ADA, ADA], (
+        "what comes along stays whose it is"
+    )
+    assert move(log, SHIP, requester=BOB)[0].phase is Phase.COMMITTED, "proposed again, it is the same"
+
+
+def test_failures_row_35_nobody_leaves_parent_or_children_behind(log: Log) -> None:
+    single = move(log, CREW[1])[0]
+    board(log)
+    log.refuses(Reason.ATTACHED, "transfer.propose", transfer_id="transfer-2", entity=CREW[1], target=S2)
+    args = {"entities": [CREW[1]], "target": S2, "now_s": 0.0}
+    log.refuses(Reason.ATTACHED, "group.propose", group="group-001", **args)
+    apart = GroupRecord.from_data(log.run("group.propose", group="group-002", apart=True, **args))
+    assert log.transfer(next(iter(apart.members))).reason == "attached"
+    answer = commit(log, single)
+    assert (answer["outcome"], answer["transfer"]["reason"]) == ("refused", "attached"), (
+        "attached since it was proposed"
+    )
+    unproposed = TransferRecord(id="transfer-9", entity=SHIP, target=S2, phase=Phase.PERMITTED)
+    assert commit(log, unproposed)["transfer"]["reason"] == "attached"
+    attach(log, CREW[1], "")
+    assert [one.entity for one in move(log, CREW[1], "transfer-3")] == [CREW[1], CREW[2]]
+
+
+def test_who_is_where_the_parent_has_gone_may_follow_alone(log: Log) -> None:
+    move_alone = move(log, SHIP)[0]
+    assert commit(log, move_alone)["outcome"] == "committed"
+    board(log)
+    follower = move(log, CREW[0], "transfer-2")
+    assert [one.group for one in follower] == [""]
+    assert commit(log, follower[0])["outcome"] == "committed"
+    log.refuses(Reason.ATTACHED, "transfer.propose", transfer_id="transfer-3", entity=CREW[0], target=S3)
+    assert [one.entity for one in move(log, SHIP, "transfer-4", S3)] == [SHIP, *CREW]
+
+
+def test_a_child_that_comes_while_its_parent_leaves_holds_it_back(log: Log) -> None:
+    attach(log, CREW[0], SHIP)
+    transfers = move(log, SHIP)
+    commit(log, transfers[0])
+    attach(log, CREW[1], SHIP)
+    assert commit(log, transfers[1])["transfer"]["reason"] == "attached"
+    assert {log.rows.entity(entity).authority for entity in ALL} == {S1}
+    assert [one.entity for one in move(log, SHIP, "transfer-2")] == [SHIP, CREW[0], CREW[1]]
+
+
+def test_a_group_brings_what_is_below_its_members_and_is_known_again_by_those_that_were_named(log: Log) -> None:
+    board(log)
+    args = {"group": "group-001", "entities": [SHIP, BALL], "target": S2, "now_s": 0.0}
+    group = GroupRecord.from_data(log.run("group.propose", **args))
+    assert list(group.members.values()) == [SHIP, BALL, *CREW]
+    assert GroupRecord.from_data(log.run("group.propose", **args)) == group
+    log.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args | {"entities": [*ALL, BALL]})
+
+
+def test_the_masters_yes_moves_what_is_below_too_and_a_long_id_is_cut(log: Log) -> None:
+    board(log)
+    log.run("entity.change_rights", entity=SHIP, by=ADA, rule="ask")
+    long_id = "t" * 64
+    assert move(log, SHIP, long_id, requester=BOB)[0].phase is Phase.ASKED
+    log.run("transfer.answer", transfer_id=long_id, by=ADA, allow=True, now_s=0.0)
+    members = GroupRecord.from_data(log.rows.get_or(("groups", long_id), None)).members
+    assert len(members) == 4
+    assert all(len(name) <= 64 for name in members)
+    late = log.run("transfer.expire", transfer_id=long_id, now_s=GROUP_LIFETIME_S + 1.0)
+    assert (late["phase"], late["reason"]) == ("refused", "group_failed")
+
+
+@pytest.mark.parametrize("ends", [SHIP, CREW[0], CREW[1], CREW[2]])
+def test_what_ends_is_cut_out(log: Log, ends: str) -> None:
+    board(log)
+    log.run("entity.delete", entity=ends, by=ADA, master_rev=1)
+    check_links(log, [entity for entity in ALL if entity != ends])
+
+
+def check_links(log: Log, entities: list[str]) -> None:
+    """Parents and children agree, and whoever goes up comes to an end."""
+    records = {entity: log.rows.entity(entity) for entity in entities}
+    for record in records.values():
+        assert all(records[child].parent == record.id for child in record.children)
+        assert not record.parent or records[record.parent].children.count(record.id) == 1
+        top, levels = record, 1
+        while top.parent:
+            top, levels = records[top.parent], levels + 1
+            assert levels <= len(entities)
+
+
+NAMES = st.sampled_from(ALL)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("attach"), NAMES, NAMES | st.just("")),
+        st.tuples(st.just("move"), NAMES, st.sampled_from([S1, S2])),
+        st.tuples(st.just("alone"), NAMES, st.sampled_from([S1, S2])),
+        st.tuples(st.just("commit"), st.integers(0, 7), st.just("")),
+        st.tuples(st.just("late"), st.just(""), st.just("")),
+    ),
+    max_size=24,
+)
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_whatever_comes_no_move_parts_who_was_together(steps: list[tuple[str, Any, str]]) -> None:
+    log, number, now_s = log_of_a_ship(), 0, 0.0
+    waiting: list[TransferRecord] = []
+    for what, one, other in steps:
+        together = {
+            (record.id, record.parent)
+            for record in map(log.rows.entity, ALL)
+            if record.parent and log.rows.entity(record.parent).authority == record.authority
+        }
+        with suppress(Refused):
+            match what:
+                case "attach":
+                    attach(log, one, other)
+                case "move":
+                    number += 1
+                    waiting += move(log, one, f"transfer-{number}", other)
+                case "alone":
+                    number += 1
+                    commit(log, TransferRecord(id=f"alone-{number}", entity=one, target=other, phase=Phase.PERMITTED))
+                case "commit":
+                    if waiting:
+                        commit(log, waiting[one % len(waiting)], now_s)
+                case _:
+                    now_s += GROUP_LIFETIME_S + 1
+        check_links(log, list(ALL))
+        for child, parent in together:
+            if log.rows.entity(child).parent == parent:
+                assert log.rows.entity(child).authority == log.rows.entity(parent).authority

@@ -1,0 +1,80 @@
+"""Hierarchies and groups on real servers: what belongs together moves together, whoever has it moved."""
+
+from typing import Any
+
+import pytest
+
+from tests.homeserver.served import Home, Player, until
+
+SHIP = "alpha.ship"
+CREW = ("alpha.crew-1", "alpha.crew-2")
+
+
+@pytest.fixture
+async def ada(world: Home) -> Player:
+    """Ada has a ship with a crew of two, all on alpha.s1."""
+    ada = await world.player("alpha.ada")
+    for entity in (SHIP, *CREW):
+        await world.entity(entity, ada, "alpha.s1")
+    for child in CREW:
+        await attach(world, ada, child, SHIP)
+    return ada
+
+
+async def attach(world: Home, by: Player, child: str, parent: str) -> dict[str, Any]:
+    rev = (await world.api.get(f"/v1/entities/{child}"))["parent_rev"]
+    proof = by.proof(action="attach", entity=child, parent=parent, parent_rev=rev)
+    body = {"by": by.name, "parent": parent, "parent_rev": rev, "proof": proof}
+    record: dict[str, Any] = await world.api.do("PUT", f"/v1/entities/{child}/parent", body)
+    return record
+
+
+async def places(world: Home) -> set[str]:
+    return {(await world.api.get(f"/v1/entities/{entity}"))["authority"] for entity in (SHIP, *CREW)}
+
+
+async def test_failures_row_35_a_ship_moves_with_its_crew_or_not_at_all(world: Home, ada: Player) -> None:
+    assert (await world.api.get(f"/v1/entities/{SHIP}"))["children"] == list(CREW)
+    body = {"to": "alpha.s2", "transfer_id": "sets-sail"}
+    alone = f"/v1/entities/{CREW[0]}/transfers"
+    assert await world.api.refused(409, "attached", "POST", alone, {"to": "alpha.s2"}) == CREW[0]
+    begun = await world.api.do("POST", f"/v1/entities/{SHIP}/transfers", body)
+    assert begun["group"] == "sets-sail"
+    report = await world.api.get("/v1/groups/sets-sail")
+    for member in report["members"]:
+        assert (await world.finished(member["transfer_id"]))["result"] == "done"
+    assert await places(world) == {"alpha.s2"}
+    report = await world.api.get("/v1/groups/sets-sail")
+    assert (report["phase"], [member["entity"] for member in report["members"]]) == ("committed", [SHIP, *CREW])
+    assert (await attach(world, ada, CREW[0], ""))["parent"] == ""
+    view = await world.api.do("POST", alone, {"to": "alpha.s1"})
+    assert (await world.finished(view["id"]))["result"] == "done"
+
+
+async def test_what_would_leave_its_crew_behind_stays_and_is_moved_with_it(world: Home, ada: Player) -> None:
+    departures = world.simservers["alpha.s1"].departures
+    departures.wants_to_go(CREW[0], "alpha.s2")
+    await until(lambda: departures._counts["refused_attached"] == 1)
+    assert await places(world) == {"alpha.s1"}
+    departures.wants_to_go(CREW[0], "alpha.s2")
+    assert not departures.is_under_way(CREW[0]), "it is not frozen again and again"
+    departures.wants_to_go(SHIP, "alpha.s2")
+    target = world.simservers["alpha.s2"].holdings
+    await until(lambda: all(target.get(entity) is not None for entity in (SHIP, *CREW)))
+    assert await places(world) == {"alpha.s2"}
+
+
+async def test_failures_row_34_apart_what_can_move_moves_and_the_report_says_what_cannot(
+    world: Home, ada: Player
+) -> None:
+    for number in (1, 2):
+        await world.entity(f"alpha.ball-{number}", ada, "alpha.s1")
+    entities = ["alpha.ball-1", "alpha.nothing", CREW[0], "alpha.ball-2"]
+    body = {"entities": entities, "to": "alpha.s2", "group": "by-themselves", "all_or_none": False}
+    body |= {"notice_ms": 1, "freeze_budget_ms": 10_000}
+    await world.api.do("POST", "/v1/groups", body)
+    for number in (0, 3):
+        await world.finished(f"by-themselves-{number}")
+    report = await world.api.get("/v1/groups/by-themselves")
+    assert (report["phase"], report["results"]) == ("apart", {"done": 2, "refused": 2})
+    assert [member["reason"] for member in report["members"]] == ["", "not_found", "attached", ""]
