@@ -272,14 +272,18 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("variant", MUTATIONS.values(), ids=list(MUTATIONS))
-def test_the_invariants_catch_a_part_that(variant: Variant) -> None:
+# Where one that is rarely caught is first looked for, which saves seconds: walks that caught it when this was written.
+CAUGHT_BY = {"any-certificate": 444, "keeps-the-wrong-tombstone": 912, "believes-every-answer": 880}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_the_invariants_catch_a_part_that(mutation: str) -> None:
     with pytest.raises(Broken):
-        _walk_often(variant)
+        _walk_often(MUTATIONS[mutation], CAUGHT_BY.get(mutation, 0))
 
 
-def _walk_often(variant: Variant) -> None:
-    for seed in range(2000):
+def _walk_often(variant: Variant, first: int) -> None:
+    for seed in (first, *range(2000)):
         random_walk(seed, variant)
 
 
