@@ -1,6 +1,5 @@
 """docs/threats.md: every test that it names is there. And the defences that belong to no one package."""
 
-import ast
 import itertools
 import json
 import random
@@ -8,7 +7,6 @@ import re
 import ssl
 import tracemalloc
 from collections.abc import Coroutine
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,6 +30,7 @@ from crypto.session import HELLO_BYTES, _hello_mac, read_hello_untrusted
 from homeserver.node import Node
 from simserver.arrivals import Arrivals
 from tests.actors.link.network import IDENTITIES, Network, Transit
+from tests.collected import collected
 from tests.fuzz.targets.for_actors import joined_ends
 from tests.fuzz.targets.for_authority import CERTIFICATE, parcel
 from tests.fuzz.targets.for_homeserver import FakeNode, run_at_once
@@ -42,24 +41,6 @@ from tree.tls import TlsFailed, TlsSession
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "threats.md"
 NAMED = sorted(set(re.findall(r"`(tests/[^`]*?)::([^`]*)`", PAGE.read_text(encoding="utf-8"))))
-
-
-@cache
-def collected(file: str) -> frozenset[str]:
-    """What pytest collects from a file: `test_name`, `TestClass` and `TestClass::test_name`."""
-    body = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
-    names = _tests_among(body)
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and node.value.attr == "TestCase":
-            names.update(target.id for target in node.targets if isinstance(target, ast.Name))  # a state machine
-        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            names |= {node.name, *(f"{node.name}::{name}" for name in _tests_among(node.body))}
-    return frozenset(names)
-
-
-def _tests_among(nodes: list[ast.stmt]) -> set[str]:
-    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return {function.name for function in functions if function.name.startswith("test_")}
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED, ids=lambda part: part)
