@@ -37,38 +37,38 @@ class Demultiplexer:
         self._counters = counters
         self._on_hello = on_hello
 
-    def on_datagram(self, datagram: memoryview, source: Address, now: float, heard: Heard) -> int:
-        """What `Link.receive_data` says of it, and UNUSUAL if it was something else. Budget: 1 us beside what the link
-        does with it."""
+    def on_datagram(self, datagram: memoryview, source: Address, now: float) -> tuple[int, Link | None]:
+        """What `Link.receive_data` says of it, or UNUSUAL, and the link that has got it, if there is one.
+
+        Budget: 0.6 us beside what the link does with it.
+        """
         if len(datagram) < HEADER_BYTES:
             self._counters["dropped_malformed"] += 1
-            return UNUSUAL
+            return UNUSUAL, None
         kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
         if kind == _DATA and not zero and not zeros:
             link = self._links.get(session_id)
-            if link is None:
-                self._counters["dropped_no_session"] += 1
-                return UNUSUAL
-            heard[link] = None
-            return link.receive_data(session_id, counter, datagram, now, source)
-        self._on_handshake(datagram, now, source, heard)
-        return UNUSUAL
+            if link is not None:
+                return link.receive_data(session_id, counter, datagram, now, source), link
+            self._counters["dropped_no_session"] += 1
+            return UNUSUAL, None
+        return UNUSUAL, self._on_handshake(datagram, now, source)
 
-    def _on_handshake(self, datagram: memoryview, now: float, source: Address, heard: Heard) -> None:
+    def _on_handshake(self, datagram: memoryview, now: float, source: Address) -> Link | None:
         try:
             kind, session_id, counter = read_header_untrusted(datagram)
             if kind == _HELLO:
                 self._on_hello(counter, bytes(datagram[HEADER_BYTES:]), source, now)
-                return
+                return None
         except Malformed:
             self._counters["dropped_malformed"] += 1
-            return
+            return None
         link = self._links.get(session_id)
         if link is None:
             self._counters["dropped_no_session"] += 1
-            return
+            return None
         link.receive(datagram, now, source)
-        heard[link] = None
+        return link
 
     def on_train(self, arrived: bytes, segment_bytes: int, source: Address, now: float, heard: Heard) -> None:
         """Datagrams of one sender, glued together by the kernel. Budget: 0.5 us each beside what the link does."""
@@ -82,7 +82,9 @@ class Demultiplexer:
                 continue
             kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
             if kind != _DATA or zero or zeros:
-                self.on_datagram(memoryview(datagram), source, now, heard)
+                _, link = self.on_datagram(memoryview(datagram), source, now)
+                if link is not None:
+                    heard[link] = None
                 continue
             link = links.get(session_id)
             if link is not run_link:

@@ -289,7 +289,10 @@ class LinkEndpoint:
             self._mark(link)
             raise LinkDown(peer, f"no answer from {address[0]}:{address[1]}; trying again")
         if link.fits_credit(len(message)) and self._waiters.may_overtake(link, message):
-            self._post(link, message, channel, now)
+            if link in self._dirty:
+                link.send(message, now, channel)
+            else:
+                self._post(link, message, channel, now)
             await self._turns.take()
             return
         await self._wait_and_send(link, WaitingSend(message, channel), now)
@@ -317,28 +320,27 @@ class LinkEndpoint:
         link = self._links.get(peer)
         if link is None or link.hint != address:
             link = self._link_to(peer, address)
-        # What is added to something in this turn of the scheduler is as old as that.
-        if link in self._dirty:
+        if link in self._dirty:  # what is added to something in this turn of the scheduler is as old as that
             link.send(message, self._marked_s, channel)
         else:
             self._post(link, message, channel, self._now())
 
     def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
-        if link in self._dirty:
-            link.send(message, now, channel)
-            return
-        if self._socket is not None:
+        """For a link that is not dirty."""
+        udp = self._socket
+        if udp is not None:
             departure = link.send_at_once(message, now, channel)
             if departure is not None:
                 datagram, address, timer_s = departure
-                self._transmit_one(self._socket, datagram, address)
+                self._transmit_one(udp, datagram, address)
+                self._expected.pop(link, None)  # what was owed has left with it
                 self._lookout.has_asked = True
                 if timer_s != NEVER and self._deadlines.add(link, timer_s):
                     self._timer_scope.deadline = timer_s
                 return
             if link.is_idle:  # for some reason it is not as simple as that; still, there is nothing to wait for
                 link.send(message, now, channel)
-                self._flush_link(self._socket, link, now)
+                self._flush_link(udp, link, now)
                 return
         link.send(message, now, channel)
         self._marked_s = now
@@ -366,39 +368,46 @@ class LinkEndpoint:
         if udp is None or self._nursery is None:  # ended in the meantime
             return False
         now = self._now()
-        heard: Heard = {}
         # When last time it was one datagram, it most likely is again, and to ask for another one costs as much as
         # opening it. If there is one, the socket can still be read, and the next wait ends at once.
         self._lone_drains += 1
-        if self._lone_drains % _ASK_AGAIN_DRAINS:
-            try:
-                arrived, segment_bytes, source = udp.receive()
-            except BlockingIOError:
-                return False
-            except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
-                self._counters["socket_errors"] += 1
-                return True
-            if segment_bytes:
-                self._demultiplexer.on_train(bytes(arrived), segment_bytes, source, now, heard)
-            else:
-                channel = self._demultiplexer.on_datagram(arrived, source, now, heard)
+        if not self._lone_drains % _ASK_AGAIN_DRAINS:
+            return self._drain_batch(udp, now)
+        heard: Heard = {}
+        try:
+            arrived, segment_bytes, source = udp.receive()
+        except BlockingIOError:
+            return False
+        except OSError:  # an ICMP error for something sent earlier; the link finds out by itself
+            self._counters["socket_errors"] += 1
+            return True
+        if segment_bytes:
+            self._demultiplexer.on_train(bytes(arrived), segment_bytes, source, now, heard)
+        else:
+            channel, link = self._demultiplexer.on_datagram(arrived, source, now)
+            if link is not None:
                 if channel >= 0 and not self._dirty and not self._waiters:
-                    # Who has got it will most likely answer: what is owed to the peer leaves with the answer.
-                    (link,) = heard
+                    # Who gets it will most likely answer: what is owed to the peer leaves with the answer.
                     self._expected[link] = None
                     self._claimed.get(channel, self.inbox).look(link)
                     return True
-        else:
-            taken = self._take_batch(udp, now, heard)
-            if taken > 1:
-                self._lone_drains = -1  # the next one is for a whole batch, too
-            elif not taken:
-                return False
+                heard[link] = None
+        self._follow_up_all(heard, now)
+        return True
+
+    def _drain_batch(self, udp: DatagramSocket, now: float) -> bool:
+        heard: Heard = {}
+        taken = self._take_batch(udp, now, heard)
+        if taken > 1:
+            self._lone_drains = -1  # the next one is for a whole batch, too
+        self._follow_up_all(heard, now)
+        return taken > 0
+
+    def _follow_up_all(self, heard: Heard, now: float) -> None:
         for link in heard:
             self._follow_up(link, now)
-        if self._dirty:
-            self._flush(udp, now)
-        return True
+        if self._dirty and self._socket is not None:
+            self._flush(self._socket, now)
 
     def _take_batch(self, udp: DatagramSocket, now: float, heard: Heard) -> int:
         for received in range(_BATCH_DATAGRAMS):
@@ -420,7 +429,9 @@ class LinkEndpoint:
         if segment_bytes:
             self._demultiplexer.on_train(bytes(arrived), segment_bytes, source, now, heard)
         else:
-            self._demultiplexer.on_datagram(arrived, source, now, heard)
+            _, link = self._demultiplexer.on_datagram(arrived, source, now)
+            if link is not None:
+                heard[link] = None
         return True
 
     def _follow_up(self, link: Link, now: float) -> None:

@@ -71,6 +71,10 @@ class ReplayWindow:
             self._ring[first // _WORD_BITS % _WORDS] |= (1 << word_end - first) - 1 << first % _WORD_BITS
             first = word_end
 
+    def has_sequence_to(self, counter: int) -> bool:
+        """`counter` is the highest that was marked: the next one is fresh, and takes its place."""
+        return self._top == counter
+
     def is_ahead(self, counter: int) -> bool:
         """Whether `counter` is above all that were marked, so that the ones behind it are, too."""
         return counter > self._top

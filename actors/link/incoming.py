@@ -114,8 +114,6 @@ class Incoming:
         self._ready: deque[ReceivedMessage] = deque()
         # Channels that somebody takes for itself, so that it need not wait until others have taken theirs.
         self._claimed: dict[int, deque[ReceivedMessage]] = {}
-        self._ready_bytes = 0
-        self._ready_messages = 0
         self.is_asked_for_large = False
         """The peer wants to send a large message, or may not know yet that it may: `large_news` has something to do."""
         self._begin()
@@ -125,15 +123,16 @@ class Incoming:
         self._used_bytes = 0
         self._used_messages = 0
         # What an earlier incarnation left untaken is still held: it narrows the window of the next until it is taken.
-        self._granted_bytes = max(self._window_bytes - self._ready_bytes, INITIAL_CREDIT_BYTES)
-        self._granted_messages = max(self._window_messages - self._ready_messages, INITIAL_CREDIT_MESSAGES)
+        untaken_bytes, untaken_messages = self.untaken
+        self._granted_bytes = max(self._window_bytes - untaken_bytes, INITIAL_CREDIT_BYTES)
+        self._granted_messages = max(self._window_messages - untaken_messages, INITIAL_CREDIT_MESSAGES)
         # Used and granted count from here on, so with these they tell what all lives together hold.
-        self._bytes_of_earlier_lives = self._ready_bytes + self._granted_bytes
-        self._messages_of_earlier_lives = self._ready_messages + self._granted_messages
+        self._bytes_of_earlier_lives = untaken_bytes + self._granted_bytes
+        self._messages_of_earlier_lives = untaken_messages + self._granted_messages
         # A restarted peer presumes the initial credit, whatever was left. From then on its sum is watched.
         self._is_cramped = (
-            self._ready_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
-            or self._ready_messages > self._window_messages - INITIAL_CREDIT_MESSAGES
+            untaken_bytes > self._window_bytes - INITIAL_CREDIT_BYTES
+            or untaken_messages > self._window_messages - INITIAL_CREDIT_MESSAGES
         )
         # What the peer presumes to begin with, and a quarter of the window.
         self._tell_at_bytes = INITIAL_CREDIT_BYTES + self._tell_after_bytes
@@ -159,7 +158,14 @@ class Incoming:
     @property
     def has_any_ready(self) -> bool:
         """A message can be taken, of whatever channel."""
-        return self._ready_messages > 0 or self._large.is_ready
+        return bool(self._ready) or any(self._claimed.values())
+
+    @property
+    def untaken(self) -> tuple[int, int]:
+        """Bytes and number of the messages charged to the credit that can be taken."""
+        sizes = [len(message.data) for ready in (self._ready, *self._claimed.values()) for message in ready]
+        charged = [size for size in sizes if size <= LARGE_MESSAGE_BYTES]
+        return sum(charged), len(charged)
 
     @property
     def is_empty(self) -> bool:
@@ -222,8 +228,6 @@ class Incoming:
         if size_bytes > LARGE_MESSAGE_BYTES:
             self._large.release()
         else:
-            self._ready_bytes -= size_bytes
-            self._ready_messages -= 1
             self._granted_bytes += size_bytes
             self._granted_messages += 1
         if (
@@ -268,8 +272,6 @@ class Incoming:
         channel.next_number = number + count
         self._used_bytes += size_bytes
         self._used_messages += count
-        self._ready_bytes += size_bytes
-        self._ready_messages += count
         ready = self._claimed.get(channel_number, self._ready)
         if count == 1:
             ready.append(_new_received((channel_number, contents[0])))
@@ -396,9 +398,6 @@ class Incoming:
             channel.next_number += 1
             if len(following) > LARGE_MESSAGE_BYTES:
                 self._large.is_ready = True
-            else:
-                self._ready_bytes += len(following)
-                self._ready_messages += 1
             ready.append(_new_received((channel_number, following)))
             following = channel.complete.pop(channel.next_number, None) if channel.complete else None
             if following is not None and len(following) <= LARGE_MESSAGE_BYTES:
@@ -408,9 +407,6 @@ class Incoming:
         ready.append(_new_received((channel_number, data)))
         if len(data) > LARGE_MESSAGE_BYTES:
             self._large.is_ready = True
-        else:
-            self._ready_bytes += len(data)
-            self._ready_messages += 1
 
     def restart(self) -> None:
         """The peer has lost its memory: half-received messages are gone, complete ones can still be taken."""

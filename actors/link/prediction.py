@@ -52,7 +52,9 @@ _MOST_BYTES: Final = 1400
 """Of a datagram, both ways. Larger ones cost so much that the rest does not matter."""
 
 _NONCE: Final = struct.Struct("<4sQ")
-_MAX_U32: Final = 0xFFFF_FFFF
+_MAX_SPAN: Final = 2**31
+"""Of the counters that have arrived: an acknowledgement tells of twice as many, and a session ends sooner than that."""
+
 
 _new_received: Final = partial(tuple.__new__, ReceivedMessage)
 
@@ -122,6 +124,9 @@ class Prediction:
             or address is None
             or not self._outgoing.has_nothing_to_send
             or not ranges.is_one_run
+            or not self._arrivals.replay.has_sequence_to(ranges.largest)
+            or ranges.largest - ranges.smallest > _MAX_SPAN
+            or not self._recovery.is_calm
             or not self._agenda.is_clear
             or self._path.is_asking
             or self._silence.is_away
@@ -185,7 +190,7 @@ class Prediction:
             number,
             size,
         ) = _ACK_MESSAGE.unpack_from(body)
-        in_flight, incoming, replay = self._in_flight, self._incoming, arrivals.replay
+        in_flight, incoming = self._in_flight, self._incoming
         sent = in_flight.get(largest)
         channel = self._channels[channel_number % CHANNELS]
         used_bytes = incoming._used_bytes + size
@@ -205,7 +210,6 @@ class Prediction:
             or channel.assemblies
             or used_bytes > incoming._granted_bytes
             or incoming._used_messages >= incoming._granted_messages
-            or replay._top + 1 != counter
         ):
             self._receiver.receive_opened(self._session, counter, body, size_bytes, now, source)
             return UNUSUAL
@@ -220,31 +224,29 @@ class Prediction:
         recovery, outgoing = self._recovery, self._outgoing
         self._free = self._chunks
         acked = self._chunks[0][0]
-        recovery._flight_bytes = recovery._probes = 0
-        recovery._loss_s = NEVER
-        recovery._largest_acked = max(recovery._largest_acked, largest)
-        acked.is_wanted = False
+        recovery._flight_bytes = 0
+        if largest > recovery._largest_acked:  # noqa: PLR1730 -- a call less, as below
+            recovery._largest_acked = largest
         outgoing._started[acked.channel].popleft()
         outgoing.held_bytes = outgoing.held_messages = 0
         if credit_bytes > outgoing._credit_bytes:
             outgoing._credit_bytes = credit_bytes
             outgoing._reserve_bytes = RESERVED_CREDIT_BYTES
-        outgoing._credit_messages = max(outgoing._credit_messages, credit_messages)
-        delay_s = delay_us / 1e6
-        recovery.round_trip.add_sample(
-            now - sent[0], delay_s if delay_s < self._max_ack_delay_s else self._max_ack_delay_s
-        )
+        if credit_messages > outgoing._credit_messages:  # noqa: PLR1730
+            outgoing._credit_messages = credit_messages
+        round_trip, sample_s = recovery.round_trip, now - sent[0]
+        if sample_s > round_trip.smoothed_s or not largest & 7 or not round_trip.was_measured:  # `is_news`
+            delay_s = delay_us / 1e6
+            round_trip.add_sample(sample_s, delay_s if delay_s < self._max_ack_delay_s else self._max_ack_delay_s)
         # The message: `Incoming.on_messages`.
         channel.next_number = number + 1
         incoming._used_bytes = used_bytes
         incoming._used_messages += 1
-        incoming._ready_bytes += size
-        incoming._ready_messages += 1
         incoming._claimed.get(channel_number, incoming._ready).append(
             _new_received((channel_number, body[_HEADS_BYTES:]))
         )
         # The datagram: `Arrivals.note` and `Arrivals.note_ack_due`.
-        replay._top = counter
+        arrivals.replay._top = counter
         self._lasts[0] = counter
         arrivals.largest_s = now
         arrivals.unacked_datagrams = 1
@@ -269,7 +271,6 @@ class Prediction:
             or used_bytes > outgoing._credit_bytes
             or outgoing._used_messages >= outgoing._credit_messages
             or session.sealed_datagrams >= self._most_sealed
-            or self._lasts[0] - self._first > _MAX_U32
         ):
             return None
         # The message: `Outgoing.enqueue` and `Outgoing.fill`. Nothing is in flight, lost or waiting: nothing is held.
@@ -281,14 +282,16 @@ class Prediction:
         outgoing.held_messages = 1
         chunks = self._free
         if chunks is None:
-            chunks = ((OutgoingMessage(channel, data), 0),)
-        self._chunks, self._free = chunks, None
-        message = chunks[0][0]
-        message.channel = channel
-        message.data = data
+            message = OutgoingMessage(channel, data)
+            message.started_chunks = 1
+            message.is_wanted = True
+            chunks = self._chunks = ((message, 0),)
+        else:
+            self._free = None
+            message = chunks[0][0]
+            message.channel = channel
+            message.data = data
         message.number = number
-        message.started_chunks = 1
-        message.is_wanted = True
         outgoing._started[channel].append(message)
         silence = self._silence
         silence.last_activity_s = now
@@ -306,12 +309,11 @@ class Prediction:
             granted_bytes, granted_messages = incoming._granted_bytes, incoming._granted_messages
             incoming._tell_at_bytes = granted_bytes + incoming._tell_after_bytes
             incoming._tell_at_messages = granted_messages + incoming._tell_after_messages
-            delay_us = int((now - arrivals.largest_s) * 1e6)
             body = (
                 _ACK_MESSAGE.pack(
                     _ACK_FRAME,
                     largest,
-                    0 if delay_us < 0 else delay_us if delay_us <= _MAX_U32 else _MAX_U32,
+                    int((now - arrivals.largest_s) * 1e6),  # less than `idle_expiry_s`, or it were that timer's turn
                     granted_bytes,
                     granted_messages,
                     1,
@@ -334,11 +336,10 @@ class Prediction:
         recovery._flight_bytes = charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
         in_flight[counter] = (now, charge_bytes, chunks)
         recovery._last_sent_s = now
-        recovery._may_probe = False
         counters = self._counters
         counters["datagrams_out"] += 1
         counters["bytes_out"] += size_bytes
-        if agenda.timer_s <= now + self._least_wait_s and recovery._loss_s == NEVER:  # `Recovery.is_timed_by`
+        if agenda.timer_s <= now + self._least_wait_s:  # `Recovery.is_timed_by`
             return datagram, self._address, NEVER
         timer_s = agenda.timer_s = min(agenda.timer_s, recovery.next_timer())
         return datagram, self._address, timer_s

@@ -61,6 +61,11 @@ class Recovery:
         self._probes = 0
 
     @property
+    def is_calm(self) -> bool:
+        """Nothing is suspected to be lost, nor asked for again."""
+        return self._loss_s == NEVER and not self._probes and not self._may_probe
+
+    @property
     def is_idle(self) -> bool:
         """Nothing is in flight."""
         return not self._in_flight
@@ -122,8 +127,10 @@ class Recovery:
         self._outgoing.on_credit(ack)
         if newest is not None:
             # What exceeds the promise is no delay to allow for, but variation to expect (RFC 9002 section 5.3).
-            delay_s, limit_s = ack[1], self._settings.max_ack_delay_s
-            self.round_trip.add_sample(now - newest[0], delay_s if delay_s < limit_s else limit_s)
+            sample_s = now - newest[0]
+            if self.round_trip.is_news(sample_s, largest):
+                delay_s, limit_s = ack[1], self._settings.max_ack_delay_s
+                self.round_trip.add_sample(sample_s, delay_s if delay_s < limit_s else limit_s)
         self._probes = 0
         self._largest_acked = max(self._largest_acked, largest)
         if in_flight:

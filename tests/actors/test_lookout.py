@@ -1,5 +1,6 @@
 """Who reads the socket: the task that waits, one at a time, and somebody always when it is needed."""
 
+import math
 import socket
 from collections import deque
 from collections.abc import AsyncIterator
@@ -168,8 +169,9 @@ async def test_who_waits_before_there_is_a_socket_is_served_when_there_is() -> N
         end.close()
 
 
-async def test_an_answer_that_is_there_already_takes_no_turn_of_the_scheduler() -> None:
+async def test_an_answer_that_is_there_already_takes_no_turn_of_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """But others get theirs now and then."""
+    monkeypatch.setattr("actors.lookout._MAX_YIELD_S", math.inf)  # on a core that others use, too
     async with serving() as post, trio.open_nursery() as nursery:
         turns = 0
 
@@ -216,8 +218,11 @@ async def test_where_yielding_does_not_help_it_is_hardly_tried(monkeypatch: pyte
         assert 5 <= yields <= 15
 
 
-async def test_one_that_waits_for_something_else_is_not_kept_waiting_by_answers() -> None:
+async def test_one_that_waits_for_something_else_is_not_kept_waiting_by_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Who takes one answer after the other without a turn lets the stand-in look for the others."""
+    monkeypatch.setattr("actors.lookout._MAX_YIELD_S", math.inf)
     async with serving() as post, trio.open_nursery() as nursery:
         got: list[bytes] = []
 

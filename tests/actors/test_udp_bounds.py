@@ -8,6 +8,7 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from actors.link import Link
 from actors.link.frames import Kind, write_header
 from actors.udp import LinkEndpoint, LinkFull
 from crypto.keys import Identity, PublicIdentity
@@ -218,7 +219,7 @@ async def test_a_peer_whose_datagrams_are_costly_does_not_keep_others_from_their
         turns.append(0)
         return drain()
 
-    def costly(*arguments: Any) -> int:
+    def costly(*arguments: Any) -> tuple[int, Link | None]:
         turns[-1] += 1
         clock[0] += 0.003
         return receive(*arguments)

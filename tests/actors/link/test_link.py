@@ -651,7 +651,7 @@ def test_a_peer_that_restarts_again_and_again_leaves_no_more_than_the_window_and
         if life < 9:
             network.alpha.start(network.now)
     incoming = network.beta.link._incoming
-    assert incoming._ready_messages == SMALL.window_messages + INITIAL_CREDIT_MESSAGES
+    assert incoming.untaken[1] == SMALL.window_messages + INITIAL_CREDIT_MESSAGES
     assert network.beta.counters["dropped_no_room"]
     assert not network.beta.counters["dropped_violation"]
     network.beta.is_taking = True

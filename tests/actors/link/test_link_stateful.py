@@ -196,8 +196,9 @@ class TwoEnds(RuleBasedStateMachine):
             charged = [size for size in [*map(len, waiting), *begun] if size <= LARGE_MESSAGE_BYTES]
             assert incoming._unfinished.held_bytes == sum(charged)
             # Beyond the window only what a restarted peer may use before it has heard how much there is.
-            assert incoming._ready_bytes + sum(charged) <= self.settings.window_bytes + INITIAL_CREDIT_BYTES
-            assert incoming._ready_messages + len(charged) <= self.settings.window_messages + INITIAL_CREDIT_MESSAGES
+            untaken_bytes, untaken_messages = incoming.untaken
+            assert untaken_bytes + sum(charged) <= self.settings.window_bytes + INITIAL_CREDIT_BYTES
+            assert untaken_messages + len(charged) <= self.settings.window_messages + INITIAL_CREDIT_MESSAGES
             assert len(begun) - len(charged) + len(waiting) <= 1 + self.settings.window_messages
             # A probe, a ping and a datagram that was begun may go beyond the window.
             most_bytes = self.settings.max_flight_bytes + 8 * (self.settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES)
