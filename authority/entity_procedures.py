@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.absence import LeavePolicy
 from authority.deletion import grave_of
 from authority.directory_procedures import check_simserver
 from authority.drain_procedures import check_not_draining
@@ -46,6 +47,9 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         owner=spawner,
         rule=Rule(args.get("rule", Rule.ASK)),
         orphans=OrphanPolicy(args.get("orphans", OrphanPolicy.ADOPT)),
+        on_leave=LeavePolicy(args.get("on_leave", LeavePolicy.KEEP)),
+        heir=args.get("heir", ""),
+        owner_timeout_s=args.get("owner_timeout_s", 0),
         authority=server,
     )
     save_entity(rows, record)

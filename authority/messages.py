@@ -12,19 +12,36 @@ are counted by kind and reported apart.
 from typing import Annotated, Any, Final, Literal
 
 import cbor2
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from actors.link import MAX_MESSAGE_BYTES
+from authority.absence import MAX_OWNER_TIMEOUT_S
 from authority.admission import MAX_PLACES
 from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.epoch import Fence
 from authority.errors import MessageError
-from authority.hops import BadTrace, Trace
+from authority.hops import Trace
 from authority.lease_messages import Renew, RenewReply
 from authority.letters import Batch
 from authority.message_base import MessageModel as _Message
 from authority.ownership import Ownership
+from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
+from authority.player_messages import (
+    MAX_INPUT_BYTES,
+    MAX_INPUTS,
+    MAX_NOTICE_MS,
+    ImminentLoss,
+    Input,
+    InputAck,
+    InputItem,
+    Inputs,
+    LetGo,
+    NotHere,
+    NoticeMs,
+    NotOwner,
+    Present,
+    ReasonText,
+)
 from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
 
 __all__ = [
@@ -73,6 +90,7 @@ __all__ = [
     "OwnerRequest",
     "OwnerWord",
     "Parcel",
+    "Present",
     "Renew",
     "RenewReply",
     "Report",
@@ -93,14 +111,6 @@ __all__ = [
     "encode_message",
 ]
 
-MAX_BODY_BYTES: Final = 2 * 1024 * 1024
-# A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
-# envelope takes 16/9 of its contents and 15 ms for a megabyte, and the link has encrypted the state already.
-INLINE_STATE_BYTES: Final = 16 * 1024
-# With its parcel it is one message of the link, and what is sealed takes at most 16/9 of its own bound.
-MAX_STATE_BYTES: Final = MAX_MESSAGE_BYTES - 2 * MAX_BODY_BYTES
-MAX_INPUTS: Final = 4096
-MAX_INPUT_BYTES: Final = 4096
 MAX_TOKEN_CHARS: Final = 8192
 
 Token = Annotated[str, Field(max_length=MAX_TOKEN_CHARS)]
@@ -108,10 +118,6 @@ Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
 SchemaVersion = Annotated[int, Field(ge=0, lt=2**31)]
 StateBytes = Annotated[int, Field(ge=1, le=2**32)]
 Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
-# The longest notice that is given before an entity leaves.
-MAX_NOTICE_MS: Final = 10_000
-NoticeMs = Annotated[int, Field(ge=0, le=MAX_NOTICE_MS)]
-ReasonText = Annotated[str, Field(max_length=256)]
 
 
 def _check_trace(data: dict[str, Any]) -> dict[str, Any]:
@@ -137,18 +143,6 @@ class _Fenced(_Message):
     def fence(self) -> Fence:
         """The fence under which this message was sent."""
         return Fence(self.epoch, self.sub)
-
-
-class InputItem(_Message):
-    """One numbered input of one source; numbers start at 1 and have no gaps. `owner_rev` as in `Input`."""
-
-    source: Name
-    owner_rev: Epoch
-    seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
-
-
-Inputs = Annotated[list[InputItem], Field(max_length=MAX_INPUTS)]
 
 
 # --- to a homeserver, and between homeservers ---------------------------------------------------------------------
@@ -271,22 +265,31 @@ class StageWord(_Message):
 
 
 class OwnerRequest(_Message):
-    """Authority → home: a player says that it owns this entity, and I have not heard of that; who does?"""
+    """Authority → home: who owns this entity? A player says that it does, and I have not heard of that.
+
+    Or, with `silent_s`: I have heard nothing for so long of the player who owns it under `owner_rev`.
+    """
 
     type: Literal["owner_request"] = "owner_request"
     entity: Name
+    silent_s: Annotated[int, Field(ge=0, le=2**31)] = 0
+    owner_rev: Epoch = 0
 
 
 # --- homeserver → simulation server -------------------------------------------------------------------------------
 
 
 class OwnerWord(_Message):
-    """Home → authority: the log's present owner of an entity, when that has changed or was asked for."""
+    """Home → authority: the log's present owner of an entity, when that has changed or was asked for.
+
+    `timeout_s` is how long that player may be silent before it counts as gone; 0 for as long as it likes.
+    """
 
     type: Literal["owner"] = "owner"
     entity: Name
     owner: OwnerName
     owner_rev: Epoch
+    timeout_s: Annotated[int, Field(ge=0, le=MAX_OWNER_TIMEOUT_S)] = 0
 
     @property
     def ownership(self) -> Ownership:
@@ -506,143 +509,10 @@ Message = Annotated[
 ]
 
 
-# --- players ------------------------------------------------------------------------------------------------------
-
-
-class Input(_Message):
-    """Player → authority: one numbered input for an entity.
-
-    `owner_rev` is the revision of the ownership under which it is given; see `authority.ownership`.
-    """
-
-    type: Literal["input"] = "input"
-    entity: Name
-    owner_rev: Epoch
-    seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
-
-
-class InputAck(_Message):
-    """Authority → player: every input up to `applied` has been applied, and up to `durable` it will stay so.
-
-    What is not durable may have to be given again, if the authority dies: a lower `applied` under a higher fence says
-    from where on.
-    """
-
-    type: Literal["input_ack"] = "input_ack"
-    entity: Name
-    applied: Annotated[int, Field(ge=0, le=2**63 - 1)]
-    durable: Annotated[int, Field(ge=0, le=2**63 - 1)]
-    tick: TickNumber
-    epoch: Epoch
-    sub: Epoch
-
-
-class NotHere(_Message):
-    """Server → player: I have no authority over this entity; `moved_to` names who had it last, if I know."""
-
-    type: Literal["not_here"] = "not_here"
-    entity: Name
-    moved_to: Annotated[str, Field(max_length=128)] = ""
-    epoch: Epoch = 0
-    sub: Epoch = 0
-
-
-class NotOwner(_Message):
-    """Authority → player: your inputs after `applied` are refused for `reason`; `owner` owns it under `owner_rev`.
-
-    Whoever is named there itself gives its inputs again, numbered from `applied` + 1 and under this revision; anybody
-    else has lost what was not applied.
-    """
-
-    type: Literal["not_owner"] = "not_owner"
-    entity: Name
-    reason: ReasonText
-    owner: OwnerName
-    owner_rev: Epoch
-    applied: Annotated[int, Field(ge=0, le=2**63 - 1)]
-    epoch: Epoch
-    sub: Epoch
-
-
-class ImminentLoss(_Message):
-    """Authority → owner: in `within_ms` the entity stands still for a moment and goes to `target`; finish what you do.
-
-    `LetGo` says that you have finished, so that it may go earlier.
-    """
-
-    type: Literal["imminent_loss"] = "imminent_loss"
-    entity: Name
-    target: Name
-    within_ms: NoticeMs
-    epoch: Epoch
-    sub: Epoch
-
-
-class LetGo(_Message):
-    """Owner → authority: I have finished; the entity may go."""
-
-    type: Literal["let_go"] = "let_go"
-    entity: Name
-
-
 LinkMessage = Annotated[
-    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Copies | CopiesKept, Field(discriminator="type")
+    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept,
+    Field(discriminator="type"),
 ]
-
-
-class Parcel(BaseModel):
-    """A sealed message and the trace it travels with.
-
-    `on_path` says that the last hop of the trace is this message; otherwise the trace only names the transfer. `body`
-    is the stream of which the sealed message has the manifest; only the link carries parcels with one.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
-
-    trace: Trace
-    on_path: bool
-    kind: str
-    sealed: str
-    body: bytes = b""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it counts for in a hop: the sealed message and the body."""
-        return len(self.sealed) + len(self.body)
-
-    def to_data(self) -> dict[str, Any]:
-        """As plain data for CBOR, and without a body for JSON too."""
-        data = {
-            "trace": self.trace.to_data(),
-            "on_path": self.on_path,
-            "kind": self.kind,
-            "sealed": self.sealed,
-        }
-        return data | {"body": self.body} if self.body else data
-
-    @classmethod
-    def from_data_untrusted(cls, data: object) -> "Parcel":
-        """Read what `to_data` wrote, from a peer.
-
-        Raises:
-            MessageError: anything else.
-        """
-        if not isinstance(data, dict) or set(data) - {"body"} != {"trace", "on_path", "kind", "sealed"}:
-            raise MessageError("a parcel has exactly trace, on_path, kind and sealed, and perhaps a body")
-        on_path, kind, sealed = data["on_path"], data["kind"], data["sealed"]
-        if not isinstance(on_path, bool) or not isinstance(kind, str) or not isinstance(sealed, str):
-            raise MessageError("a parcel's on_path is a boolean, kind and sealed are texts")
-        if not 1 <= len(kind) <= 32 or len(sealed) > 2 * MAX_BODY_BYTES:
-            raise MessageError("a parcel's kind or sealed message is too long")
-        body = data.get("body", b"")
-        if not isinstance(body, bytes) or len(body) > MAX_STATE_BYTES:
-            raise MessageError(f"a parcel's body is at most {MAX_STATE_BYTES} bytes")
-        try:
-            trace = Trace.from_data_untrusted(data["trace"])
-            return cls(trace=trace, on_path=on_path, kind=kind, sealed=sealed, body=body)
-        except BadTrace as error:
-            raise MessageError(str(error)) from error
 
 
 _MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Message)

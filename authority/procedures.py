@@ -7,6 +7,7 @@ leaves the tree untouched.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.absence_procedures import ABSENCE_PROCEDURES
 from authority.deletion import DELETION_PROCEDURES
 from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
@@ -23,6 +24,7 @@ from authority.transfer_requests import REQUEST_PROCEDURES
 __all__ = ["PROCEDURES"]
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    **ABSENCE_PROCEDURES,
     **RIGHTS_PROCEDURES,
     **DELETION_PROCEDURES,
     **DIRECTORY_PROCEDURES,

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from authority.absence import LeavePolicy
 from authority.epoch import Fence
 from authority.lease import LeasePhase
 from authority.recovery import CopySource, OrphanPolicy, Standing
@@ -76,6 +77,7 @@ class EntityRecord(_Row):
     that may pass the entity among themselves directly (case 3); `sub` is how far the log has learned of such passes.
     An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
+    `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     """
 
@@ -96,6 +98,9 @@ class EntityRecord(_Row):
     locks_rev: int = 1
     orphans: OrphanPolicy = OrphanPolicy.ADOPT
     standing: Standing = Standing.SIMULATED
+    on_leave: LeavePolicy = LeavePolicy.KEEP
+    heir: str = ""
+    owner_timeout_s: int = 0
     parent: str = ""
     parent_rev: int = 1
     children: tuple[str, ...] = ()

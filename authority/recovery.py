@@ -34,12 +34,12 @@ __all__ = [
 
 
 class OrphanPolicy(StrEnum):
-    """What becomes of an entity whose authority is dead, or whose owner has left."""
+    """What becomes of an entity whose authority is dead; for one whose owner has left see `authority.absence`."""
 
     ADOPT = "adopt"
-    """Another server goes on with it; of its owner, the master takes the place."""
+    """Another server goes on with it."""
     FREEZE = "freeze"
-    """It waits: for the return of its server, or for an owner."""
+    """It waits for the return of its server."""
     DESPAWN = "despawn"
     """It ends."""
 

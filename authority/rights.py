@@ -8,6 +8,7 @@ sent twice or late, count once at most.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from authority.absence import LeavePolicy
 from authority.asks import waiting
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
@@ -64,7 +65,7 @@ def _check_owner(record: EntityRecord, by: str) -> None:
 
 
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master, each of which gets a new revision, or what becomes of an orphan."""
+    """The master sets rule, owner or master, which get a new revision each, or the policies, which have none."""
     record = find_entity(rows, args["entity"])
     if args["by"] != record.master:
         raise Refused(
@@ -77,6 +78,11 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
         record = record.changed(rule=Rule(args["rule"]), rule_rev=record.rule_rev + 1)
     if args.get("orphans") is not None:
         record = record.changed(orphans=OrphanPolicy(args["orphans"]))
+    if args.get("on_leave") is not None:
+        record = record.changed(on_leave=LeavePolicy(args["on_leave"]))
+    for name in ("heir", "owner_timeout_s"):
+        if args.get(name) is not None:
+            record = record.changed(**{name: args[name]})
     if args.get("master") is not None and args["master"] != record.master:
         record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
     save_entity(rows, record)

@@ -21,6 +21,7 @@ from actors.system import System
 from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
+from authority.messages import OwnerRequest
 from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
@@ -36,6 +37,7 @@ from homeserver.federation import Federation
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
+from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.registration import register
 from homeserver.rest import make_app
@@ -106,6 +108,8 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         balancing=placement.balance,
     )
     transfers.moved = node.balancer.moved
+    node.owners = Owners(config.instance, store, federation, transfers)
+    transfers.answer_by(OwnerRequest, node.owners.answer)
     node.hierarchies = Hierarchies(store, transfers.order, clock)
     transfers.torn = node.hierarchies.refused
     return node

@@ -35,6 +35,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
+from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.store import Store
 from homeserver.transfers import Transfers
@@ -84,6 +85,7 @@ class Node:
     dropped: dict[str, int] = field(default_factory=dict)
     balancer: Balancer = field(init=False, repr=False)
     hierarchies: Hierarchies = field(init=False, repr=False)
+    owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 

@@ -238,6 +238,21 @@ class Store:
         nothing: list[Any] = []
         return [EntityRecord.from_data(row) for row in self._replica.store.fold_below(("entities",), collect, nothing)]
 
+    def owned_by(self, player: str) -> list[EntityRecord]:
+        """The entities that a player owns, by id, as this member knows them; looked through as in `named_by`."""
+        name = player.encode()
+
+        def collect(path: tuple[str, ...], view: NodeView, found: list[Any]) -> list[Any]:
+            if view.encoded is not None and name in view.encoded and view.data["owner"] == player:
+                found.append(view.data)
+            return found
+
+        if not self._replica.store.exists(("entities",)):
+            return []
+        nothing: list[Any] = []
+        rows = self._replica.store.fold_below(("entities",), collect, nothing)
+        return sorted(map(EntityRecord.from_data, rows), key=lambda record: record.id)
+
     def recovery(self, entity_id: str) -> RecoveryRow | None:
         """How the recovery of an entity stands, as this member knows it; None if it is not being recovered."""
         data = self._get(("recoveries", entity_id))

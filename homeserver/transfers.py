@@ -34,7 +34,6 @@ from authority.messages import (
     Message,
     NoAnswer,
     Order,
-    OwnerRequest,
     OwnerWord,
     Parcel,
     Report,
@@ -55,7 +54,7 @@ from homeserver.groups import Waiting, WaitingRequests
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["NOT_TOLD", "Transfers"]
+__all__ = ["NOT_TOLD", "Transfers", "owner_word"]
 
 _log = logging.getLogger("homeserver.transfers")
 # Why a server could not be told something; what had been decided before stays decided.
@@ -63,6 +62,11 @@ NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
 _DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
+
+
+def owner_word(record: EntityRecord) -> OwnerWord:
+    """Who owns an entity, for its authority."""
+    return OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev, timeout_s=record.owner_timeout_s)
 
 
 class Transfers:
@@ -241,8 +245,6 @@ class Transfers:
                 return await self._report(report, opened)
             case Decline() as message:
                 return await self._declined(message, opened)
-            case OwnerRequest() as request:
-                return await self._owner_request(request, opened)
             case other:
                 answer = self._answering.get(type(other))
                 if answer is None:
@@ -257,7 +259,7 @@ class Transfers:
 
     async def _handoff(self, request: HandoffRequest, opened: Opened) -> Letter | None:
         """Hop 1 of cases 1 and 2 (or its continuation from the home of the old authority)."""
-        await self._check_speaks_for(opened.sender, request.source)
+        await self.check_speaks_for(opened.sender, request.source)
         home = instance_of(request.entity)
         if home != self._instance:
             reply, trace = await self._federation.exchange(home, request, opened.trace, on_path=True)
@@ -313,7 +315,7 @@ class Transfers:
             except NOT_TOLD as error:
                 _log.info("%s was not told of %s: %s", other.target, name, error)
 
-    async def _check_speaks_for(self, sender: str, source: str) -> None:
+    async def check_speaks_for(self, sender: str, source: str) -> None:
         """A hand-over is asked for by the old authority itself, or by a homeserver of its instance."""
         if sender == source:
             return
@@ -399,7 +401,7 @@ class Transfers:
 
     async def _abort(self, request: HandoffAbort, opened: Opened) -> Letter:
         """The old authority gives up what it had frozen for, before anybody was asked to commit it."""
-        await self._check_speaks_for(opened.sender, request.source)
+        await self.check_speaks_for(opened.sender, request.source)
         home = instance_of(request.entity)
         if home != self._instance:
             return await self._passed_on(request, home, opened)
@@ -412,7 +414,7 @@ class Transfers:
 
     async def _stage_inquiry(self, request: StageInquiry, opened: Opened) -> Letter:
         """A server asks what became of a state that it has staged."""
-        await self._check_speaks_for(opened.sender, request.target)
+        await self.check_speaks_for(opened.sender, request.target)
         home = instance_of(request.entity)
         if home != self._instance:
             return await self._passed_on(request, home, opened)
@@ -450,7 +452,7 @@ class Transfers:
     # --- behind: reports and direct passes -------------------------------------------------------------------------
 
     async def _report(self, report: Report, opened: Opened) -> Letter:
-        await self._check_speaks_for(opened.sender, report.source)
+        await self.check_speaks_for(opened.sender, report.source)
         home = instance_of(report.entity)
         if home != self._instance:
             return await self._passed_on(report, home, opened)
@@ -475,7 +477,7 @@ class Transfers:
 
     async def _declined(self, message: Decline, opened: Opened) -> Letter:
         """The old authority will not begin what it was told to."""
-        await self._check_speaks_for(opened.sender, message.source)
+        await self.check_speaks_for(opened.sender, message.source)
         home = instance_of(message.entity)
         if home != self._instance:
             return await self._passed_on(message, home, opened)
@@ -493,29 +495,13 @@ class Transfers:
         except NOT_TOLD as error:
             _log.info("the authority of %s was not told its owner: %s", record.id, error)
 
-    async def _owner_request(self, request: OwnerRequest, opened: Opened) -> Letter:
-        """An authority wants to know who owns what it simulates, perhaps through its own home instance."""
-        home = instance_of(request.entity)
-        if home != self._instance:
-            reply, _ = await self._federation.exchange(home, request, opened.trace, on_path=False)
-            if not isinstance(reply, OwnerWord):
-                raise MessageError(f"{home} answered a question about an owner with {reply.type}")
-            return Letter(reply, opened.trace, on_path=False)
-        await self._store.fresh()
-        record = self._store.entity(request.entity)
-        if record is None:
-            raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
-        word = OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev)
-        return Letter(word, opened.trace, on_path=False)
-
     async def tell_owner(self, record: EntityRecord) -> None:
         """Tell the authority of an entity who owns it now.
 
         Raises:
             NOT_TOLD: it cannot be told now; it asks when the new owner gives its first input.
         """
-        word = OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev)
-        await self.post(word, Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
+        await self.post(owner_word(record), Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
 
     async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
         """Bring the log up to date with direct passes, and give the holder a new grant, so that chains stay short."""

@@ -49,6 +49,7 @@ from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.node import Node
 from simserver.owners import Owners
 from simserver.recovery import Recovery
+from simserver.silence import Silences
 from simserver.stages import Stages
 from simserver.status import make_status_app
 from simserver.world import load_world
@@ -161,6 +162,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     )
     recovery = Recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
     owners = Owners(home, clock, counts, arrivals.owned)
+    silences = Silences(holdings, home, clock, counts, arrivals.owned)
     node = Node(
         config,
         clock,
@@ -184,7 +186,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lease,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
-    node.copier, node.recovery = copier, recovery
+    node.copier, node.recovery, node.silences = copier, recovery, silences
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,
@@ -229,7 +231,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("lease", node.lease.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("copies", node.copier.serve),
-            ServiceSpec("owners", node.owners.serve),
+            ServiceSpec("owners", partial(_serve_owners, node)),
             ServiceSpec("inquiries", node.inquiries.serve),
             messages,
             ServiceSpec("rest", web.serve),
@@ -240,6 +242,14 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         name="simserver",
         **PATIENCE,
     )
+
+
+async def _serve_owners(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Who asks the home instance about owners: whether there is a new one, and what to do about one who is silent."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.owners.serve)
+        await nursery.start(node.silences.serve)
+        task_status.started()
 
 
 async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -35,6 +35,7 @@ from authority.messages import (
     Order,
     OwnerWord,
     Parcel,
+    Present,
     Reserve,
     Reserved,
     Spawn,
@@ -68,6 +69,7 @@ from simserver.life import EntityEnvironment
 from simserver.load import Loads
 from simserver.owners import Owners
 from simserver.recovery import Recovery
+from simserver.silence import Silences
 from simserver.stages import Stages
 
 __all__ = ["Node"]
@@ -108,6 +110,7 @@ class Node:
     loads: Loads = field(init=False, repr=False)
     copier: Copier = field(init=False, repr=False)
     recovery: Recovery = field(init=False, repr=False)
+    silences: Silences = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 
@@ -173,7 +176,10 @@ class Node:
                 elif isinstance(message, Input):
                     self._input(message, received.peer)
                 elif isinstance(message, LetGo):
+                    self.silences.heard(received.peer)
                     self.departures.let_go(message.entity, received.peer)
+                elif isinstance(message, Present):
+                    self.silences.heard(received.peer)
                 else:
                     self.counts["unexpected_message"] += 1
             # The link has ended: whoever restarts it, restarts this.
@@ -185,6 +191,7 @@ class Node:
 
     def _input(self, message: Input, player: str) -> None:
         self.counts["inputs"] += 1
+        self.silences.heard(player)
         if not self.lease.may_act(self.clock.monotonic_ns()):
             # It is not acknowledged, so the player repeats it, to whoever has authority then.
             self.counts["input_without_lease"] += 1

@@ -22,6 +22,7 @@ from crypto.keys import PublicIdentity
 from homeserver.hierarchies import order_all
 from homeserver.node import Node
 from homeserver.registration import register
+from homeserver.rest.absence import absence_routes
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.deletion import deletion_routes
@@ -29,6 +30,7 @@ from homeserver.rest.errors import install_errors
 from homeserver.rest.groups import group_routes
 from homeserver.rest.hierarchy import hierarchy_routes
 from homeserver.rest.models import (
+    POLICIES,
     AnswerBody,
     AskView,
     DelegationBody,
@@ -92,6 +94,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(group_routes(node))
     app.include_router(deletion_routes(node))
     app.include_router(hierarchy_routes(node))
+    app.include_router(absence_routes(node))
     app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))
@@ -190,10 +193,10 @@ def _entity_routes(node: Node) -> APIRouter:
             "owner_rev": record.owner_rev,
             "master_rev": record.master_rev,
         }
-        if body.orphans is not None:
-            statement["orphans"] = body.orphans.value
+        settings = body.model_dump(mode="json", include=POLICIES, exclude_none=True)
+        statement |= settings
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
-        changes = body.model_dump(mode="json", include={"by", "rule", "owner", "master", "orphans"})
+        changes = settings | body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
         changes |= record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
         if changed.owner_rev != record.owner_rev:
@@ -241,7 +244,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
         spawner=body.spawner,
         server=body.server,
         rule=body.rule.value,
-        orphans=body.orphans.value,
+        **body.model_dump(mode="json", include=POLICIES),
     )
     record = EntityRecord.from_data(data)
     if record.fence != Fence(1, 0):

@@ -1,11 +1,12 @@
 """What requests and answers of the REST API look like."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from authority.absence import MAX_OWNER_TIMEOUT_S, LeavePolicy
 from authority.asks import ASK_LIFETIME_S
-from authority.certificates import Name, TransferId
+from authority.certificates import Name, OwnerName, TransferId
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import MAX_NOTICE_MS
@@ -20,6 +21,7 @@ from tree.data import encode
 from tree.errors import BadData
 
 __all__ = [
+    "POLICIES",
     "AnswerBody",
     "AskView",
     "DelegationBody",
@@ -64,6 +66,10 @@ KeysVersion = Annotated[int, Field(ge=1, le=MAX_VERSION)]
 Statements = Annotated[
     tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...], Field(max_length=MAX_STATEMENTS)
 ]
+
+
+# What may be said of an entity at its creation, and by its master later.
+POLICIES: Final = {"orphans", "on_leave", "heir", "owner_timeout_s"}
 
 
 class _Body(BaseModel):
@@ -134,7 +140,10 @@ class EntityView(BaseModel):
     locks: dict[str, LockView] = Field(description="what keeps others from becoming owner")
     locks_rev: int
     standing: Standing = Field(description="simulated; recovering: its authority died; lost: no copy is known")
-    orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies or its owner leaves")
+    orphans: OrphanPolicy = Field(description="what becomes of it when its authority dies")
+    on_leave: LeavePolicy = Field(description="what becomes of it when its owner leaves, or is silent for too long")
+    heir: str = Field(description="who owns it then, if that is adopt; empty: its master")
+    owner_timeout_s: int = Field(description="how long its owner may be silent; 0: as long as it likes")
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
     children: list[str] = Field(description="what moves with it")
@@ -166,6 +175,9 @@ class NewEntity(_Body):
     server: Name = Field(description="the simulation server that simulates it first")
     rule: Rule = Rule.ASK
     orphans: OrphanPolicy = OrphanPolicy.ADOPT
+    on_leave: LeavePolicy = LeavePolicy.KEEP
+    heir: OwnerName = ""
+    owner_timeout_s: int = Field(default=0, ge=0, le=MAX_OWNER_TIMEOUT_S)
     params: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
         default_factory=dict, description="handed to the world's spawn"
     )
@@ -186,6 +198,19 @@ class RightsBody(_Body):
     master: Name | None = None
     orphans: OrphanPolicy | None = Field(
         default=None, description="what becomes of it when its authority dies; if given, the statement names it too"
+    )
+    on_leave: LeavePolicy | None = Field(
+        default=None, description="what becomes of it when its owner leaves; if given, the statement names it too"
+    )
+    heir: OwnerName | None = Field(
+        default=None, description="who owns it then; empty for its master; if given, the statement names it too"
+    )
+    owner_timeout_s: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_OWNER_TIMEOUT_S,
+        description="how long its owner may be silent before it counts as gone, at least some 10 s; 0 for ever; if"
+        " given, the statement names it too",
     )
 
 

@@ -76,6 +76,8 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "previous_nonce": st.sampled_from(["", "f" * 32]),
     "reason": st.text(max_size=20),
     "rows": st.lists(CENSUS_ROWS, max_size=3),
+    "silent_s": st.integers(0, 2**31),
+    "timeout_s": st.integers(0, 86_400),
     "schema_version": st.integers(0, 2**31 - 1),
     "renewal": st.integers(1, 2**63 - 1),
     "seq": st.integers(1, 2**63 - 1),

@@ -10,11 +10,12 @@ from typing import Any, Final, cast
 
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
-from authority.messages import Message
+from authority.messages import Message, OwnerRequest
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, TransferRecord
 from authority.sealing import Opened, Sealer
 from homeserver.federation import PeerUnreachable
+from homeserver.owners import Owners
 from homeserver.store import Store, replicated_procedures
 from homeserver.transfers import NOT_TOLD, Transfers
 from scenarios.simulation.servers.calls import Call, Calls, Unanswered
@@ -109,14 +110,16 @@ class Home(Transfers):
         self._calls: Final = Calls(process, mail)
         self.store: Final = Store(lambda: cast(Any, self.log))
         name = process.name
+        neighbours = cast(Any, _Neighbours(name, self._calls))
         super().__init__(
             Sealer(name, identity_of(name)),
             self.store,
             cast(Any, keys),
-            cast(Any, _Neighbours(name, self._calls)),
+            neighbours,
             cast(Any, None),
             clock,
         )
+        self.answer_by(OwnerRequest, Owners(instance, self.store, neighbours, self).answer)
         for row in keys.of_instance(instance):
             self.log.run("directory.register", {"row": row.to_data()})
         mail.join(name, self._arrived)

@@ -159,7 +159,7 @@ TARGETS = [
         "parcel",
         _open_parcel,
         [
-            "authority.messages:Parcel.from_data_untrusted",
+            "authority.parcels:Parcel.from_data_untrusted",
             "authority.sealing:Sealer.open_all_untrusted",
             "authority.sealing:Sealer.open_untrusted",
             "authority.sealing:Sealer._opened_item_untrusted",

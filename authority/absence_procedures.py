@@ -1,0 +1,62 @@
+"""An owner's player leaves, or is not heard of any more: the log does what the entity's policy says (FAILURES row 40).
+
+That a player left is its own word, under the revision of its ownership. That it is silent is the word of the authority,
+which its inputs go to; how long it may be is in the record (`owner_timeout_s`, 0 for ever).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from authority.absence import LeavePolicy
+from authority.deletion import bury
+from authority.errors import Reason, Refused
+from authority.records import EntityRecord
+from authority.rights import find_entity, save_entity, with_owner
+from authority.rows import Rows
+
+__all__ = ["ABSENCE_PROCEDURES"]
+
+
+def entity_owner_left(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The owner's player leaves. The record after that, and the grave if the entity ended with it."""
+    record = find_entity(rows, args["entity"])
+    if args["by"] != record.owner:
+        text = f"{args['by']} does not own {record.id}; {record.owner or 'nobody'} does"
+        raise Refused(Reason.NOT_OWNER, text, by=args["by"])
+    if args["owner_rev"] != record.owner_rev:
+        text = f"owner_rev of {record.id} is {record.owner_rev}, not {args['owner_rev']}: look again and repeat"
+        raise Refused(Reason.STALE_REVISION, text, revision=record.owner_rev)
+    return _left(rows, record)
+
+
+def entity_owner_silent(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The authority has heard nothing of the owner for `silent_s`; answers as of one who leaves, or with no change."""
+    record = find_entity(rows, args["entity"])
+    if args["source"] != record.authority:
+        raise Refused(Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id}, not {args['source']}")
+    is_over = 0 < record.owner_timeout_s <= args["silent_s"]
+    if not record.owner or args["owner_rev"] != record.owner_rev or not is_over:
+        return {"record": record.to_data(), "grave": None}
+    return _left(rows, record)
+
+
+def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
+    match record.on_leave:
+        case LeavePolicy.DESPAWN:
+            return {"record": record.to_data(), "grave": bury(rows, record)}
+        case LeavePolicy.ADOPT:
+            record = with_owner(record, _heir(record))
+            save_entity(rows, record)
+        case LeavePolicy.KEEP:
+            pass
+    return {"record": record.to_data(), "grave": None}
+
+
+def _heir(record: EntityRecord) -> str:
+    return next((name for name in (record.heir, record.master) if name and name != record.owner), "")
+
+
+ABSENCE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "entity.owner_left": entity_owner_left,
+    "entity.owner_silent": entity_owner_silent,
+}

@@ -1,0 +1,75 @@
+"""Who owns what: authorities ask their home instances, and say of whom they have heard nothing for too long."""
+
+import logging
+
+from authority.errors import MessageError, Reason, Refused
+from authority.messages import OwnerRequest, OwnerWord
+from authority.names import instance_of
+from authority.records import EntityRecord
+from authority.sealing import Opened
+from homeserver.federation import Federation
+from homeserver.store import Store
+from homeserver.transfers import NOT_TOLD, Transfers, owner_word
+
+__all__ = ["Owners"]
+
+_log = logging.getLogger("homeserver.owners")
+
+
+class Owners:
+    """One member's answers to authorities that ask who owns what they simulate."""
+
+    def __init__(self, instance: str, store: Store, federation: Federation, transfers: Transfers) -> None:
+        self._instance = instance
+        self._store = store
+        self._federation = federation
+        self._transfers = transfers
+
+    async def answer(self, opened: Opened) -> OwnerWord:
+        """The log's word, perhaps from another instance; a player that was silent for too long counts as gone first.
+
+        Raises:
+            MessageError, Refused, PeerUnreachable, NoQuorum, OutcomeUnknown: as `Transfers.answer`.
+        """
+        request = opened.message
+        if not isinstance(request, OwnerRequest):
+            raise MessageError(f"{request.type} is no question about an owner")
+        home = instance_of(request.entity)
+        if home != self._instance:
+            reply, _ = await self._federation.exchange(home, request, opened.trace, on_path=False)
+            if not isinstance(reply, OwnerWord):
+                raise MessageError(f"{home} answered a question about an owner with {reply.type}")
+            return reply
+        await self._store.fresh()
+        record = self._store.entity(request.entity)
+        if record is None:
+            raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
+        if request.silent_s and 0 < record.owner_timeout_s <= request.silent_s:
+            record = await self._gone(request, record, opened.sender)
+        return owner_word(record)
+
+    async def _gone(self, request: OwnerRequest, record: EntityRecord, sender: str) -> EntityRecord:
+        await self._transfers.check_speaks_for(sender, record.authority)
+        answer = await self._store.submit(
+            "entity.owner_silent",
+            entity=record.id,
+            source=record.authority,
+            owner_rev=request.owner_rev,
+            silent_s=request.silent_s,
+        )
+        return await self.carry_out(answer)
+
+    async def carry_out(self, answer: dict[str, object]) -> EntityRecord:
+        """Tell the authority of what the log did because an owner has gone; the record before it ended, or after that.
+
+        An authority that cannot be told asks later, and hears that there is another owner, or no such entity.
+        """
+        record, grave = EntityRecord.from_data(answer["record"]), answer["grave"]
+        try:
+            if isinstance(grave, dict):
+                await self._transfers.despawn(record.id, grave["authority"], grave["epoch"])
+            else:
+                await self._transfers.tell_owner(record)
+        except NOT_TOLD as error:
+            _log.info("the authority of %s was not told that its owner has gone: %s", record.id, error)
+        return record

@@ -1,0 +1,83 @@
+"""Routes about players who go away: what they own, and that they leave it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.web import StrictRoute
+from authority.absence import LeavePolicy
+from authority.certificates import Name
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.models import Proof
+from homeserver.rest.rights import EntityId
+from homeserver.rest.rights_models import Revision
+
+if TYPE_CHECKING:
+    from homeserver.node import Node
+
+__all__ = ["absence_routes"]
+
+MAX_OWNED = 10_000
+
+
+class LeaveBody(BaseModel):
+    """The owner's player goes away."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: Name = Field(description="the owner")
+    owner_rev: Revision = Field(description="the present revision of its ownership")
+    proof: Proof = Field(description="statement {action: leave, entity, owner_rev, expires_at_s} of the owner")
+
+
+class LeftView(BaseModel):
+    """What became of an entity whose owner left."""
+
+    entity: str
+    on_leave: LeavePolicy = Field(description="the policy, by which that was decided")
+    owner: str = Field(description="who owns it now; empty for nobody")
+    owner_rev: int
+    ended: bool = Field(description="whether it was despawned")
+
+
+class OwnedView(BaseModel):
+    """An entity that a player owns."""
+
+    entity: str
+    owner_rev: int
+    authority: str
+    on_leave: LeavePolicy
+
+
+def absence_routes(node: "Node") -> APIRouter:
+    """`POST /v1/entities/{entity_id}/leave` and `GET /v1/players/{player}/entities`."""
+    routes = APIRouter(route_class=StrictRoute)
+    client = Depends(client_access(node.secrets.client_token))
+
+    @routes.post("/v1/entities/{entity_id}/leave", tags=["rights"], dependencies=[client])
+    async def leave(entity_id: EntityId, body: LeaveBody) -> LeftView:
+        """The owner's player goes away: the entity gets another owner, keeps this one, or ends, as its policy says."""
+        stated = {"entity": entity_id, "owner_rev": body.owner_rev}
+        statement = {"action": "leave", **stated}
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        answer = await node.store.submit("entity.owner_left", by=body.by, **stated)
+        record = await node.owners.carry_out(answer)
+        return LeftView(
+            entity=record.id,
+            on_leave=record.on_leave,
+            owner=record.owner,
+            owner_rev=record.owner_rev,
+            ended=answer["grave"] is not None,
+        )
+
+    @routes.get("/v1/players/{player}/entities", tags=["players"])
+    async def get_owned(player: Name, limit: Annotated[int, Query(ge=1, le=MAX_OWNED)] = 100) -> list[OwnedView]:
+        """The entities of this instance that a player owns, by id: what it has to leave when it goes away."""
+        await node.store.fresh()
+        return [
+            OwnedView(entity=record.id, **record.model_dump(include=set(OwnedView.model_fields)))
+            for record in node.store.owned_by(player)[:limit]
+        ]
+
+    return routes

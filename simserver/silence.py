@@ -1,0 +1,115 @@
+"""Players of whom nothing is heard: their home instances are told, which decide whether they count as gone.
+
+The authority is the one that a player's inputs go to, so it is the one that notices. It counts from when it last heard
+of the player anything at all, for whichever entity, and at the earliest from when it began to simulate: a hand-over
+begins the silence anew. It does not know the policies; it asks the home instance who owns the entity, says for how
+long it has heard nothing, and hears how long the player may be silent, which tells it when to ask next.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.messages import OwnerRequest, OwnerWord
+from simserver.holdings import Holding
+from simserver.home import Home, HomeRefused, HomeUnreachable
+
+__all__ = ["FIRST_SILENCE_S", "Silences"]
+
+_log = logging.getLogger("simserver.silence")
+
+# Shorter silences are nobody's business: players blink.
+FIRST_SILENCE_S: Final = 10
+SWEEP_S: Final = 2.0
+# Of thousands of silent players so many are asked about in one sweep; they travel together.
+MAX_ASKED: Final = 256
+_NS: Final = 1_000_000_000
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One ownership: since when it is watched, and after how long a silence home is asked (again)."""
+
+    owner_rev: int
+    since_ns: int
+    ask_after_s: int = FIRST_SILENCE_S
+
+
+class Silences:
+    """Notices silent owners of the entities in `holdings`, while it is served. `told` is given every answer."""
+
+    def __init__(
+        self,
+        holdings: Iterable[Holding],
+        home: Home,
+        clock: Clock,
+        counts: Counter[str],
+        told: Callable[[OwnerWord], None],
+    ) -> None:
+        self._holdings = holdings
+        self._home = home
+        self._clock = clock
+        self._counts = counts
+        self._told = told
+        self._heard_ns: dict[str, int] = {}
+        self._watched: dict[str, _Watched] = {}
+
+    def heard(self, player: str) -> None:
+        """Something came from this player."""
+        self._heard_ns[player] = self._clock.monotonic_ns()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look who is silent, and ask, until cancelled."""
+        task_status.started()
+        while True:
+            await self._clock.sleep_s(SWEEP_S)
+            silent = self.sweep()
+            async with trio.open_nursery() as nursery:
+                for request in silent:
+                    nursery.start_soon(self._ask, request)
+
+    def sweep(self) -> list[OwnerRequest]:
+        """What is to be asked now."""
+        now_ns, asked, owners = self._clock.monotonic_ns(), list[OwnerRequest](), set[str]()
+        before, self._watched = self._watched, {}
+        for holding in self._holdings:
+            owner, owner_rev = holding.life.ownership
+            if not owner:
+                continue
+            owners.add(owner)
+            watched = before.get(holding.id)
+            if watched is None or watched.owner_rev != owner_rev:
+                watched = _Watched(owner_rev, now_ns)
+            self._watched[holding.id] = watched
+            heard_ns = self._heard_ns.get(owner, 0)
+            if heard_ns > watched.since_ns:
+                watched.since_ns, watched.ask_after_s = heard_ns, FIRST_SILENCE_S
+            silent_s = (now_ns - watched.since_ns) // _NS
+            if silent_s >= watched.ask_after_s and len(asked) < MAX_ASKED and not holding.life.frozen:
+                watched.ask_after_s = 2 * silent_s
+                asked.append(OwnerRequest(entity=holding.id, silent_s=silent_s, owner_rev=owner_rev))
+        self._heard_ns = {player: at_ns for player, at_ns in self._heard_ns.items() if player in owners}
+        return asked
+
+    def answered(self, request: OwnerRequest, word: OwnerWord) -> None:
+        """Home said who owns it, and how long that one may be silent: the next question comes when it is too long."""
+        watched = self._watched.get(request.entity)
+        if watched is not None and word.owner_rev == watched.owner_rev and word.timeout_s > request.silent_s:
+            watched.ask_after_s = word.timeout_s
+        self._told(word)
+
+    async def _ask(self, request: OwnerRequest) -> None:
+        try:
+            answer = await self._home.ask(request, Trace("owner-silent"), on_path=False)
+        except (HomeUnreachable, HomeRefused) as error:
+            _log.info("home was not told that the owner of %s is silent: %s", request.entity, error)
+            return
+        if answer is not None and isinstance(answer.message, OwnerWord) and answer.message.entity == request.entity:
+            self._counts["silence_told"] += 1
+            self.answered(request, answer.message)

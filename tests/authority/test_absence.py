@@ -1,0 +1,115 @@
+"""What becomes of an entity whose owner's player has gone, by its own word or by its authority's."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.absence import LeavePolicy
+from authority.errors import Reason, Refused
+from tests.authority.log import ADA, BALL, BOB, S1, S2, Log, new_log
+
+EVE = "alpha.eve"
+
+
+def owned_by_bob(**policies: Any) -> Log:
+    log = new_log("allow")
+    log.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB, **policies)
+    return log
+
+
+def leave(log: Log, by: str = BOB, owner_rev: int = 2) -> Any:
+    return log.run("entity.owner_left", entity=BALL, by=by, owner_rev=owner_rev)
+
+
+def silent(log: Log, silent_s: int, source: str = S1, owner_rev: int = 2) -> Any:
+    return log.run("entity.owner_silent", entity=BALL, source=source, owner_rev=owner_rev, silent_s=silent_s)
+
+
+@pytest.mark.parametrize(
+    ("policies", "owner"),
+    [
+        ({}, BOB),
+        ({"on_leave": "keep", "heir": EVE}, BOB),
+        ({"on_leave": "adopt"}, ADA),
+        ({"on_leave": "adopt", "heir": EVE}, EVE),
+        ({"on_leave": "adopt", "heir": BOB}, ADA),
+    ],
+)
+@pytest.mark.parametrize("how", ["leaves", "silent"])
+def test_failures_row_40_who_owns_it_then_is_what_the_policy_says(
+    policies: dict[str, Any], owner: str, how: str
+) -> None:
+    log = owned_by_bob(owner_timeout_s=30, **policies)
+    answer = leave(log) if how == "leaves" else silent(log, 30)
+    record = log.rows.entity(BALL)
+    assert (record.owner, record.owner_rev) == (owner, 2 + (owner != BOB))
+    assert (record.authority, record.epoch) == (S1, 1), "authority stays where it is"
+    assert answer == {"record": record.to_data(), "grave": None}
+
+
+def test_failures_row_40_a_master_who_leaves_without_an_heir_leaves_it_to_nobody() -> None:
+    log = new_log()
+    log.run("entity.change_rights", entity=BALL, by=ADA, on_leave="adopt")
+    leave(log, ADA, 1)
+    assert log.rows.entity(BALL).owner == ""
+
+
+def test_failures_row_40_what_is_to_end_with_its_owner_ends() -> None:
+    log = owned_by_bob(on_leave="despawn")
+    assert leave(log)["grave"] == {"entity": BALL, "authority": S1, "epoch": 2, "master": ADA}
+    log.refuses(Reason.NOT_FOUND, "entity.owner_left", entity=BALL, by=BOB, owner_rev=2)
+
+
+def test_only_the_present_owner_leaves_it_and_only_its_authority_says_that_it_is_silent() -> None:
+    log = owned_by_bob(on_leave="despawn", owner_timeout_s=30)
+    log.refuses(Reason.NOT_OWNER, "entity.owner_left", entity=BALL, by=ADA, owner_rev=2)
+    log.refuses(Reason.STALE_REVISION, "entity.owner_left", entity=BALL, by=BOB, owner_rev=1)
+    args = {"entity": BALL, "silent_s": 99, "owner_rev": 2}
+    log.refuses(Reason.NOT_HOLDER, "entity.owner_silent", **args, source=S2)
+    for silent_s, owner_rev in ((29, 2), (99, 1)):
+        assert silent(log, silent_s, owner_rev=owner_rev)["record"]["owner"] == BOB
+    log.run("entity.change_rights", entity=BALL, by=ADA, owner_timeout_s=0)
+    assert silent(log, 10**6)["record"]["owner"] == BOB, "it may be silent for ever"
+
+
+def test_the_policies_may_be_given_at_the_creation() -> None:
+    log = new_log()
+    policies = {"on_leave": "adopt", "heir": EVE, "owner_timeout_s": 30}
+    args = {"entity": "alpha.new", "kind": "ball", "spawner": ADA, "server": S1}
+    record = log.run("entity.create", **args, **policies)
+    assert {name: record[name] for name in policies} == policies
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["leave", "silent", "set"]), st.sampled_from([ADA, BOB, EVE, ""]), st.integers(0, 3)),
+        max_size=12,
+    ),
+    st.sampled_from(LeavePolicy),
+)
+def test_whatever_comes_nobody_loses_what_it_did_not_leave(
+    steps: list[tuple[str, str, int]], policy: LeavePolicy
+) -> None:
+    log = owned_by_bob(on_leave=policy.value, heir=EVE, owner_timeout_s=2)
+    for what, who, number in steps:
+        data = log.rows.get_or(("entities", BALL), None)
+        if data is None:
+            assert policy is LeavePolicy.DESPAWN
+            return
+        before = log.rows.entity(BALL)
+        with suppress(Refused):
+            match what:
+                case "leave":
+                    leave(log, who, number)
+                case "silent":
+                    silent(log, number, owner_rev=before.owner_rev)
+                case _:
+                    log.run("entity.change_rights", entity=BALL, by=ADA, owner=who or None)
+        data = log.rows.get_or(("entities", BALL), None)
+        if data is not None and log.rows.entity(BALL).owner != before.owner:
+            gave = (what, who, number) == ("leave", before.owner, before.owner_rev)
+            assert gave or what == "set" or (what == "silent" and number >= 2)
+            assert log.rows.entity(BALL).owner_rev == before.owner_rev + 1

@@ -1,0 +1,85 @@
+"""Players who go away, on real servers: what they own gets another owner, waits for them, or ends."""
+
+from typing import Any
+
+import pytest
+
+from authority.messages import OwnerRequest
+from authority.ownership import Ownership
+from tests.homeserver.served import Home, Player, until
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "alpha.sword": {"on_leave": "adopt", "heir": "alpha.bob", "owner_timeout_s": 20},
+    "alpha.house": {"on_leave": "keep"},
+    "alpha.pet": {"on_leave": "despawn", "owner_timeout_s": 20},
+}
+
+
+@pytest.fixture
+async def ada(world: Home) -> Player:
+    """Ada owns a sword, a house and a pet."""
+    ada = await world.player("alpha.ada")
+    for entity, policy in POLICIES.items():
+        view = await world.entity(entity, ada, "alpha.s1", **policy)
+        assert {name: view[name] for name in policy} == policy
+    return ada
+
+
+async def check_what_is_left(world: Home) -> None:
+    """The log says so, and the server that simulates them has heard of it."""
+    holdings = world.simservers["alpha.s1"].holdings
+    sword = holdings.get("alpha.sword")
+    assert sword is not None
+    await until(lambda: sword.life.ownership == Ownership("alpha.bob", 2) and holdings.get("alpha.pet") is None)
+    assert [row["entity"] for row in await world.api.get("/v1/players/alpha.ada/entities")] == ["alpha.house"]
+    await world.api.refused(404, "not_found", "GET", "/v1/entities/alpha.pet")
+
+
+async def test_failures_row_40_who_leaves_leaves_each_as_its_policy_says(world: Home, ada: Player) -> None:
+    owned = await world.api.get("/v1/players/alpha.ada/entities")
+    assert {row["entity"]: row["on_leave"] for row in owned} == {
+        "alpha.house": "keep",
+        "alpha.pet": "despawn",
+        "alpha.sword": "adopt",
+    }
+    ended = {}
+    for row in owned:
+        stated = {"entity": row["entity"], "owner_rev": row["owner_rev"]}
+        body = {"by": "alpha.ada", "owner_rev": row["owner_rev"], "proof": ada.proof(action="leave", **stated)}
+        left = await world.api.do("POST", f"/v1/entities/{row['entity']}/leave", body)
+        ended[left["entity"]] = (left["owner"], left["ended"])
+    assert ended == {
+        "alpha.house": ("alpha.ada", False),
+        "alpha.pet": ("alpha.ada", True),
+        "alpha.sword": ("alpha.bob", False),
+    }
+    await check_what_is_left(world)
+    await world.api.refused(403, "not_owner", "POST", "/v1/entities/alpha.sword/leave", sword_again(ada))
+
+
+def sword_again(ada: Player) -> dict[str, Any]:
+    proof = ada.proof(action="leave", entity="alpha.sword", owner_rev=1)
+    return {"by": "alpha.ada", "owner_rev": 1, "proof": proof}
+
+
+async def test_failures_row_40_a_player_of_whom_nothing_is_heard_counts_as_gone(world: Home, ada: Player) -> None:
+    silences = world.simservers["alpha.s1"].silences
+    for entity in POLICIES:
+        await silences._ask(OwnerRequest(entity=entity, silent_s=19, owner_rev=1))
+    assert len(await world.api.get("/v1/players/alpha.ada/entities")) == 3
+    for entity in POLICIES:
+        await silences._ask(OwnerRequest(entity=entity, silent_s=20, owner_rev=1))
+    await check_what_is_left(world)
+
+
+async def test_the_master_says_later_what_becomes_of_it(world: Home, ada: Player) -> None:
+    record = await world.api.get("/v1/entities/alpha.house")
+    revisions = {name: record[name] for name in ("rule_rev", "owner_rev", "master_rev")}
+    settings: dict[str, Any] = {"on_leave": "adopt", "heir": "", "owner_timeout_s": 30}
+    nothing: dict[str, Any] = {"rule": None, "owner": None, "master": None}
+    proof = ada.proof(action="rights", entity="alpha.house", **nothing, **revisions, **settings)
+    changed = await world.api.do("PATCH", "/v1/entities/alpha.house", {"by": "alpha.ada", "proof": proof} | settings)
+    assert {name: changed[name] for name in settings} == settings
+    proof = ada.proof(action="rights", entity="alpha.house", **nothing, **revisions)
+    body = {"by": "alpha.ada", "proof": proof} | settings
+    await world.api.refused(403, "proof_mismatch", "PATCH", "/v1/entities/alpha.house", body)

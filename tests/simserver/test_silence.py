@@ -1,0 +1,78 @@
+"""Owners of whom nothing is heard: who notices, when home is asked, and that nobody is asked about who is there."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from authority.messages import OwnerWord
+from authority.ownership import Ownership
+from simserver import silence
+from simserver.silence import FIRST_SILENCE_S, Silences
+
+BALL = "alpha.ball"
+ADA = "alpha.ada"
+
+
+class Watch:
+    """A server with one ball, and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.life = SimpleNamespace(ownership=Ownership(ADA, 1), frozen=False)
+        self.told: list[OwnerWord] = []
+        holding = cast(Any, SimpleNamespace(id=BALL, life=self.life))
+        clock = cast(Any, SimpleNamespace(monotonic_ns=lambda: int(self.now_s * 1e9)))
+        self.silences = Silences([holding], cast(Any, None), clock, Counter(), self.told.append)
+        self.silences.sweep()
+
+    def asked(self, until_s: int, timeout_s: int = 0) -> list[int]:
+        """For how long it was silent each time that home was asked until then, which answers with this timeout."""
+        silent = []
+        while self.now_s < until_s:
+            self.now_s += 1
+            for request in self.silences.sweep():
+                assert (request.entity, request.owner_rev) == (BALL, self.life.ownership.rev)
+                silent.append(request.silent_s)
+                word = OwnerWord(entity=BALL, owner=ADA, owner_rev=request.owner_rev, timeout_s=timeout_s)
+                self.silences.answered(request, word)
+        return silent
+
+
+def test_home_is_asked_ever_less_often_if_nobody_minds() -> None:
+    watch = Watch()
+    assert watch.asked(200) == [10, 20, 40, 80, 160]
+    assert len(watch.told) == 5, "whoever owns it by then"
+
+
+def test_failures_row_40_with_a_timeout_home_is_asked_when_it_is_over() -> None:
+    assert Watch().asked(100, timeout_s=35) == [10, 35, 70]
+
+
+def test_who_is_heard_of_is_not_silent() -> None:
+    watch = Watch()
+    for _ in range(20):
+        assert watch.asked(int(watch.now_s) + FIRST_SILENCE_S - 1) == []
+        watch.silences.heard(ADA)
+    assert watch.asked(int(watch.now_s) + 15, timeout_s=35) == [10]
+    watch.silences.heard(ADA)
+    assert watch.asked(int(watch.now_s) + 36, timeout_s=35) == [10, 35]
+
+
+def test_another_owner_is_another_silence_and_nobody_is_none() -> None:
+    watch = Watch()
+    assert watch.asked(25) == [10, 20]
+    watch.life.ownership = Ownership("alpha.bob", 2)
+    assert watch.asked(36) == [10]
+    watch.life.ownership = Ownership("", 3)
+    assert watch.asked(99) == []
+    assert watch.silences._heard_ns == {}, "players are forgotten who own nothing here"
+
+
+def test_what_is_asked_in_one_sweep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "MAX_ASKED", 0)
+    watch = Watch()
+    assert watch.asked(12) == []
+    monkeypatch.setattr(silence, "MAX_ASKED", 1)
+    assert watch.asked(14) == [13]
