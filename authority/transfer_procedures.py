@@ -122,7 +122,12 @@ def transfer_passed(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The old authority has retired: keep its report (hops, marks, counters) with the transfer."""
+    """The old authority has retired: keep its report (hops, marks, counters) with the transfer.
+
+    The direct passes that led to it (`passes` of `entity`, verified by the caller) are learned first.
+    """
+    if args.get("passes"):
+        _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"])
     transfer = known_transfer(rows, args["transfer_id"])
     if transfer.phase not in (Phase.COMMITTED, Phase.DONE):
         raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase}", phase=transfer.phase.value)

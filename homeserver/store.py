@@ -38,6 +38,7 @@ __all__ = ["Store", "replicated_procedures"]
 
 T = TypeVar("T")
 
+MAX_READ_ROWS: Final = 10_000
 _REASONS: Final = frozenset(reason.value for reason in Reason)
 
 
@@ -63,6 +64,7 @@ class Store:
     def __init__(self, backend: Callable[[], Backend]) -> None:
         self._backend = backend
         self._barrier = SharedBarrier(self.fresh)
+        self._read_rows: dict[str, tuple[bytes, DirectoryRow]] = {}
 
     @property
     def _replica(self) -> Backend:
@@ -199,9 +201,23 @@ class Store:
         return found[:limit]
 
     def row(self, name: str) -> DirectoryRow | None:
-        """The directory row of a server or player of this instance, as this member knows it."""
-        data = self._get(("servers", name)) or self._get(("players", name))
-        return None if data is None else DirectoryRow.from_data(data)
+        """The directory row of a server or player of this instance, as this member knows it.
+
+        It is asked for with every message and every certificate, and read again only when it was written again.
+        """
+        store = self._replica.store
+        view = store.view(("servers", name)) or store.view(("players", name))
+        if view is None or view.encoded is None:
+            return None
+        known = self._read_rows.get(name)
+        # Payloads are never changed in place, and this one is kept: that it is the same object says it all.
+        if known is not None and known[0] is view.encoded:
+            return known[1]
+        row = DirectoryRow.from_data(view.data)
+        if len(self._read_rows) >= MAX_READ_ROWS:
+            self._read_rows.clear()
+        self._read_rows[name] = view.encoded, row
+        return row
 
     def servers(self, role: Role | None = None) -> list[DirectoryRow]:
         """The servers of this instance, by name, as this member knows them."""

@@ -17,7 +17,6 @@ from actors.clock import Clock
 from actors.combining import Combiner
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, Letter, take_batch
@@ -47,7 +46,7 @@ from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, 
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
-from crypto.verified import Verified
+from homeserver.certification import Certification
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
@@ -94,7 +93,7 @@ class Transfers:
         """Told of every hand-over that this member has put to the log: entity, source and target."""
         self.torn: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every hand-over that nobody had proposed, and that would have torn a hierarchy."""
-        self._verified_before = Verified()
+        self.certificates: Final = Certification(sealer, directory, clock)
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
         self._waiting = WaitingRequests()
@@ -347,7 +346,7 @@ class Transfers:
             "tick": request.tick,
             "state_hash": request.state_hash,
             "transport": request.transport,
-            "passes": await self._passes_untrusted(request.chain, request.entity),
+            "passes": await self.certificates.passes_untrusted(request.chain, request.entity),
             "check_target": instance_of(request.target) == self._instance,
             "now_s": self._clock.unix_s(),
         }
@@ -367,24 +366,8 @@ class Transfers:
             authority=decided["authority"],
             epoch=decided["epoch"],
             sub=decided["sub"],
-            certificate=self._certify(transfer) if outcome is Outcome.COMMITTED else "",
+            certificate=self.certificates.commit(transfer) if outcome is Outcome.COMMITTED else "",
         )
-
-    def _certify(self, transfer: TransferRecord) -> str:
-        certificate = CommitCertificate(
-            entity=transfer.entity,
-            epoch=transfer.epoch,
-            sub=transfer.sub,
-            transfer_id=transfer.id,
-            source=transfer.source,
-            target=transfer.target,
-            tick=transfer.tick,
-            state_hash=transfer.state_hash,
-            owner=transfer.owner,
-            owner_rev=transfer.owner_rev,
-            incarnation=transfer.incarnation,
-        )
-        return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
     async def _tell_target(
         self, request: HandoffRequest, reply: HandoffReply, trace: Trace, sender: str, *, repeated: bool
@@ -406,7 +389,7 @@ class Transfers:
         if home != self._instance:
             return await self._passed_on(request, home, opened)
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
-        passes = await self._passes_untrusted(request.chain, request.entity)
+        passes = await self.certificates.passes_untrusted(request.chain, request.entity)
         decided = await self._store.submit("transfer.refuse", **args, passes=passes)
         self._waiting.take(request.transfer_id)
         await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
@@ -426,7 +409,7 @@ class Transfers:
         if record is not None and transfer is not None and transfer.entity == record.id:
             is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
             if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
-                return StageWord(transfer_id=transfer.id, word="committed", certificate=self._certify(transfer))
+                return StageWord(transfer_id=transfer.id, word="committed", certificate=self.certificates.commit(transfer))
         # Frozen under the fence that the log still knows: it may come to a commit yet.
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
         return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
@@ -456,17 +439,34 @@ class Transfers:
         home = instance_of(report.entity)
         if home != self._instance:
             return await self._passed_on(report, home, opened)
-        if report.chain:
-            await self._learn_passes(report.entity, report.chain)
-        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        passes = await self.certificates.passes_untrusted(report.chain, report.entity)
         self._reached("reporting", report.transfer_id)
-        data = await self._store.submit(
-            "transfer.report", transfer_id=report.transfer_id, source=report.source, report=body
-        )
+        transfer = await self._noted_report(report, passes)
         self._reached("reported", report.transfer_id)
-        await self._tell_of_owner_since(TransferRecord.from_data(data))
+        await self._tell_of_owner_since(transfer)
+        if passes:
+            await self._renew_grant(report.entity)
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)
+
+    async def _noted_report(self, report: Report, passes: list[dict[str, Any]]) -> TransferRecord:
+        """The report and the passes that came with it in the log, by one command."""
+        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        try:
+            data = await self._store.submit(
+                "transfer.report",
+                transfer_id=report.transfer_id,
+                source=report.source,
+                report=body,
+                entity=report.entity,
+                passes=passes,
+            )
+        except Refused:
+            # Whatever is wrong with the report: the entity was passed on, and the log has to know.
+            if passes:
+                await self._store.submit("transfer.passed", entity=report.entity, passes=passes)
+            raise
+        return TransferRecord.from_data(data)
 
     async def _passed_on(
         self, message: Report | Decline | HandoffAbort | StageInquiry, home: str, opened: Opened
@@ -503,56 +503,16 @@ class Transfers:
         """
         await self.post(owner_word(record), Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
 
-    async def _learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
-        """Bring the log up to date with direct passes, and give the holder a new grant, so that chains stay short."""
-        passes = await self._passes_untrusted(chain, entity_id)
-        record = EntityRecord.from_data(await self._store.submit("transfer.passed", entity=entity_id, passes=passes))
-        if not record.delegation:
+    async def _renew_grant(self, entity_id: str) -> None:
+        """The log has learned of direct passes: a new grant for the holder, so that chains stay short."""
+        record = self._store.entity(entity_id)
+        if record is None or not record.delegation:
             return
         try:
             await self.deliver_delegation(record)
         except NOT_TOLD as error:
             # The holder keeps its longer chain, which is as good; the next report brings the next grant.
             _log.info("the new grant of %s was not delivered: %s", entity_id, error)
-
-    async def _passes_untrusted(self, chain: Sequence[str], entity_id: str) -> list[dict[str, Any]]:
-        """Verify a chain of certificates (a grant, then passes) and return the passes as the log's arguments."""
-        if not chain:
-            return []
-        grant = DelegationGrant.from_claims_untrusted(await self._verified(chain[0], Role.HOMESERVER))
-        steps = []
-        for token in chain[1:]:
-            steps.append((token, PassCertificate.from_claims_untrusted(await self._verified(token, Role.SIMSERVER))))
-            if jose.peek_sender_untrusted(token) != steps[-1][1].source:
-                raise MessageError(f"a pass by {steps[-1][1].source} is signed by somebody else")
-        check_chain(grant, chain[0], steps)
-        if grant.entity != entity_id or instance_of(jose.peek_sender_untrusted(chain[0])) != self._instance:
-            raise MessageError(f"the chain is not one of {entity_id}'s home")
-        return [step.model_dump(mode="json") for _, step in steps]
-
-    async def _verified(self, token: str, role: Role) -> dict[str, Any]:
-        try:
-            signer = jose.peek_sender_untrusted(token)
-            row = await self._directory.row(signer)
-            keys = None if row is None else self._directory.parse(row)
-            if row is None or keys is None or row.role is not role:
-                raise MessageError(f"{signer} is no known {role}")
-            return jose.verify_untrusted(token, sender=keys, now_s=self._clock.unix_s(), verified=self._verified_before)
-        except CryptoError as error:
-            raise MessageError(f"a certificate does not verify: {error}") from error
-
-    def grant(self, record: EntityRecord) -> str:
-        """A signed leave for the record's group to pass the entity directly, from the fence that the log knows."""
-        grant = DelegationGrant(
-            entity=record.id,
-            epoch=record.epoch,
-            sub=record.sub,
-            owner=record.owner,
-            owner_rev=record.owner_rev,
-            holder=record.authority,
-            group=record.delegation,
-        )
-        return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
     # --- beginning -------------------------------------------------------------------------------------------------
 
@@ -592,7 +552,7 @@ class Transfers:
         Raises:
             NOT_TOLD: it cannot be told now; the caller may delegate the entity again.
         """
-        message = Delegation(entity=record.id, grant=self.grant(record))
+        message = Delegation(entity=record.id, grant=self.certificates.grant(record))
         await self.post(message, Trace(f"delegate-{record.id}"), record.authority, on_path=False)
 
     async def target_row(self, name: str) -> DirectoryRow | None:

@@ -11,8 +11,8 @@ import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
 
 import trio
 
@@ -26,14 +26,11 @@ from authority.errors import MessageError, Reason
 from authority.hops import BadTrace, Trace
 from authority.messages import (
     Activated,
-    Decline,
     HandoffAbort,
     HandoffReply,
     HandoffRequest,
     ImminentLoss,
     NotHere,
-    Report,
-    ReportReply,
     Stage,
     Staged,
     StateTransfer,
@@ -50,6 +47,7 @@ from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
 from simserver.notices import GROUP, OWNER, WORLD, Notices
 from simserver.patience import Patience
+from simserver.reports import Reports
 from simserver.stayers import Stayers
 from simserver.turnstile import Turnstile
 
@@ -57,12 +55,11 @@ __all__ = ["Departures", "step_of"]
 
 _log = logging.getLogger("simserver.departures")
 
-# How often a report is offered to the home instance, two seconds apart; it is for people, safety does not need it.
-REPORT_TRIES = 30
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
 # Transfers begun here lately, so that a late repetition of an order is recognised.
 MAX_BEGUN = 65_536
+_NEVER_NS: Final = 2**63
 
 
 def _random_id() -> str:
@@ -97,15 +94,17 @@ class Departures:
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
         self._notices = Notices()
-        self._undeclined: dict[str, Decline] = {}
+        self.reports: Final = Reports(home, clock, counts, self._spawn)
         self._new_id = new_id
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
-        self._unreported: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
         self._stayers = Stayers()
         self._turnstile: Turnstile[Plan] = Turnstile()
         self._patience = Patience()
+        # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
+        self._alarm_ns = _NEVER_NS
+        self._alarms = 0
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -133,12 +132,8 @@ class Departures:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for departure in self._leaving.values():
-                self._spawn(self._keep_time, departure)
-            for departure in self._unreported.values():
-                self._spawn(self._report, departure)
-            for decline in self._undeclined.values():
-                self._spawn(self._tell_declined, decline)
+            self._set_alarm()
+            self.reports.resume()
             for entity in self._notices.waiting():
                 self._spawn(self._keep_notice, entity)
             task_status.started()
@@ -249,13 +244,7 @@ class Departures:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
         if not plan.ordered:
             return
-        decline = plan.declined(self._sealer.name, reason)
-        self._undeclined[plan.transfer_id] = decline
-        self._spawn(self._tell_declined, decline)
-
-    async def _tell_declined(self, decline: Decline) -> None:
-        await self._told_home(decline)
-        self._undeclined.pop(decline.transfer_id, None)
+        self.reports.tell(plan.declined(self._sealer.name, reason))
 
     def _enter(self, plan: Plan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
@@ -293,7 +282,7 @@ class Departures:
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
         self._reached("frozen", plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
-        self._spawn(self._keep_time, departure)
+        self._alarm_by(departure.machine.next_timer_ns)
 
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
@@ -357,14 +346,30 @@ class Departures:
         same = here == instance_of(plan.entity) == instance_of(plan.target)
         return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
 
-    async def _keep_time(self, departure: Departure) -> None:
-        """Feed the machine its ticks until the transfer is over."""
-        while (due_ns := departure.machine.next_timer_ns) is not None:
-            now_ns = self._clock.monotonic_ns()
-            if due_ns > now_ns:
-                await self._clock.sleep_s((due_ns - now_ns) / 1e9)
-                continue
-            self._event(departure, machine.Tick())
+    def _alarm_by(self, due_ns: int | None) -> None:
+        """See to it that this time is not missed."""
+        if due_ns is not None and due_ns < self._alarm_ns:
+            self._alarm_ns = due_ns
+            self._alarms += 1
+            self._spawn(self._keep_time, due_ns, self._alarms)
+
+    def _set_alarm(self) -> None:
+        """See to it that the next timer of all that leave is not missed."""
+        self._alarm_ns = _NEVER_NS
+        timers = (departure.machine.next_timer_ns for departure in self._leaving.values())
+        self._alarm_by(min((due_ns for due_ns in timers if due_ns is not None), default=None))
+
+    async def _keep_time(self, due_ns: int, alarm: int) -> None:
+        """Feed the machines that wait for this moment their ticks, unless an earlier alarm was set meanwhile."""
+        while (left_ns := due_ns - self._clock.monotonic_ns()) > 0:
+            await self._clock.sleep_s(left_ns / 1e9)
+        if alarm != self._alarms:
+            return
+        for departure in list(self._leaving.values()):
+            next_ns = departure.machine.next_timer_ns
+            if next_ns is not None and next_ns <= due_ns:
+                self._event(departure, machine.Tick())
+        self._set_alarm()
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -433,6 +438,7 @@ class Departures:
         if not isinstance(event, machine.Tick):
             self._reached(step_of(event), departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
+        self._alarm_by(departure.machine.next_timer_ns)
 
     # --- performing ------------------------------------------------------------------------------------------------
 
@@ -475,8 +481,7 @@ class Departures:
             case machine.Resume(fence, reason):
                 self._resume(departure, fence, reason)
             case machine.Report():
-                self._unreported[plan.transfer_id] = departure
-                self._spawn(self._report, departure)
+                self.reports.tell(departure.report())
 
     def _send_home(
         self, departure: Departure, request: HandoffRequest | HandoffAbort, base: Trace, attempt: int, *, on_path: bool
@@ -584,32 +589,12 @@ class Departures:
         except Exception:
             self.went_wrong()
 
-    async def _report(self, departure: Departure) -> None:
-        if not await self._reported(departure):
-            self._counts["report_given_up"] += 1
-        self._unreported.pop(departure.plan.transfer_id, None)
-
-    async def _reported(self, departure: Departure) -> bool:
-        """Tell home how it went, until it has heard; whether it ever will."""
-        return await self._told_home(departure.report())
-
-    async def _told_home(self, message: Report | Decline) -> bool:
-        """Tell home, until it has heard; whether it has."""
-        for _ in range(REPORT_TRIES):
-            try:
-                answer = await self._home.ask(message, Trace(message.transfer_id), on_path=False)
-            except HomeRefused as error:
-                self._counts[f"{message.type}_refused"] += 1
-                _log.warning("the %s of %s was refused: %s", message.type, message.transfer_id, error)
-                return True
-            except HomeUnreachable:
-                await self._clock.sleep_s(2.0)
-                continue
-            if answer is not None and isinstance(answer.message, ReportReply):
-                return True
-        return False
-
 
 def step_of(of: machine.Event | machine.Effect) -> str:
     """What the breakpoint is called at which an event has come, or an effect has been performed: `send_state`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(of).__name__).lower()
+    return _in_snake_case(type(of).__name__)
+
+
+@cache
+def _in_snake_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -385,20 +385,14 @@ class Host:
 
     def report(self, transfer_id: str) -> Report:
         """What it tells home of a transfer that is over."""
-        departure = self._node.departures._unreported[transfer_id]
-        return Report(
-            transfer_id=transfer_id,
-            entity=ENTITY,
-            source=self.name,
-            trace=Trace(transfer_id).to_data(),
-            off_path={},
-            counters={},
-            chain=list(departure.chain),
-        )
+        report = self._node.departures.reports.untold[transfer_id]
+        # For people only, and different each time.
+        nothing = {"trace": Trace(transfer_id).to_data(), "off_path": {}, "counters": {}}
+        return cast(Report, report.model_copy(update=nothing))
 
     def reported(self, transfer_id: str) -> None:
         """Home has heard the report."""
-        self._node.departures._unreported.pop(transfer_id, None)
+        self._node.departures.reports.untold.pop(transfer_id, None)
 
     def tick(self) -> None:
         """The entity ticks, if it does."""
@@ -447,7 +441,7 @@ class Host:
     @property
     def unreported(self) -> tuple[str, ...]:
         """The transfers that home has not heard of."""
-        return tuple(sorted(self._node.departures._unreported))
+        return tuple(sorted(self._node.departures.reports))
 
     def snapshot(self) -> bytes:
         """The entity as it stands; empty when it is not here."""
@@ -466,7 +460,7 @@ class Host:
             self._node.holdings.lived(ENTITY),
             (self.note, self.note_before),
             self._fingerprint_of_departure(),
-            tuple(sorted((name, one.chain) for name, one in departures._unreported.items())),
+            tuple(sorted((name, tuple(report.chain)) for name, report in departures.reports.untold.items())),
             tuple(sorted(departures._begun)),
             self._fingerprint_of_arrivals(),
             (self.staged, cast(DurableStages, self._node.stages).begun),

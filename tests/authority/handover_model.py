@@ -123,11 +123,8 @@ class HandoverWorld:
                 args = abort.model_dump(exclude={"type", "chain"}) | {"passes": self._passes(abort.chain)}
                 self._reply(self.run("transfer.refuse", **args), abort.source)
             case Report() as report:
-                if report.chain:
-                    self._learn_passes(report.chain)
-                body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
                 try:
-                    self.run("transfer.report", transfer_id=report.transfer_id, source=report.source, report=body)
+                    self._note_report(report)
                 finally:  # refused or not: the old authority does not ask again
                     self.send(HOME, report.source, ReportReply(transfer_id=report.transfer_id))
             case StateTransfer() | Stage() | StageDiscard() | Activated():
@@ -143,10 +140,19 @@ class HandoverWorld:
         check_chain(grant, chain[0], steps)
         return [step.model_dump(mode="json") for _, step in steps]
 
-    def _learn_passes(self, chain: list[str]) -> None:
-        record = EntityRecord.from_data(self.run("transfer.passed", entity=ENTITY, passes=self._passes(chain)))
-        if record.delegation:
-            self._deliver_delegation(record)
+    def _note_report(self, report: Report) -> None:
+        passes = self._passes(report.chain)
+        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        about = {"transfer_id": report.transfer_id, "source": report.source, "entity": ENTITY, "passes": passes}
+        try:
+            self.run("transfer.report", **about, report=body)
+        except Refused:
+            if passes:
+                self.run("transfer.passed", entity=ENTITY, passes=passes)
+            raise
+        finally:
+            if passes and self.record.delegation:
+                self._deliver_delegation(self.record)
 
     def _deliver_delegation(self, record: EntityRecord) -> None:
         grant = DelegationGrant(

@@ -58,4 +58,4 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     # What was asked while this node was busy is answered before it ends.
     for _ in range(3):
         assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
-    await until(lambda: not one.departures._undeclined)
+    await until(lambda: not one.departures.reports.untold)

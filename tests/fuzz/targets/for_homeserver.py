@@ -134,9 +134,9 @@ def _chain(data: bytes) -> object:
     if not isinstance(items, list) or len(items) > 8:
         return None
     tokens = [_token(item) for item in items]
-    transfers = _transfers()
-    transfers._verified = _verified  # type: ignore[method-assign,assignment] # the directory's roles are not about bytes
-    return run_at_once(transfers._passes_untrusted(tokens, "alpha.e"))
+    certificates = _transfers().certificates
+    certificates._verified = _verified  # type: ignore[method-assign,assignment] # the directory's roles are not about bytes
+    return run_at_once(certificates.passes_untrusted(tokens, "alpha.e"))
 
 
 def _token(item: Any) -> str:
@@ -151,7 +151,7 @@ def _token(item: Any) -> str:
 
 
 async def _verified(token: str, _role: object) -> dict[str, Any]:
-    """As `Transfers._verified`, with keys that are at hand."""
+    """As `Certification._verified`, with keys that are at hand."""
     try:
         keys = IDENTITIES.get(jose.peek_sender_untrusted(token))
         if keys is None:
@@ -231,7 +231,7 @@ TARGETS = [
     Target(
         "homeserver-chain",
         _chain,
-        ["homeserver.transfers:Transfers._passes_untrusted"],
+        ["homeserver.certification:Certification.passes_untrusted"],
         _chain_seeds,
         (MessageError, Refused),
         plain="json",
