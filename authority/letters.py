@@ -95,6 +95,10 @@ class Outbox:
         waiting.append(letter)
         return len(waiting) == 1
 
+    def holds(self, destination: Hashable) -> bool:
+        """Whether something waits to leave for there."""
+        return destination in self._waiting
+
     def take(self, destination: Hashable) -> list[Letter]:
         """The next letters that go into one parcel, oldest first; none if there are no more."""
         waiting = self._waiting.get(destination, deque())

@@ -409,7 +409,9 @@ class Transfers:
         if record is not None and transfer is not None and transfer.entity == record.id:
             is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
             if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
-                return StageWord(transfer_id=transfer.id, word="committed", certificate=self.certificates.commit(transfer))
+                return StageWord(
+                    transfer_id=transfer.id, word="committed", certificate=self.certificates.commit(transfer)
+                )
         # Frozen under the fence that the log still knows: it may come to a commit yet.
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
         return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")

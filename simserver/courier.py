@@ -20,10 +20,14 @@ from authority.hops import Trace
 from authority.letters import Letter, Outbox
 from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, encode_link
 from authority.sealing import Sealer
+from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.under_way import UnderWay
 
 __all__ = ["Courier"]
+
+_Destination = tuple[str, tuple[str, int] | None, int]
+"""To whom, where if that is known better than from the directory, and on which channel."""
 
 _log = logging.getLogger("simserver.courier")
 # States on channels of their own, so that they do not stand in the way of short messages, nor large ones in that of
@@ -32,6 +36,9 @@ STATE_CHANNEL = 1
 MEDIUM_STATE_CHANNEL = 16
 LARGE_STATE_CHANNEL = 17
 MAX_KNOWN_ADDRESSES = 100_000
+# What is sent to somebody to whom nothing was sent for so long leaves at once; what follows it waits for the end of the
+# turn, so that of many who leave together only the first pays for a seal of its own.
+_QUIET_NS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Courier:
         self._counts = counts
         self._addresses: dict[str, tuple[str, int]] = {}
         self._outbox = Outbox()
+        self._sent_ns: dict[_Destination, int] = {}
         self._large = UnderWay(lambda peer: link.backlog(peer).bytes)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -103,9 +111,27 @@ class Courier:
             self._nursery.start_soon(self._carry_large, large, to, address)
             return True
         channel = STATE_CHANNEL if message.type == "state" else 0
-        destination = (to, address, channel)
-        if self._outbox.put(destination, _Letter(message, trace, on_path, sent)):
+        destination, letter = (to, address, channel), _Letter(message, trace, on_path, sent)
+        if not self._leaves_at_once(destination, letter) and self._outbox.put(destination, letter):
             self._nursery.start_soon(self._carry, *destination)
+        return True
+
+    def _leaves_at_once(self, destination: _Destination, letter: _Letter) -> bool:
+        """Send a letter here and now if nothing was sent there lately and nothing has to be looked up."""
+        to, address, channel = destination
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._sent_ns.get(destination, -_QUIET_NS) < _QUIET_NS or self._outbox.holds(destination):
+            return False
+        keys, where = self._home.keys_at_hand(to), address or self._addresses.get(to)
+        if keys is None or where is None:
+            return False
+        if len(self._sent_ns) >= MAX_KNOWN_ADDRESSES:
+            self._sent_ns.clear()
+        self._sent_ns[destination] = now_ns
+        try:
+            self._seal_and_post([letter], to, keys, where, channel)
+        except Exception:
+            self._went_wrong([letter], to)
         return True
 
     def posted_bytes(self, to: str) -> int:
@@ -130,13 +156,16 @@ class Courier:
 
     async def _guarded(self, letters: Sequence[Letter], to: str, address: tuple[str, int] | None, channel: int) -> None:
         try:
-            await self._seal_and_post(letters, to, address, channel)
+            await self._look_up_and_post(letters, to, address, channel)
         except Exception:
-            # As if it had been lost on the way; people find it in the log and the counter.
-            self._counts["internal_error"] += 1
-            _log.exception("sending %s to %s ran into an error of ours", letters[0].message.type, to)
+            self._went_wrong(letters, to)
 
-    async def _seal_and_post(
+    def _went_wrong(self, letters: Sequence[Letter], to: str) -> None:
+        """As if it had been lost on the way; people find it in the log and the counter."""
+        self._counts["internal_error"] += 1
+        _log.exception("sending %s to %s ran into an error of ours", letters[0].message.type, to)
+
+    async def _look_up_and_post(
         self, letters: Sequence[Letter], to: str, address: tuple[str, int] | None, channel: int
     ) -> None:
         try:
@@ -150,6 +179,12 @@ class Courier:
             self._counts["unsent_unknown_peer"] += len(letters)
             _log.info("cannot send %s to %s: its keys or address are not known", letters[0].message.type, to)
             return
+        self._sent_ns[to, address, channel] = self._clock.monotonic_ns()
+        self._seal_and_post(letters, to, keys, where, channel)
+
+    def _seal_and_post(
+        self, letters: Sequence[Letter], to: str, keys: PublicIdentity, where: tuple[str, int], channel: int
+    ) -> None:
         parcel = self._sealer.seal_all(
             letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )

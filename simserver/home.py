@@ -7,7 +7,7 @@ are asked in turn. Requests are idempotent, so asking twice is safe.
 import logging
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import httpx
@@ -95,7 +95,7 @@ class Home:
         self._members: list[DirectoryRow] = []
         self._rows: dict[str, tuple[int, DirectoryRow | None]] = {}
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
-        self._asking: Combiner[Letter, Opened | None] = Combiner(self._ask_all, most=MAX_BATCH)
+        self._asking: Combiner[Letter, Opened | None] = Combiner(self.ask_each, most=MAX_BATCH)
         self.pins: Final = Pins() if pins is None else pins
         self.handshakes: Final = Handshakes(self)
 
@@ -206,6 +206,13 @@ class Home:
             known = await self._look_up(name, known, now_ns, max_age_ns)
         return None if known is None else known[1].valid_at(self._clock.unix_s())
 
+    def keys_at_hand(self, name: str) -> PublicIdentity | None:
+        """As `keys_of`, if nobody has to be asked for it; else None."""
+        known = self._keys.get(name)
+        if known is None or self._clock.monotonic_ns() - known[0] >= KEYS_TTL_NS:
+            return None
+        return known[1].valid_at(self._clock.unix_s())
+
     async def _look_up(
         self, name: str, known: tuple[int, PublicIdentity] | None, now_ns: int, max_age_ns: int
     ) -> tuple[int, PublicIdentity] | None:
@@ -255,7 +262,8 @@ class Home:
         """
         return await self._asking.do(Letter(message, trace, on_path))
 
-    async def _ask_all(self, letters: list[Letter]) -> list[Opened | Exception | None]:
+    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+        """`ask` of each of these, in as few parcels as they fit: its answer, None, or what `ask` would raise."""
         outcomes: list[Opened | Exception | None] = []
         waiting = deque(letters)
         while together := take_batch(waiting):

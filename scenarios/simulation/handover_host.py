@@ -460,7 +460,7 @@ class Host:
             self._node.holdings.lived(ENTITY),
             (self.note, self.note_before),
             self._fingerprint_of_departure(),
-            tuple(sorted((name, tuple(report.chain)) for name, report in departures.reports.untold.items())),
+            tuple(sorted((name, tuple(getattr(one, "chain", ()))) for name, one in departures.reports.untold.items())),
             tuple(sorted(departures._begun)),
             self._fingerprint_of_arrivals(),
             (self.staged, cast(DurableStages, self._node.stages).begun),

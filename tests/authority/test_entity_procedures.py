@@ -7,6 +7,7 @@ import pytest
 from authority.entity_procedures import MAX_DELEGATION
 from authority.epoch import Fence
 from authority.errors import Reason
+from authority.records import Phase
 from authority.rules import Rule
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, passing
 from tests.authority.rows import directory_row
@@ -165,6 +166,18 @@ def test_each_pass_counts_once_however_often_it_is_told(log: Log) -> None:
     learn(log, first, second)
     assert learn(log, first)["sub"] == 2
     assert log.rows.entity(BALL).authority == S1
+
+
+def test_a_report_brings_the_passes_that_led_to_it(log: Log) -> None:
+    delegated(log)
+    passes = [passing(1, S1, S2), passing(2, S2, S1)]
+    for _ in range(2):
+        log.run(
+            "transfer.report", transfer_id="transfer-p2", source=S2, report={"number": 2}, entity=BALL, passes=passes
+        )
+        assert (log.rows.entity(BALL).authority, log.rows.entity(BALL).fence) == (S1, Fence(1, 2))
+        assert (log.transfer("transfer-p1").phase, log.transfer("transfer-p2").phase) == (Phase.COMMITTED, Phase.DONE)
+    assert log.transfer("transfer-p2").report == {"number": 2}
 
 
 def test_a_gap_is_refused(log: Log) -> None:

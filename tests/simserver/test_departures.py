@@ -1,7 +1,7 @@
 """The old authority at work: whoever of those that carry a transfer is ended, it goes on, and is never half begun."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +16,7 @@ from authority.admission import Need
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.hops import Trace
+from authority.letters import Letter
 from authority.messages import (
     Activated,
     Decline,
@@ -67,6 +68,15 @@ class Mail:
         if isinstance(message, Report | Decline):
             return Opened(ReportReply(transfer_id=message.transfer_id), "alpha.h1", Trace(message.transfer_id))
         return None
+
+    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+        return [await self._asked(letter) for letter in letters]
+
+    async def _asked(self, letter: Letter) -> Opened | Exception | None:
+        try:
+            return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
+        except HomeUnreachable as error:
+            return error
 
     def send(self, message: Message, trace: Trace, to: str, **_: Any) -> None:
         self.sent.append((to, message))

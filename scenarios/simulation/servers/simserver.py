@@ -9,6 +9,7 @@ from authority.admission import Vacancies
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.letters import Letter
 from authority.messages import Input, Message, OwnerRequest, OwnerWord
 from authority.names import instance_of
 from authority.ownership import Ownership
@@ -187,6 +188,15 @@ class _WayHome:
         except CallRefused as error:
             raise HomeRefused(str(error)) from error
         return None if answer is None else Opened(answer, home_of(self._name), trace)
+
+    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+        return [await self._asked(letter) for letter in letters]
+
+    async def _asked(self, letter: Letter) -> Opened | Exception | None:
+        try:
+            return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
+        except (HomeUnreachable, HomeRefused) as error:
+            return error
 
 
 class SimulationServer:

@@ -1,0 +1,127 @@
+"""The courier: what is alone leaves at once, what is sent together leaves together, and nothing is overtaken."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from authority.hops import Trace
+from authority.messages import OwnerRequest, Parcel, decode_link_untrusted
+from authority.sealing import Sealer
+from crypto.keys import Identity, PublicIdentity
+from simserver import courier as module
+from simserver.courier import Courier
+from tests.simserver.test_departures import TrioClock
+
+HERE, THERE = Sealer("alpha.s1", Identity.generate()), Sealer("alpha.s2", Identity.generate())
+WHERE = ("127.0.0.1", 7)
+
+
+class Place:
+    """One courier, what it posts, and a directory that may have to be asked first."""
+
+    def __init__(self) -> None:
+        self.posted: list[bytes] = []
+        self.counts: Counter[str] = Counter()
+        self.at_hand: PublicIdentity | None = THERE.identity.public
+        self.looked_up = 0
+        self.courier = Courier(HERE, cast(Any, self), cast(Any, self), TrioClock(), self.counts)
+        self.courier.heard_from("alpha.s2", WHERE)
+
+    # As the way home.
+
+    def keys_at_hand(self, name: str) -> PublicIdentity | None:
+        return self.at_hand
+
+    async def keys_of(self, name: str) -> PublicIdentity | None:
+        await trio.lowlevel.checkpoint()
+        self.looked_up += 1
+        return THERE.identity.public
+
+    # As the link.
+
+    def post(self, to: str, where: tuple[str, int], data: bytes, *, channel: int = 0) -> None:
+        assert (to, where) == ("alpha.s2", WHERE)
+        self.posted.append(data)
+
+    # As a user.
+
+    def send(self, *names: str) -> None:
+        for name in names:
+            assert self.courier.send(OwnerRequest(entity=f"alpha.{name}"), Trace(name), "alpha.s2", on_path=False)
+
+    def arrived(self) -> list[list[str]]:
+        """The parcels, each as the names that were sent in it."""
+        parcels = [cast(Parcel, decode_link_untrusted(data)) for data in self.posted]
+        now_s = TrioClock().unix_s()
+        opened = [
+            THERE.open_all_untrusted(parcel, sender=HERE.identity.public, now_ns=1, now_s=now_s) for parcel in parcels
+        ]
+        return [[one.trace.transfer_id for one in parcel] for parcel in opened]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Place]:
+    place = Place()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(place.courier.serve)
+        yield place
+        nursery.cancel_scope.cancel()
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_what_is_alone_leaves_at_once_and_what_comes_with_it_in_one_parcel_more(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving() as place:
+        place.send("a", "b", "c")
+        assert place.arrived() == [["a"]]
+        await settle()
+        assert place.arrived() == [["a"], ["b", "c"]]
+        assert place.counts == {}
+
+
+async def test_after_a_while_of_silence_somebody_is_alone_again(autojump_clock: trio.testing.MockClock) -> None:
+    async with serving() as place:
+        for name in "abc":
+            place.send(name)
+            await settle()
+            await trio.sleep(2 * module._QUIET_NS / 1e9)
+        assert place.arrived() == [["a"], ["b"], ["c"]]
+
+
+async def test_nobody_overtakes_what_waits_for_keys(autojump_clock: trio.testing.MockClock) -> None:
+    async with serving() as place:
+        place.at_hand = None
+        place.send("a")
+        place.at_hand = THERE.identity.public
+        place.send("b")
+        assert place.posted == []
+        await settle()
+        assert place.arrived() == [["a", "b"]]
+        assert place.looked_up == 1
+
+
+async def test_what_cannot_be_sealed_at_once_is_counted_and_harms_nobody(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving() as place:
+        trace = Trace("a").leave("alpha.s1", "owner_request", 1)
+        # Its last hop has not arrived, so it cannot leave for another one.
+        assert place.courier.send(OwnerRequest(entity="alpha.a"), trace, "alpha.s2", on_path=True)
+        assert (place.posted, place.counts) == ([], {"internal_error": 1})
+        place.send("b")
+        await settle()
+        assert place.arrived() == [["b"]]
+
+
+async def test_a_courier_whom_nobody_serves_sends_nothing() -> None:
+    place = Place()
+    assert not place.courier.send(OwnerRequest(entity="alpha.a"), Trace("a"), "alpha.s2", on_path=False)
+    assert (place.posted, place.counts) == ([], {"unsent_no_courier": 1})
