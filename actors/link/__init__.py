@@ -20,7 +20,8 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `large`       messages of tens of megabytes, granted one by one
 - `incoming`    reassembly, order and our credit
 - `unfinished`  what all peers together have begun and not ended
-- `congestion`  round trip times and the congestion window
+- `congestion`  round trip times, and the congestion window of loopback
+- `bottleneck`  that of every other path
 - `ranges`      which counters have arrived
 - `gate`        which HELLOs are worth an answer
 - `deadlines`   when to look at which link again

@@ -1,4 +1,5 @@
-"""How fast the path is and how much it holds: round trip estimation and NewReno, after RFC 9002."""
+"""How fast the path is, and how much may be on it where it is loopback: round trip estimation and NewReno, after
+RFC 9002."""
 
 from typing import Final
 
@@ -83,8 +84,8 @@ class CongestionWindow:
         """Whether the arrival of what was sent at `sent_s` says anything about the window there is now."""
         return sent_s > self._recovery_start_s
 
-    def on_acked(self, size_bytes: int) -> None:
-        """So much that `may_grow_by` has arrived while the window was in use."""
+    def on_acked(self, size_bytes: int, sent_s: float, now: float) -> None:
+        """So much that `may_grow_by` has arrived while the window was in use, the newest of it sent at `sent_s`."""
         if self.bytes < self._slow_start_until_bytes:
             grown = self.bytes + size_bytes
         else:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from actors.link.bottleneck import Bottleneck
 from actors.link.congestion import CongestionWindow, RoundTrip
 from actors.link.frames import Ack
 from actors.link.outgoing import Outgoing
@@ -45,11 +46,15 @@ class Recovery:
     def _begin_path(self) -> None:
         settings = self._settings
         self.round_trip = RoundTrip(settings.initial_rtt_s)
-        self._congestion = CongestionWindow(
+        bounds_bytes = (
             settings.initial_flight_bytes,
             2 * (settings.max_datagram_bytes + KERNEL_DATAGRAM_BYTES),
             settings.max_flight_bytes,
-            settings.tolerated_loss,
+        )
+        self._congestion: CongestionWindow | Bottleneck = (
+            CongestionWindow(*bounds_bytes, settings.tolerated_loss)
+            if settings.tolerated_loss
+            else Bottleneck(*bounds_bytes)
         )
 
     def change_path(self, settings: LinkSettings) -> None:
@@ -117,13 +122,13 @@ class Recovery:
         in_flight = self._in_flight
         newest = in_flight.get(largest)
         if newest is not None and len(in_flight) == 1:  # one there, one back
-            self._settle([largest])
+            self._settle([largest], now)
         else:
             acked = self._acked_counters(ranges)
             if not acked:
                 self._outgoing.on_credit(ack)
                 return
-            self._settle(acked)
+            self._settle(acked, now)
         self._outgoing.on_credit(ack)
         if newest is not None:
             # What exceeds the promise is no delay to allow for, but variation to expect (RFC 9002 section 5.3).
@@ -138,13 +143,13 @@ class Recovery:
         else:
             self._loss_s = NEVER
 
-    def _settle(self, acked: list[int]) -> None:
-        """These have arrived."""
+    def _settle(self, acked: list[int], now: float) -> None:
+        """These have arrived, from the oldest."""
         congestion = self._congestion
         window_was_used = 2 * self._flight_bytes >= congestion.bytes
         pop = self._in_flight.pop
         chunks: list[Chunk] = []
-        growing_bytes = 0
+        growing_bytes, sent_s = 0, 0.0
         for counter in acked:
             sent_s, charge_bytes, carried = pop(counter)
             self._flight_bytes -= charge_bytes
@@ -153,7 +158,7 @@ class Recovery:
                 growing_bytes += charge_bytes
         self._outgoing.on_acked(chunks)
         if growing_bytes:
-            congestion.on_acked(growing_bytes)
+            congestion.on_acked(growing_bytes, sent_s, now)
 
     def _acked_counters(self, ranges: Sequence[tuple[int, int]]) -> list[int]:
         """Counters in flight that the acknowledgement names, ascending.

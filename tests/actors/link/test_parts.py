@@ -137,16 +137,16 @@ class TestCongestion:
 
     def test_the_window_doubles_halves_once_per_round_trip_and_keeps_its_bounds(self) -> None:
         window = CongestionWindow(10_000, 2000, 30_000)
-        window.on_acked(10_000)
+        window.on_acked(10_000, 0.5, 0.6)
         assert window.bytes == 20_000
-        window.on_acked(50_000)
+        window.on_acked(50_000, 0.5, 0.6)
         assert window.bytes == 30_000
         window.on_lost(1000, 1.0, 2.0)
         window.on_lost(1000, 1.5, 2.1)
         assert not window.may_grow_by(1.9)  # sent before the loss was seen
         assert window.bytes == 15_000
         assert window.may_grow_by(2.5)
-        window.on_acked(15_000)
+        window.on_acked(15_000, 2.5, 2.6)
         assert window.bytes == 16_000  # one datagram per round trip from now on
         for sent_s in range(3, 20):
             window.on_lost(1000, sent_s, sent_s + 0.5)
