@@ -278,8 +278,10 @@ class Transfers:
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(decided)
         is_case_2 = instance_of(request.source) == instance_of(request.target) == self._instance
-        if reply.outcome == "pending" and is_case_2:
-            self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
+        if reply.outcome == "pending":
+            # Nothing is decided about the others either.
+            if is_case_2:
+                self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
         elif not repeated:
             transfer = TransferRecord.from_data(decided["transfer"])
             self._note(transfer)

@@ -67,6 +67,8 @@ class InputStream:
     """What was applied and is not durable: if the authority dies, it may have to be given again."""
     given_again: int = 0
     """How many inputs had to be given again that had been applied."""
+    lost: int = 0
+    """How many were lost that had been durable; what was sent and what was applied differ from then on."""
     in_flight: int = 0
     """How many of those waiting have been sent to `target`."""
     max_in_flight: int = MAX_IN_FLIGHT
@@ -126,9 +128,18 @@ class InputStream:
             self.acknowledged -= 1
             self.given_again += 1
             self.in_flight = 0
+        if self.acknowledged > applied:
+            self._lose(self.acknowledged - applied)
         self.applied_digest = self.durable_digest
         for item in self.kept:
             self.applied_digest = fold(self.applied_digest, *item)
+
+    def _lose(self, inputs: int) -> None:
+        """So many were durable, and all who had them are dead: the next ones are numbered from where the entity is."""
+        self.lost += inputs
+        self.sent, self.acknowledged, self.durable = (n - inputs for n in (self.sent, self.acknowledged, self.durable))
+        self.waiting = deque((seq - inputs, data) for seq, data in self.waiting)
+        self.in_flight = 0
 
     def corrected(self, correction: NotOwner, player: str, now_s: float) -> None:
         """An authority refused what it has not applied.

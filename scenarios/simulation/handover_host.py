@@ -29,15 +29,16 @@ from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity, PublicIdentity
 from homeserver.transfers import Transfers
+from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.durable_stages import DurableStages
 from simserver.arrivals import Arrivals
 from simserver.custody import Stint
 from simserver.departing import Plan
 from simserver.departures import Departures
-from simserver.entity import Entity, NewInput, TickNow
+from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holding, Holdings, Tombstone
 from simserver.inquiries import Inquiries
-from simserver.life import EntityEnvironment, Life
+from simserver.life import EntityEnvironment
 from simserver.node import Node
 
 __all__ = ["ENTITY", "HOME", "PLAYER", "Host", "Keys", "Note", "Parts", "TransfersAtHome", "homeserver_for"]
@@ -190,31 +191,6 @@ class _History:
         return None
 
 
-class _Actor:
-    """An entity's actor that is always there and never waits."""
-
-    alive = True
-
-    def __init__(self, entity: Entity, life: Life) -> None:
-        self._entity, self._life = entity, life
-
-    def cast(self, message: Any) -> None:
-        self._entity.handle_cast(message, self._life)
-
-    def exit(self, reason: object) -> None:
-        self.alive = False
-
-
-class _Attendant:
-    """Gives every new life its actor at once."""
-
-    def __init__(self, entity: Entity) -> None:
-        self._entity = entity
-
-    def cast(self, life: Life) -> None:
-        life.taken_up_by(cast(Any, _Actor(self._entity, life)))
-
-
 class _Rooms:
     """There is room everywhere: asking for it comes before anything that a search is about."""
 
@@ -253,9 +229,7 @@ class Host:
             wants_to_go=lambda entity, destination: None,
             count=lambda what: None,
         )
-        entity = Entity()
-        entity._env = environment
-        sealer, attendant = Sealer(name, _identity(name)), _Attendant(entity)
+        sealer, attendant = Sealer(name, _identity(name)), Attendant(environment)
         nothing = cast(Any, None)
         self._node: Final = Node(
             nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
@@ -263,7 +237,8 @@ class Host:
         )  # fmt: skip
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
-            id(part): part for part in (self, keys, clock, counts, environment, entity, sealer, attendant, _ROOMS)
+            id(part): part
+            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, _ROOMS)
         }
         self._attendant: Final = attendant
         self.counts: Final = counts

@@ -2,17 +2,17 @@
 
 import random
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from scenarios.simulation.calls import Call
 from scenarios.simulation.cluster import Cluster, System
 from scenarios.simulation.faults import Faults
 from scenarios.simulation.linearizability import NotLinearizable, Undecided, check_linearizable
 from scenarios.simulation.mixes import FaultMix
-from scenarios.simulation.oracle import Violation
+from scenarios.simulation.outcome import Outcome
 from scenarios.simulation.registers import ABSENT, Append, apply_action
 
-__all__ = ["Outcome", "simulate"]
+__all__ = ["LogOutcome", "simulate"]
 
 FAULTS_S: Final = 6.0
 # After everything is healed: an election or two, and a snapshot for whoever needs one.
@@ -21,34 +21,20 @@ SETTLE_S: Final = 5.0
 _STEP_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a run. `trace` is a hash of everything that happened, `lines` the end of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOutcome(Outcome):
+    """What came of a run of the replicated log."""
 
-    seed: int
-    mix: str
     size: int
-    violations: tuple[Violation, ...]
     acknowledged: int
     unknown: int
     reads: int
     elections: int
     snapshots: int
-    crashes: int
     changes: int
-    events: int
-    virtual_s: float
-    trace: str
-    lines: tuple[str, ...] = ()
-
-    def to_data(self) -> dict[str, Any]:
-        """As plain data, without the lines."""
-        data = {name: getattr(self, name) for name in self.__slots__ if name not in {"violations", "lines"}}
-        data["violations"] = [[violation.kind, violation.sentence] for violation in self.violations]
-        return data
 
 
-def simulate(system: System, mix: FaultMix, seed: int, size: int) -> Outcome:
+def simulate(system: System, mix: FaultMix, seed: int, size: int) -> LogOutcome:
     """Run a cluster of this size through the mix, heal it, and judge what happened."""
     cluster = Cluster(system, mix, size, random.Random(f"{mix.name}/{size}/{seed}"))
     try:
@@ -56,7 +42,7 @@ def simulate(system: System, mix: FaultMix, seed: int, size: int) -> Outcome:
         calls = [*cluster.history.calls, *cluster.bursts]
         writes = [call for call in calls if not call.is_read]
         violations = tuple(cluster.oracle.violations)
-        return Outcome(
+        return LogOutcome(
             seed=seed,
             mix=mix.name,
             size=size,

@@ -5,25 +5,15 @@ import json
 import resource
 import sys
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from scenarios.orphans import die_with_parent
+from scenarios.simulation.outcome import Outcome
 
-__all__ = ["Outcome", "parser_of", "work"]
+__all__ = ["parser_of", "work"]
 
 # A run takes some ten megabytes; a system under test that goes in circles takes everything.
 _MEMORY_BYTES: Final = 2 << 30
-
-
-class Outcome(Protocol):
-    """What came of a run."""
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The end of its trace, if something was violated."""
-
-    def to_data(self) -> dict[str, Any]:
-        """As plain data, without the lines."""
 
 
 def parser_of(module: str) -> argparse.ArgumentParser:

@@ -8,7 +8,8 @@ from scenarios.simulation.servers.tasks import Answer, Process
 
 __all__ = ["Call", "CallRefused", "Calls", "Unanswered"]
 
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 0.7
+"""To the lease's term as the real ones of two seconds are to six."""
 
 
 class Unanswered(Exception):

@@ -1,18 +1,22 @@
-"""One simulated cluster of servers: who there is, and what people do to it."""
+"""One simulated cluster of servers: who there is, and how it stands."""
 
 import random
-from typing import Final
+from typing import Any, Final
 
 from authority.names import instance_of
-from authority.records import EntityRecord
+from authority.records import EntityRecord, GroupPhase, Phase
+from authority.recovery import Standing
 from scenarios.simulation.schedule import Schedule
 from scenarios.simulation.servers.homeserver import Home
 from scenarios.simulation.servers.judge import Judge
-from scenarios.simulation.servers.keys import Keys
+from scenarios.simulation.servers.keys import Keys, homes_of
+from scenarios.simulation.servers.log import Log, SimulatedStore
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.mixes import ServerMix
+from scenarios.simulation.servers.parts import Parts
+from scenarios.simulation.servers.people import People
 from scenarios.simulation.servers.player import Player
-from scenarios.simulation.servers.simserver import Parts, SimulationServer
+from scenarios.simulation.servers.simserver import SimulationServer
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 
 __all__ = ["Cluster"]
@@ -20,52 +24,69 @@ __all__ = ["Cluster"]
 SERVERS: Final = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
 PLAYERS: Final = ("alpha.ada", "beta.bob")
 ENTITIES: Final = 8
-_GROUP: Final = 3
+_READY_S: Final = 5.0
+_AHEAD_S: Final = 1000.0
 
 
 class Cluster:
-    """Two home instances, five simulation servers, eight entities and two players."""
+    """Two home instances of two homeservers each, five simulation servers, eight entities and two players."""
 
     def __init__(self, mix: ServerMix, dice: random.Random, parts: Parts | None = None) -> None:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
-        self.judge: Final = Judge()
-        self.mail: Final = Mail(self.schedule, dice, mix.weather)
+        self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
+        self.mail: Final = Mail(self.schedule, dice)
         self.crashes = 0
-        self.proposed = 0
-        self._clock: Final = VirtualClock(self.schedule)
-        keys = Keys(SERVERS)
-        self.homes: Final = {
-            instance: Home(
-                instance,
-                keys,
-                Process(f"{instance}.h1", self.schedule),
-                self.mail,
-                self._clock,
-                dice,
-                mix.unknown_share,
-            )
+        self.server_names: Final = SERVERS
+        self.gone: Final[dict[str, None]] = {}
+        """The servers that are dead for good."""
+        parts, keys = parts or Parts(), Keys(SERVERS)
+        self.logs: Final = {
+            instance: Log(homes_of(instance), dice, mix.unknown_share, self.judge.decided)
             for instance in dict.fromkeys(map(instance_of, SERVERS))
         }
+        self._stores: Final = {instance: SimulatedStore(log) for instance, log in self.logs.items()}
+        self.homes: Final = {
+            name: Home(seat, keys, self._process(name), self.mail, self._clock(), dice, parts, mix.is_balanced)
+            for log in self.logs.values()
+            for name, seat in log.seats.items()
+        }
+        for instance, log in self.logs.items():
+            for row in keys.of_instance(instance):
+                log.run("directory.register", {"row": row.to_data()})
         self.servers: Final = {
             name: SimulationServer(
-                name, keys, Process(name, self.schedule), self.mail, self._clock, self.judge,
-                self._wandering, parts or Parts(),
+                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._wandering, parts
             )
             for name in SERVERS
-        }  # fmt: skip
+        }
+        # Who has no lease yet is given nothing.
+        self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
+        self.mail.weather = mix.weather
         self.players: Final = [
-            Player(name, self.mail, Process(name, self.schedule), self._clock, dice, self._told, mix.inputs_per_s)
+            Player(name, self.mail, self._process(name), self._clock(), dice, self._told, mix.inputs_per_s)
             for name in PLAYERS
         ]
         self.entities: Final = [self._spawned(number) for number in range(ENTITIES)]
+        self.people: Final = People(self)
+
+    def _process(self, name: str) -> Process:
+        return Process(name, self.schedule)
+
+    def _clock(self) -> VirtualClock:
+        drift = self.mix.drift_permille / 1000
+        return VirtualClock(self.schedule, 1 + self.dice.uniform(-drift, drift), self.dice.uniform(0, _AHEAD_S))
+
+    def _is_ready(self) -> bool:
+        return all(server.node.lease.is_alive for server in self.servers.values())
 
     def _spawned(self, number: int) -> str:
         server = SERVERS[number % len(SERVERS)]
         entity = f"{instance_of(server)}.e{number}"
         spawner = PLAYERS[number % len(PLAYERS)]
-        record = self.homes[instance_of(entity)].create(entity, spawner, server, "allow")
+        args = {"entity": entity, "kind": "counter", "spawner": spawner, "server": server, "rule": "allow"}
+        record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
         self.servers[server].spawn(entity, spawner)
         for player in self.players:
             player.follow(record)
@@ -76,62 +97,71 @@ class Cluster:
         return self.dice.choice(SERVERS) if share and self.dice.random() < share else None
 
     def _told(self, instance: str, entity: str) -> EntityRecord | None:
-        home = self.homes[instance]
-        return None if home.log.is_away else home.store.entity(entity)
+        return None if self.logs[instance].is_away else self._stores[instance].entity(entity)
 
-    # --- what people do --------------------------------------------------------------------------------------------
+    def _may_simulate(self, server: str, entity: str) -> bool:
+        return self.servers[server].may_simulate(entity)
 
-    def move(self) -> None:
-        """Somebody has an entity moved: a player, who owns it then, or the operators; directly or not, by either way.
+    def _has_lease(self, server: str) -> bool:
+        return self.servers[server].has_lease
 
-        What a player was permitted is refused at the commit if the owner has changed until then.
-        """
-        entity = self.dice.choice(self.entities)
-        home = self.homes[instance_of(entity)]
-        self.proposed += 1
-        how = {
-            "direct": self.dice.random() < 0.5,
-            "transport": self.dice.choice(("rest", "link")),
-            "mode": self.dice.choice(("eager", "staged")),
-            "requester": self.dice.choice((*PLAYERS, "", "")),
-        }
-        home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, self.dice.choice(SERVERS), how)
+    # --- who there is ----------------------------------------------------------------------------------------------
 
-    def take(self) -> None:
-        """A player takes the ownership of an entity."""
-        entity, player = self.dice.choice(self.entities), self.dice.choice(PLAYERS)
-        home = self.homes[instance_of(entity)]
-        self.proposed += 1
-        home.process.start_soon(home.take, f"ownership-{self.proposed:06d}", entity, player)
+    def homes_of(self, instance: str) -> list[Home]:
+        """The homeservers of an instance."""
+        return [self.homes[name] for name in homes_of(instance)]
 
-    def delegate(self) -> None:
-        """Some servers of one instance may pass an entity among themselves, its holder among them."""
-        entity = self.dice.choice(self.entities)
-        home = self.homes[instance_of(entity)]
-        record = home.store.entity(entity)
-        near = [name for name in SERVERS if instance_of(name) == instance_of(entity)]
-        if record is None or record.authority not in near or len(near) < 2:
-            return
-        others = [name for name in near if name != record.authority]
-        group = (record.authority, *self.dice.sample(others, min(self.dice.randint(1, _GROUP - 1), len(others))))
-        home.process.start_soon(home.delegate, entity, group)
+    def servers_of(self, instance: str) -> list[str]:
+        """The simulation servers of an instance."""
+        return [name for name in SERVERS if instance_of(name) == instance]
+
+    def record(self, entity: str) -> EntityRecord | None:
+        """What the log says of an entity."""
+        return self._stores[instance_of(entity)].entity(entity)
+
+    def crash(self, server: str) -> None:
+        """Kill a simulation server, if it runs."""
+        if self.servers[server].process.is_running:
+            self.crashes += 1
+            self.servers[server].crash()
+            self.judge.died(server)
 
     # --- looking ---------------------------------------------------------------------------------------------------
+
+    def left_out(self, entity: str) -> str:
+        """Why nothing is expected of an entity in the end, in a word; empty when it must be somewhere and at rest.
+
+        `lost`: two servers died with all that there was of it. `stranded`: what docs/failover.md says is not done yet.
+        """
+        record = self.record(entity)
+        if record is None:
+            return ""
+        if record.standing is Standing.LOST:
+            return "lost"
+        return "stranded" if self._is_stranded(entity, record) else ""
+
+    def _is_stranded(self, entity: str, record: EntityRecord) -> bool:
+        died = self.judge.has_died_with(entity)
+        abroad = record.authority and instance_of(record.authority) != instance_of(entity)
+        if abroad:
+            return died or record.authority in self.judge.debts.deaths
+        return died and record.authority not in ("", self.judge.last_server(entity))
 
     def unsettled(self) -> str:
         """What has not come to rest, in a sentence; empty when everything has."""
         for entity in self.entities:
-            if not self.judge.is_destroyed(entity) and (why := self._why_not_settled(entity)):
+            if (why := self._why_not_settled(entity)) and not self.left_out(entity):
                 return why
-        return ""
+        return self._why_not_decided() or self._why_not_empty()
 
     def _why_not_settled(self, entity: str) -> str:
-        record = self.homes[instance_of(entity)].store.entity(entity)
+        record = self.record(entity)
         if record is None:
             return f"the log has no record of {entity}"
         here = {name: held for name, server in self.servers.items() if (held := server.holding(entity)) is not None}
         if list(here) != [record.authority]:
-            return f"{entity} is on {list(here) or 'no server'}, and the log says {record.authority}"
+            told = f"{record.authority or 'nobody'} ({record.standing})"
+            return f"{entity} is on {list(here) or 'no server'}, and the log says {told}"
         life = here[record.authority].life
         if life.frozen or life.broken:
             return f"{entity} stands still on {record.authority} under {life.fence}, the log says {record.fence}"
@@ -141,6 +171,49 @@ class Cluster:
             stream = player.streams[entity]
             if stream.waiting and not stream.owner:
                 return f"{player.name} waits for {len(stream.waiting)} inputs of {entity} on {record.authority}"
-            if not player.agrees(stream, life.inbox.cursors.get(player.name)):
+            if not (self.judge.is_excused(entity) or player.agrees(stream, life.inbox.cursors.get(player.name))):
                 return f"{record.authority} applied other inputs to {entity} than {player.name} sent"
         return ""
+
+    def _why_not_decided(self) -> str:
+        """Groups are moved as a whole or not at all."""
+        for name in self.people.groups:
+            for store in self._stores.values():
+                group = store.group(name)
+                if group is None:
+                    continue
+                phases = [member.phase for one in group.members if (member := store.transfer(one)) is not None]
+                moved = [phase in (Phase.COMMITTED, Phase.DONE) for phase in phases]
+                if any(moved) != all(moved) or any(moved) != (group.phase is GroupPhase.COMMITTED):
+                    return f"{name} is {group.phase}, its members {list(map(str, phases))}"
+        return ""
+
+    def _why_not_empty(self) -> str:
+        """Whoever is drained has nothing left, if there is somebody else."""
+        for name, server in self.servers.items():
+            instance = instance_of(name)
+            is_drained = server.process.is_running and self._stores[instance].drain(name) is not None
+            others = [one for one in self.servers_of(instance) if one not in (name, *self.gone)]
+            if is_drained and others and len(server.node.holdings):
+                return f"{name} is drained and still has {[one.id for one in server.node.holdings]}"
+        return ""
+
+    def figures(self) -> dict[str, Any]:
+        """What happened, in numbers."""
+        left_out = [self.left_out(entity) for entity in self.entities]
+        streams = [stream for player in self.players for stream in player.streams.values()]
+        return {
+            "moves": self.judge.moves,
+            "proposed": self.people.proposed,
+            "inputs": sum(stream.acknowledged for stream in streams),
+            "given_again": sum(stream.given_again for stream in streams),
+            "ticks": self.judge.ticks,
+            "messages": self.mail.sent,
+            "crashes": self.crashes,
+            "deaths": len(self.judge.debts.deaths),
+            "takeovers": self.judge.takeovers,
+            "ticks_lost": self.judge.ticks_lost,
+            "set_back": self.judge.set_back,
+            "lost": left_out.count("lost"),
+            "stranded": left_out.count("stranded"),
+        }

@@ -17,8 +17,10 @@ COLUMNS: Final = {
     "inputs": "inputs",
     "ticks": "ticks",
     "messages": "messages",
-    "crashes": "crashes",
+    "deaths": "deaths",
+    "takeovers": "take-overs",
     "lost": "lost",
+    "stranded": "stranded",
     "virtual_s": "virtual s",
 }
 

@@ -3,9 +3,16 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from authority.names import instance_of
+from authority.recovery import followers_of
 from scenarios.simulation.servers.cluster import Cluster
+from scenarios.simulation.servers.homeserver import Home
+from scenarios.simulation.servers.simserver import SimulationServer
 
 __all__ = ["Faults"]
+
+_SOON_S: Final = (0.01, 4.0)
+"""Between the deaths of a follower and of an authority: from before there is another copy until long after."""
 
 
 class Faults:
@@ -16,22 +23,23 @@ class Faults:
         self._mix: Final = cluster.mix
         self._dice: Final = cluster.dice
         self._rates: Final = dict(cluster.mix.rates())
-        self._names: Final = sorted({*cluster.servers, *(home.process.name for home in cluster.homes.values())})
+        self._names: Final = sorted({*cluster.servers, *cluster.homes})
         self._total: Final = sum(self._rates.values())
         self._stopped = False
         self._next()
 
     def stop(self) -> None:
-        """No more of it; what lasts ends now."""
+        """No more of it; what lasts ends now, but for servers that are dead for good."""
         self._stopped = True
         cluster = self._cluster
         cluster.mail.heal()
-        for home in cluster.homes.values():
-            home.log.is_away, home.log.unknown_share = False, 0.0
-        for server in cluster.servers.values():
-            server.process.go_on()
-            if not server.process.is_running:
-                server.start()
+        for log in cluster.logs.values():
+            log.heal()
+        stopped: list[SimulationServer | Home] = [*cluster.servers.values(), *cluster.homes.values()]
+        for one in stopped:
+            one.process.go_on()
+            if not one.process.is_running and one.name not in cluster.gone:
+                one.start()
 
     def _next(self) -> None:
         self._cluster.schedule.after(self._dice.expovariate(self._total), self._happen)
@@ -41,7 +49,8 @@ class Faults:
             return
         (kind,) = self._dice.choices(list(self._rates), list(self._rates.values()))
         self._cluster.schedule.note(kind)
-        make: Callable[[], None] = getattr(self, f"_{kind}")
+        subject = self._cluster.people if hasattr(self._cluster.people, kind) else self
+        make: Callable[[], None] = getattr(subject, kind if subject is not self else f"_{kind}")
         make()
         self._next()
 
@@ -51,17 +60,6 @@ class Faults:
                 action()
 
         self._cluster.schedule.after(self._dice.uniform(*seconds), end)
-
-    # --- people ----------------------------------------------------------------------------------------------------
-
-    def _move(self) -> None:
-        self._cluster.move()
-
-    def _take(self) -> None:
-        self._cluster.take()
-
-    def _delegate(self) -> None:
-        self._cluster.delegate()
 
     # --- the network ------------------------------------------------------------------------------------------------
 
@@ -90,23 +88,75 @@ class Faults:
 
         self._later(self._mix.cut_s, mend)
 
-    # --- processes and the log --------------------------------------------------------------------------------------
+    def _cut_from_home(self) -> None:
+        name = self._dice.choice(self._cluster.server_names)
+        homes = [home.name for home in self._cluster.homes_of(instance_of(name))]
+        self._block([way for home in homes for way in ((name, home), (home, name))])
+
+    # --- simulation servers ----------------------------------------------------------------------------------------
 
     def _pause(self) -> None:
-        process = self._cluster.servers[self._dice.choice(list(self._cluster.servers))].process
+        process = self._cluster.servers[self._dice.choice(self._cluster.server_names)].process
         process.stand_still()
         self._later(self._mix.pause_s, process.go_on)
 
     def _crash(self) -> None:
-        server = self._cluster.servers[self._dice.choice(list(self._cluster.servers))]
-        if not server.process.is_running:
+        self._crash_one(self._dice.choice(self._cluster.server_names))
+
+    def _crash_one(self, name: str) -> None:
+        server = self._cluster.servers[name]
+        if server.process.is_running:
+            self._cluster.crash(name)
+            self._later(self._mix.down_s, lambda: self._start(name))
+
+    def _start(self, name: str) -> None:
+        server = self._cluster.servers[name]
+        if not server.process.is_running and name not in self._cluster.gone:
+            server.start()
+
+    def _kill(self) -> None:
+        name = self._dice.choice(self._cluster.server_names)
+        if all(instance_of(one) != instance_of(name) for one in self._cluster.gone):
+            self._cluster.crash(name)
+            self._cluster.gone[name] = None
+
+    def _crash_with_follower(self) -> None:
+        record = self._cluster.record(self._dice.choice(self._cluster.entities))
+        if record is None or not record.authority:
             return
-        self._cluster.crashes += 1
-        self._cluster.judge.crashed(server.name, server.crash())
-        self._later(self._mix.down_s, server.start)
+        near = self._cluster.servers_of(instance_of(record.authority))
+        for follower in followers_of(record.id, record.authority, near, 1):
+            self._crash_one(follower)
+        self._later(_SOON_S, lambda: self._crash_one(record.authority))
+
+    # --- homes and the log -----------------------------------------------------------------------------------------
+
+    def _home(self) -> Home:
+        return self._cluster.homes[self._dice.choice(list(self._cluster.homes))]
+
+    def _crash_home(self) -> None:
+        home = self._home()
+        if not home.process.is_running:
+            return
+        log = self._cluster.logs[instance_of(home.name)]
+        home.process.end()
+        log.cut_off(home.name)
+
+        def back() -> None:
+            log.mend(home.name)
+            if not home.process.is_running:
+                home.start()
+
+        self._later(self._mix.down_s, back)
+
+    def _depose(self) -> None:
+        name = self._home().name
+        log = self._cluster.logs[instance_of(name)]
+        log.cut_off(name)
+        self._later(self._mix.away_s, lambda: log.mend(name))
 
     def _away(self) -> None:
-        log = self._dice.choice(list(self._cluster.homes.values())).log
+        log = self._dice.choice(list(self._cluster.logs.values()))
         log.is_away = True
 
         def back() -> None:

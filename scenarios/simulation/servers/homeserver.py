@@ -1,128 +1,94 @@
-"""One home instance: its log, which is one machine that may be away for a while, and what its homeservers do.
-
-That the log itself survives is what `baton simulate raft` is about; here it answers late, not at all (`NoQuorum`), or
-decides without saying so (`OutcomeUnknown`), which is all that its users can see of what happens inside.
-"""
+"""One homeserver: the real transfers, leases, recoveries and balancer over a seat at its instance's log."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
-from authority.messages import Message, OwnerRequest
+from authority.lease_messages import Renew
+from authority.messages import Adopted, Census, Collected, LoadReport, Message, OwnerRequest
 from authority.names import instance_of
-from authority.records import EntityRecord, Phase, TransferRecord
+from authority.placement import Balance, relieve
+from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
 from authority.sealing import Opened, Sealer
+from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
 from homeserver.owners import Owners
-from homeserver.store import Store, replicated_procedures
 from homeserver.transfers import NOT_TOLD, Transfers
-from scenarios.simulation.servers.calls import Call, Calls, Unanswered
+from scenarios.simulation.servers.calls import Call, Calls
 from scenarios.simulation.servers.keys import Keys, identity_of
+from scenarios.simulation.servers.log import Seat, SimulatedStore
 from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Process, VirtualClock, pause
-from tree.commands import Answer, Command, Machine, encode_command
-from tree.submissions import NoQuorum, OutcomeUnknown, value_of
+from scenarios.simulation.servers.parts import Parts
+from scenarios.simulation.servers.tasks import Process, VirtualClock
+from scenarios.simulation.servers.ways import Neighbours
+from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["Home"]
+__all__ = ["LEASE_TERM_S", "Home"]
 
-_COMMIT_S: Final = (0.0005, 0.004)
-_AWAY_S: Final = 0.5
-"""How long somebody waits for a log that is away before he is told so."""
+LEASE_TERM_S: Final = 2.0
+"""A third of the default, as runs are short; what else is measured in seconds about leases is so too."""
 _NOTHING_DECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown, MessageError)
-
-
-class _Log:
-    """The log, as `homeserver.store.Store` uses a backend."""
-
-    def __init__(self, dice: random.Random, unknown_share: float) -> None:
-        self._machine: Final = Machine(replicated_procedures())
-        self._dice: Final = dice
-        self._number = 0
-        self.is_away = False
-        self.unknown_share = unknown_share
-
-    @property
-    def store(self) -> Any:
-        """The tree."""
-        return self._machine.store
-
-    async def read_barrier(self) -> None:
-        """As of the backend."""
-        await self._reach()
-
-    async def _reach(self) -> None:
-        await pause(self._dice.uniform(*_COMMIT_S))
-        if self.is_away:
-            await pause(_AWAY_S)
-            raise NoQuorum("the log is away")
-
-    async def submit(self, procedure: str, args: Any) -> Any:
-        """As of the backend."""
-        await self._reach()
-        answer = self.run(procedure, args)
-        if self._dice.random() < self.unknown_share:
-            await pause(_AWAY_S)
-            raise OutcomeUnknown("the leader is gone", ("simulated", self._number))
-        return answer
-
-    def run(self, procedure: str, args: Any) -> Any:
-        """Apply a command, here and now."""
-        self._number += 1
-        command = encode_command(Command(procedure, args, "simulated", self._number))
-        _, encoded = self._machine.apply(command)
-        return value_of(Answer.from_encoded(encoded))
-
-
-class _Neighbours:
-    """The way to other home instances, as `homeserver.federation.Federation` is used."""
-
-    def __init__(self, name: str, calls: Calls) -> None:
-        self._name: Final = name
-        self._calls: Final = calls
-
-    def hops_to(self, instance: str) -> int | None:
-        """All of them know each other."""
-        return 1
-
-    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
-        """Ask the other home."""
-        try:
-            answer = await self._calls.call(f"{instance}.h1", message)
-        except Unanswered as error:
-            raise PeerUnreachable(str(error)) from error
-        if answer is None:
-            raise PeerUnreachable(f"{instance} had nothing to say")
-        return answer, trace
+_NOT_DONE: Final = (*NOT_TOLD, OutcomeUnknown)
+_BALANCE: Final = Balance(min_hold_s=1.0, moves_per_s=10.0, drain_moves_per_s=50.0)
 
 
 class Home(Transfers):
-    """The homeservers of one instance, as if they were one; parcels are messages that are not sealed."""
+    """One member of an instance, from one crash to the next; parcels are messages that are not sealed."""
 
     def __init__(
-        self, instance: str, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
-        unknown_share: float,
+        self, seat: Seat, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
+        parts: Parts, balancing: bool,
     ) -> None:  # fmt: skip
+        self.name: Final = process.name
         self.process: Final = process
-        self.log: Final = _Log(dice, unknown_share)
+        self.seat: Final = seat
+        self.clock: Final = clock
+        self.store: Final = SimulatedStore(seat)
+        self._keys: Final = keys
         self._mail: Final = mail
         self._calls: Final = Calls(process, mail)
-        self.store: Final = Store(lambda: cast(Any, self.log))
-        name = process.name
-        neighbours = cast(Any, _Neighbours(name, self._calls))
-        super().__init__(
-            Sealer(name, identity_of(name)),
+        self._dice: Final = dice
+        self._parts: Final = parts
+        self._is_balancing: Final = balancing
+        self._made = 0
+        self.start()
+        mail.join(self.name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
+
+    def start(self) -> None:
+        """Begin with an empty memory: everything else is in the log. As `homeserver.app` does it."""
+        neighbours = cast(Any, Neighbours(self._keys, self._calls))
+        sealer = Sealer(self.name, identity_of(self.name))
+        super().__init__(sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock)
+        parts = self._parts
+        self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
+        self.recoveries = parts.recoveries(self.store, self.post, self.clock, lambda: self.leases.granter.office > 0)
+        self.balancer = Balancer(
             self.store,
-            cast(Any, keys),
-            neighbours,
-            cast(Any, None),
-            clock,
+            self.post,
+            self.clock,
+            leads=self.seat.leads,
+            balance=_BALANCE,
+            policy=relieve,
+            balancing=self._is_balancing,
+            new_id=self._next_id,
         )
-        self.answer_by(OwnerRequest, Owners(instance, self.store, neighbours, self).answer)
-        for row in keys.of_instance(instance):
-            self.log.run("directory.register", {"row": row.to_data()})
-        mail.join(name, self._arrived)
+        self.moved = self.balancer.moved
+        self.answer_by(Renew, self.leases.renewed)
+        self.answer_by(OwnerRequest, Owners(self._instance, self.store, neighbours, self).answer)
+        self.process.begin()
+        self.process.start_soon(self.leases.look_around, self.process)
+        self.process.start_soon(self.recoveries.serve)
+        self.process.start_soon(self.balancer.serve)
+
+    async def _sweep(self, lease: LeaseRow) -> bool:
+        return await self.recoveries.sweep(lease)
+
+    def _next_id(self) -> str:
+        self._made += 1
+        return f"{self.name.replace('.', '-')}-{self._made:06d}"
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -131,8 +97,31 @@ class Home(Transfers):
             return
         if isinstance(message, Call):
             self.process.start_soon(self._called, message)
-        else:
+        elif not self._noted(sender, message):
             self.process.start_soon(self._told, sender, message)
+
+    def _noted(self, sender: str, message: Any) -> bool:
+        """As `homeserver.node.Node`: take what wants no answer; whether it was that."""
+        if instance_of(sender) != self._instance:
+            return False
+        match message:
+            case Collected():
+                self._take_or_drop(self.recoveries.collected, message, sender)
+            case Adopted():
+                self._take_or_drop(self.recoveries.adopted, message, sender)
+            case LoadReport():
+                self.balancer.reported(sender, message.load)
+            case Census():
+                self.balancer.took_census(sender, message)
+            case _:
+                return False
+        return True
+
+    def _take_or_drop(self, take: Callable[[Any, str], None], message: Message, sender: str) -> None:
+        try:
+            take(message, sender)
+        except MessageError:
+            return
 
     async def _called(self, call: Call) -> None:
         try:
@@ -149,7 +138,7 @@ class Home(Transfers):
         except _NOTHING_DECIDED:
             return
         if answer is not None:
-            self._mail.send(self.process.name, sender, answer)
+            self._mail.send(self.name, sender, answer)
 
     async def _answered(self, sender: str, message: Message) -> Message | None:
         letter = await self.reply(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer"))))
@@ -157,42 +146,49 @@ class Home(Transfers):
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Send it, as it is and by itself."""
-        self._mail.send(self.process.name, to, message)
+        self._mail.send(self.name, to, message)
 
-    # --- what people do --------------------------------------------------------------------------------------------
-
-    def create(self, entity: str, spawner: str, server: str, rule: str) -> EntityRecord:
-        """The record of a new entity, here and now."""
-        args = {"entity": entity, "kind": "counter", "spawner": spawner, "server": server, "rule": rule}
-        return EntityRecord.from_data(
-            self.log.run("entity.create", args | {"check_server": instance_of(server) == instance_of(entity)})
-        )
+    # --- what people do; nobody minds if it cannot be done ------------------------------------------------------------
 
     async def move(self, transfer_id: str, entity: str, target: str, how: Mapping[str, Any]) -> None:
-        """Somebody wants the entity moved; nobody minds if it cannot be."""
-        wanted = {"transfer_id": transfer_id, "entity": entity, "target": target, "now_s": self._clock.unix_s(), **how}
-        try:
+        """Somebody wants the entity moved."""
+        wanted = {"transfer_id": transfer_id, "entity": entity, "target": target, "now_s": self.clock.unix_s(), **how}
+        with suppress(*_NOT_DONE):
             transfer = TransferRecord.from_data(await self.store.submit("transfer.propose", **wanted))
             if transfer.phase is Phase.PERMITTED:
                 await self.order(transfer)
-        except (*NOT_TOLD, OutcomeUnknown):
-            pass
+
+    async def move_together(self, group: str, entities: tuple[str, ...], target: str, mode: str) -> None:
+        """Somebody wants entities moved together or not at all."""
+        wanted = {"group": group, "entities": list(entities), "target": target, "mode": mode}
+        with suppress(*_NOT_DONE):
+            data = await self.store.submit("group.propose", **wanted, now_s=self.clock.unix_s())
+            for name in GroupRecord.from_data(data).members:
+                transfer = self.store.transfer(name)
+                if transfer is not None:
+                    await self.order(transfer)
 
     async def take(self, transfer_id: str, entity: str, player: str) -> None:
         """A player wants to own the entity, where it is."""
         wanted = {"transfer_id": transfer_id, "entity": entity, "target": "", "requester": player, "stay": True}
-        try:
-            await self.store.submit("transfer.propose", **wanted, now_s=self._clock.unix_s())
+        with suppress(*_NOT_DONE):
+            await self.store.submit("transfer.propose", **wanted, now_s=self.clock.unix_s())
             record = self.store.entity(entity)
-            if record is not None:
+            if record is not None and record.authority:
                 await self.tell_owner(record)
-        except (*NOT_TOLD, OutcomeUnknown):
-            pass
 
     async def delegate(self, entity: str, group: tuple[str, ...]) -> None:
         """A group may pass the entity among themselves."""
-        try:
+        with suppress(*_NOT_DONE):
             record = await self.store.submit("entity.delegate", entity=entity, group=group)
             await self.deliver_delegation(EntityRecord.from_data(record))
-        except (*NOT_TOLD, OutcomeUnknown):
-            pass
+
+    async def drain(self, server: str, drain_id: str) -> None:
+        """Everything on this server is to go elsewhere."""
+        with suppress(*_NOT_DONE):
+            await self.store.submit("server.drain", server=server, drain_id=drain_id, now_s=self.clock.unix_s())
+
+    async def open(self, server: str) -> None:
+        """The server may be given entities again."""
+        with suppress(*_NOT_DONE):
+            await self.store.submit("server.open", server=server)

@@ -3,11 +3,14 @@
 The judge sees what happens, at the moment when it happens on virtual time, whatever the servers believe.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from authority.epoch import Fence
+from authority.names import instance_of
 from scenarios.simulation.oracle import Violation
+from scenarios.simulation.servers.debts import Debts
 from simserver.custody import Stint
 from simserver.life import Life
 
@@ -22,18 +25,46 @@ class _Chain:
     server: str
     stint: Stint
     tick: int
-    is_destroyed: bool = False
-    """A crash took the newest copy; the state may still be under way, or have arrived."""
+    deaths: int
+    """How many servers had died when it was taken up."""
+    deaths_before: int = 0
+    """How many had died when it was taken up before that."""
+    applied: dict[str, int] = field(default_factory=dict)
+    """How many inputs of each source it was taken up with."""
+
+
+def _is_abroad(server: str, entity: str) -> bool:
+    """Whether a server is of another instance than an entity: its home does not take it over from there, nor ask there.
+
+    So nothing is owed of what is durable there (docs/failover.md, what is not here yet).
+    """
+    return instance_of(server) != instance_of(entity)
 
 
 class Judge:
-    """Keeps the first violation of each kind."""
+    """Keeps the first violation of each kind.
 
-    def __init__(self) -> None:
+    `may_simulate(server, entity)` says whether that server would go on with it at this moment, `has_lease(server)`
+    whether it would go on with anything; `note` takes a line for the trace.
+    """
+
+    def __init__(
+        self, may_simulate: Callable[[str, str], bool], has_lease: Callable[[str], bool], note: Callable[[str], None]
+    ) -> None:
         self.violations: Final[list[Violation]] = []
+        self.debts: Final = Debts()
         self.ticks = 0
         self.moves = 0
+        self.takeovers = 0
+        self.ticks_lost = 0
+        self.set_back = 0
+        self._may_simulate: Final = may_simulate
+        self._has_lease: Final = has_lease
+        self._note: Final = note
         self._chains: dict[str, _Chain] = {}
+        self._sources: dict[str, dict[str, None]] = {}
+        self._leaseless: dict[str, None] = {}
+        self._excused: dict[str, None] = {}
 
     def violated(self, kind: str, sentence: str) -> None:
         """Something happened that must not."""
@@ -44,34 +75,91 @@ class Judge:
         """A server did what must not be."""
         self.violated("inputs" if sentence.startswith("input") else "internal-error", f"{server}: {sentence}")
 
+    # --- who simulates ---------------------------------------------------------------------------------------------
+
     def begun(self, server: str, stint: Stint) -> None:
         """A server takes up an entity: under a higher fence than anybody before, from where the last one stopped."""
         fence = Fence(stint.epoch, stint.sub)
+        self._note(f"{server} takes up {stint.entity} under {fence} at {stint.started_tick}")
         chain = self._chains.get(stint.entity)
+        if chain is not None and fence <= chain.fence and not self._has_lease(server):
+            # It slept, and takes up what has been somebody else's for long; it cannot go on with it, and is watched.
+            return
         if chain is not None:
             self._follow(server, stint, fence, chain)
             self.moves += chain.server != server
         if chain is None or fence > chain.fence:
-            self._chains[stint.entity] = _Chain(fence, server, stint, stint.started_tick)
+            deaths, before = self._deaths_before(server), 0 if chain is None else chain.deaths
+            if _is_abroad(server, stint.entity):
+                for source in ("", *self._sources.get(stint.entity, ())):
+                    self.debts.settle((stint.entity, source), 0)
+            applied = {} if chain is None else chain.applied
+            self._chains[stint.entity] = _Chain(fence, server, stint, stint.started_tick, deaths, before, applied)
+
+    def _deaths_before(self, server: str) -> int:
+        """How many had died when it got its lease, if that is over; it may take something up then, but not go on."""
+        deaths = self.debts.deaths
+        return len(deaths) - 1 - deaths[::-1].index(server) if server in self._leaseless else len(deaths)
 
     def _follow(self, server: str, stint: Stint, fence: Fence, chain: _Chain) -> None:
         entity, last = stint.entity, chain.stint
         if fence <= chain.fence:
             self.violated("fence", f"{server} took {entity} up under {fence}, after {chain.server} under {chain.fence}")
-        elif not last.ended_hash:
-            kind = "from-nothing" if chain.is_destroyed else "two-authorities"
-            self.violated(kind, f"{server} took {entity} up, which {chain.server} simulated and never handed over")
-        elif stint.started_hash != last.ended_hash or stint.started_tick != chain.tick:
+        elif self._may_simulate(chain.server, entity):
+            self.violated("two-authorities", f"{server} took {entity} up, which {chain.server} still simulates")
+        elif stint.started_hash == last.ended_hash and stint.started_tick == chain.tick:
+            return
+        elif _is_abroad(chain.server, entity):
+            self.set_back += 1
+            self._excused[entity] = None
+        elif not self.debts.has_died_since(chain.server, chain.deaths):
             self.violated(
                 "state",
                 f"{server} took {entity} up at tick {stint.started_tick}, {chain.server} had stopped at {chain.tick}",
             )
+        else:
+            self._take_over(server, stint, chain)
+
+    def _take_over(self, server: str, stint: Stint, chain: _Chain) -> None:
+        """The last authority is dead: somebody goes on from a copy.
+
+        It may even be a later one than the last authority had: if that one had to begin from an older copy itself, and
+        died before its own was anywhere.
+        """
+        self.takeovers += 1
+        self.ticks_lost += max(chain.tick - stint.started_tick, 0)
+        thing = (stint.entity, "")
+        if (owed := self.debts.owed(thing)) > stint.started_tick:
+            self.violated(
+                "durable-state",
+                f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
+            )
+        self.debts.settle(thing, stint.started_tick)
+
+    def lives(self, server: str, life: Life) -> None:
+        """What a server took up: whatever its players were told to be durable is in it."""
+        chain, cursors = self._chains[life.id], life.inbox.cursors
+        if (chain.server, chain.fence) != (server, life.fence):
+            return
+        applied = dict.fromkeys(self._sources.get(life.id, ()), 0)
+        applied |= {name: cursor.applied for name, cursor in cursors.items()}
+        for source, upto in applied.items():
+            thing = (life.id, source)
+            if (owed := self.debts.owed(thing)) > upto:
+                self._forgotten(server, life.id, source, upto, owed)
+            if self.debts.settle(thing, upto):
+                self._excused[life.id] = None
+        chain.applied = applied
+
+    def _forgotten(self, server: str, entity: str, source: str, has: int, told: int) -> None:
+        sentence = f"{server} took {entity} up with {has} inputs of {source}, who was told that {told} are durable"
+        self.violated("durable-inputs", sentence)
 
     def ticked(self, server: str, life: Life) -> None:
         """A server simulated an entity for one tick, which only its newest authority may."""
         self.ticks += 1
         chain = self._chains[life.id]
-        if (chain.server, chain.fence) != (server, life.fence):
+        if chain.server != server or chain.fence != life.fence:
             self.violated(
                 "two-authorities",
                 f"{server} simulated {life.id} under {life.fence}, which {chain.server} has under {chain.fence}",
@@ -80,13 +168,60 @@ class Judge:
             self.violated("state", f"{server} went from tick {chain.tick} of {life.id} to {life.tick}")
         chain.tick = life.tick
 
-    def crashed(self, server: str, entities: list[str]) -> None:
-        """A server is gone with what it had in memory."""
-        for entity in entities:
-            chain = self._chains[entity]
-            if chain.server == server:
-                chain.is_destroyed = True
+    # --- what must not be lost -------------------------------------------------------------------------------------
 
-    def is_destroyed(self, entity: str) -> bool:
-        """Whether a crash took the newest copy, and nobody has taken the entity up since."""
-        return self._chains[entity].is_destroyed
+    def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
+        """A source of inputs is told that so many of them are durable, by the present authority or a former one."""
+        chain = self._chains[entity]
+        if not upto or _is_abroad(chain.server, entity):
+            return
+        self._sources.setdefault(entity, {})[source] = None
+        if fence >= chain.fence:
+            self.debts.owe((entity, source), upto)
+        elif upto > (has := chain.applied.get(source, 0)) and not self.debts.is_waived(chain.deaths_before):
+            self._forgotten(chain.server, entity, source, has, upto)
+
+    def kept(self, entity: str, fence: Fence, tick: int) -> None:
+        """An authority hears that somebody keeps a copy."""
+        chain = self._chains[entity]
+        if fence >= chain.fence and not _is_abroad(chain.server, entity):
+            self.debts.owe((entity, ""), tick)
+
+    def died(self, server: str) -> None:
+        """A server is gone with what it had in memory, or its lease is over."""
+        self._note(f"{server} is dead")
+        self.debts.died(server)
+
+    def decided(self, procedure: str, args: Any, answer: Any) -> None:
+        """The log has done something."""
+        match procedure:
+            case "lease.expire":
+                self.died(args["server"])
+                self._leaseless[args["server"]] = None
+            case "lease.claim":
+                self._leaseless.pop(args["server"], None)
+            case "recovery.lost":
+                for entity in answer:
+                    self._lost(entity)
+            case _:
+                pass
+
+    def _lost(self, entity: str) -> None:
+        self._note(f"{entity} is lost")
+        if owed := self.debts.owed((entity, "")):
+            self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def last_server(self, entity: str) -> str:
+        """Who simulated it last."""
+        return self._chains[entity].server
+
+    def is_excused(self, entity: str) -> bool:
+        """Whether durable inputs of it were lost, with more servers than are allowed to die, or abroad."""
+        return entity in self._excused
+
+    def has_died_with(self, entity: str) -> bool:
+        """Whether the one who simulated it last has died since it took it up."""
+        chain = self._chains[entity]
+        return self.debts.has_died_since(chain.server, chain.deaths)

@@ -16,12 +16,14 @@ from authority.names import instance_of
 from authority.records import DirectoryRow, Role
 from crypto.keys import Identity, PublicIdentity
 
-__all__ = ["Keys", "home_of", "identity_of"]
+__all__ = ["Keys", "homes_of", "identity_of"]
+
+_HOMES: Final = 2
 
 
-def home_of(name: str) -> str:
-    """The homeserver that speaks for the instance of this server or entity: its leader, whoever that is."""
-    return f"{instance_of(name)}.h1"
+def homes_of(instance: str) -> tuple[str, ...]:
+    """The homeservers of an instance."""
+    return tuple(f"{instance}.h{number + 1}" for number in range(_HOMES))
 
 
 def _hashed(number: int, data: bytes) -> bytes:
@@ -68,7 +70,7 @@ class Keys:
     """The key directory, as both kinds of server ask for it; nobody waits for an answer."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
-        homes = sorted({home_of(name) for name in servers})
+        homes = [name for instance in dict.fromkeys(map(instance_of, servers)) for name in homes_of(instance)]
         self._rows: Final = {
             name: DirectoryRow(
                 name=name,
@@ -95,6 +97,6 @@ class Keys:
         """The rows that the instance's log keeps."""
         return [row for row in self._rows.values() if instance_of(row.name) == instance]
 
-    def home(self, instance: str) -> DirectoryRow:
-        """The row of the instance's homeserver."""
-        return self._rows[f"{instance}.h1"]
+    def homes(self, instance: str) -> list[DirectoryRow]:
+        """The rows of the instance's homeservers."""
+        return [self._rows[name] for name in homes_of(instance)]

@@ -24,10 +24,10 @@ class MailWeather:
 class Mail:
     """The network: `send` hands a message to whoever is called so, later or never, perhaps twice."""
 
-    def __init__(self, schedule: Schedule, dice: random.Random, weather: MailWeather) -> None:
+    def __init__(self, schedule: Schedule, dice: random.Random) -> None:
         self._schedule: Final = schedule
         self._dice: Final = dice
-        self.weather = weather
+        self.weather = MailWeather()
         self._takers: dict[str, Callable[[str, Any], None]] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self.sent = 0

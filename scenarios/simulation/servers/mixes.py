@@ -26,9 +26,12 @@ class ServerMix:
 
     # --- what people do
     move: float = 10.0  # somebody has an entity moved
+    move_together: float = 0.5  # somebody has two or three moved, or none of them
     wander_share: float = 0.0  # of the ticks in which a world sends an entity elsewhere
     take: float = 0.5  # a player takes the ownership of an entity
     delegate: float = 1.0  # a group of servers may pass an entity directly
+    drain: float = 0.0  # a server is emptied, or may be given entities again
+    is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
 
     # --- the network
@@ -36,24 +39,36 @@ class ServerMix:
     cut: float = 0.0  # between two processes, both ways
     cut_one_way: float = 0.0
     isolate: float = 0.0  # one process from all others
+    cut_from_home: float = 0.0  # one simulation server from its home instance alone
     cut_s: Range = (0.1, 3.0)
 
     # --- processes
     pause: float = 0.0  # one server stands still, as after SIGSTOP
     pause_s: Range = (0.05, 3.0)
     crash: float = 0.0  # one server is killed, and started again
+    crash_with_follower: float = 0.0  # an entity's follower is killed, and after a while its authority too
     down_s: Range = (0.05, 1.5)
+    kill: float = 0.0  # one server is dead for good; at most one of an instance
+    drift_permille: float = 1.0  # how much faster or slower than true each clock may be; leases allow for 10
 
-    # --- the log
-    away: float = 0.0  # it has no leader for a while
+    # --- homes and the log
+    crash_home: float = 0.0  # one homeserver is killed, and started again
+    away: float = 0.0  # the log has no leader for a while
     away_s: Range = (0.1, 2.0)
+    depose: float = 0.0  # one homeserver loses sight of the others for a while, and does not know
     unknown_share: float = 0.0  # of the commands are decided without an answer
 
     def rates(self) -> Mapping[str, float]:
         """What has a rate, by the names of the fields."""
-        names = ("move", "take", "delegate", "cut", "cut_one_way", "isolate", "pause", "crash", "away")
-        return {name: rate for name in names if (rate := getattr(self, name)) > 0}
+        return {name: rate for name in _RATED if (rate := getattr(self, name)) > 0}
 
+
+_RATED: Final = (
+    *("move", "move_together", "take", "delegate", "drain"),
+    *("cut", "cut_one_way", "isolate", "cut_from_home"),
+    *("pause", "crash", "crash_with_follower", "kill"),
+    *("crash_home", "away", "depose"),
+)
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
 
@@ -102,6 +117,48 @@ _MIXES: Final = (
         take=2.0,
     ),
     ServerMix(
+        name="deaths",
+        purpose="servers die for good, or come back with another incarnation, one at a time",
+        crash=0.12,
+        kill=0.12,
+        down_s=(0.05, 4.0),
+        move=6.0,
+        weather=MailWeather(lost_share=0.01, spike_share=0.01, spike_s=0.5),
+    ),
+    ServerMix(
+        name="followers",
+        purpose="who keeps the copies is killed, and soon after it whoever they were copies for",
+        crash_with_follower=0.3,
+        down_s=(0.05, 4.0),
+        move=4.0,
+    ),
+    ServerMix(
+        name="leases",
+        purpose="servers are paused beyond their leases and cut off from home, granters change, clocks drift",
+        pause=0.3,
+        pause_s=(0.5, 5.0),
+        cut_from_home=0.4,
+        isolate=0.1,
+        cut_s=(0.5, 5.0),
+        depose=0.3,
+        crash_home=0.1,
+        away=0.05,
+        drift_permille=10.0,
+        move=6.0,
+        weather=MailWeather(spike_share=0.02, spike_s=1.0),
+    ),
+    ServerMix(
+        name="drains",
+        purpose="servers are drained and opened again, and hot ones relieved, while servers come and go",
+        drain=0.5,
+        is_balanced=True,
+        move=4.0,
+        move_together=3.0,
+        crash=0.05,
+        depose=0.05,
+        weather=MailWeather(lost_share=0.02),
+    ),
+    ServerMix(
         name="everything",
         purpose="all of this, each of it seldom",
         weather=MailWeather(spike_share=0.01, spike_s=0.3, lost_share=0.03, repeated_share=0.02),
@@ -109,9 +166,17 @@ _MIXES: Final = (
         cut=0.2,
         cut_one_way=0.2,
         isolate=0.05,
+        cut_from_home=0.05,
         pause=0.2,
         crash=0.03,
+        crash_with_follower=0.02,
+        kill=0.02,
+        drift_permille=10.0,
+        crash_home=0.03,
         away=0.1,
+        depose=0.05,
+        drain=0.1,
+        is_balanced=True,
         unknown_share=0.05,
     ),
 )

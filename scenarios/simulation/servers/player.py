@@ -60,6 +60,10 @@ class Player:
         for seq, data in stream.waiting if stream.owner else ():
             if seq <= applied:
                 digest = fold(digest, seq, data)
+        if stream.lost or (stream.owner and stream.durable <= applied < stream.acknowledged):
+            # They were lost with an authority, and it is not for this player to give them again. Whether they might be,
+            # is for the judge.
+            return True
         unheard = len(stream.waiting) if stream.owner else 0
         return stream.acknowledged <= applied <= stream.acknowledged + unheard and digest == applied_digest
 

@@ -1,55 +1,56 @@
 """One simulation server: the real parts, with virtual time, mail and disk below them."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from authority.admission import Vacancies
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
-from authority.letters import Letter
-from authority.messages import Input, Message, OwnerRequest, OwnerWord
-from authority.names import instance_of
+from authority.messages import (
+    CensusRequest,
+    Copies,
+    CopiesKept,
+    Input,
+    InputAck,
+    Message,
+    Moves,
+    OwnerRequest,
+    OwnerWord,
+    decode_link_untrusted,
+)
 from authority.ownership import Ownership
-from authority.records import DirectoryRow
 from authority.sealing import Opened, Sealer
-from crypto.keys import PublicIdentity
-from scenarios.simulation.durable_stages import DurableStages
-from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
-from scenarios.simulation.servers.keys import Keys, home_of, identity_of
+from scenarios.simulation.attendance import Attendant
+from scenarios.simulation.servers.calls import Calls
+from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
+from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.mail import Mail
-from scenarios.simulation.servers.tasks import Process, VirtualClock, pause
+from scenarios.simulation.servers.parts import Parts
+from scenarios.simulation.servers.tasks import Process, VirtualClock
+from scenarios.simulation.servers.ways import Link, WayHome
+from scenarios.simulation.servers.world import Counting
 from simserver.admission import Admissions, Reception
-from simserver.arrivals import Arrivals
 from simserver.custody import Stint
-from simserver.departures import Departures
-from simserver.entity import Entity, TickNow
-from simserver.holdings import Holding, Holdings, Tombstone
+from simserver.holdings import Holding, Tombstone
 from simserver.home import HomeRefused, HomeUnreachable
-from simserver.inputs import PendingInput
 from simserver.inquiries import Inquiries
 from simserver.life import EntityEnvironment, Life
+from simserver.load import LoadMeter, Loads
 from simserver.node import Node
-from simserver.stages import Stage
+from simserver.silence import Silences
 
-__all__ = ["Parts", "SimulationServer", "Witness"]
+__all__ = ["COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
 _TICK_NS: Final = 50_000_000
-_LOOK_AGAIN_S: Final = 0.02
-_DISK_S: Final = 0.002
 _MAX_ENTITIES: Final = 1000
 _MAX_STATE_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Of what servers are made; a weakened variant exchanges one of them."""
-
-    departures: type[Departures] = Departures
-    arrivals: type[Arrivals] = Arrivals
-    holdings: type[Holdings] = Holdings
+_MAX_COPIES_BYTES: Final = 1 << 24
+COPY_INTERVAL_S: Final = 0.5
+_CHECKPOINT_INTERVAL_S: Final = 2.0
+_LOAD_OF_ONE: Final = 0.2
+"""The part of a tick period that one entity is said to take, for those who balance."""
 
 
 class Witness(Protocol):
@@ -58,79 +59,20 @@ class Witness(Protocol):
     def begun(self, server: str, stint: Stint) -> None:
         """A server takes up an entity."""
 
+    def lives(self, server: str, life: Life) -> None:
+        """This is what it took up."""
+
     def ticked(self, server: str, life: Life) -> None:
         """A server has simulated an entity for one more tick."""
 
+    def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
+        """A source of inputs is told that so many of them are durable."""
+
+    def kept(self, entity: str, fence: Fence, tick: int) -> None:
+        """An authority hears that somebody keeps a copy."""
+
     def faulty(self, server: str, sentence: str) -> None:
         """A server did what must not be."""
-
-
-class Counting:
-    """A world whose state is how far each source has come; it notices an input that is missing or comes again."""
-
-    def __init__(self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None]) -> None:
-        self._complain: Final = complain
-        self._wanders: Final = wanders
-
-    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, int]:
-        """Nobody has come anywhere."""
-        return {}
-
-    def step(self, state: dict[str, int], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, int]:
-        """Each input is its source's next one, or something is wrong."""
-        if not inputs:
-            return state
-        state = dict(state)
-        for item in inputs:
-            if item.seq != state.get(item.source, 0) + 1:
-                self._complain(f"input {item.seq} of {item.source} was applied after {state.get(item.source, 0)}")
-            state[item.source] = item.seq
-        return state
-
-    def destination(self, state: dict[str, int], here: str, ticks_here: int) -> str | None:
-        """Where the dice send it, if anywhere."""
-        return self._wanders(here, ticks_here)
-
-
-class _Actor:
-    """An entity's actor that is always there and never waits."""
-
-    alive = True
-
-    def __init__(self, entity: Entity, life: Life) -> None:
-        self._entity, self._life = entity, life
-
-    def cast(self, message: Any) -> None:
-        self._entity.handle_cast(message, self._life)
-
-    def exit(self, reason: object) -> None:
-        self.alive = False
-
-
-class _Attendant:
-    """Gives every new life its actor at once."""
-
-    def __init__(self, entity: Entity) -> None:
-        self._entity = entity
-
-    def cast(self, life: Life) -> None:
-        life.taken_up_by(cast(Any, _Actor(self._entity, life)))
-
-
-@dataclass
-class _Disk:
-    """What survives the process: for each entity who had it last, under which fence."""
-
-    rows: OrderedDict[str, tuple[str, Fence]] = field(default_factory=OrderedDict)
-
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        self.rows[entity] = ("", fence)
-
-    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        self.rows[entity] = (moved_to, fence)
-
-    def forget(self, entity: str) -> None:
-        self.rows.pop(entity, None)
 
 
 class _Custody:
@@ -148,55 +90,16 @@ class _Custody:
         """The judge looks at stints when others begin."""
 
 
-class _Stages(DurableStages):
-    """A disk of its own, which takes its time."""
+class _Attendant(Attendant):
+    """Has the judge see every life that comes."""
 
-    async def put(self, stage: Stage) -> None:
-        await pause(_DISK_S)
-        await super().put(stage)
+    def __init__(self, environment: EntityEnvironment, witness: Witness) -> None:
+        super().__init__(environment)
+        self._witness: Final = witness
 
-
-class _NoLease:
-    """What a server that never has to stop is asked; leases are not simulated here."""
-
-    def may_act(self, now_ns: int) -> bool:
-        return True
-
-
-class _WayHome:
-    """As `simserver.home.Home`: the key directory, and questions to the home instance."""
-
-    def __init__(self, name: str, keys: Keys, calls: Calls) -> None:
-        self._name: Final = name
-        self._keys: Final = keys
-        self._calls: Final = calls
-
-    async def row(self, name: str) -> DirectoryRow | None:
-        return await self._keys.row(name)
-
-    async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
-        return await self._keys.keys_of(name, kid)
-
-    def members(self) -> Iterator[DirectoryRow]:
-        yield self._keys.home(instance_of(self._name))
-
-    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
-        try:
-            answer = await self._calls.call(home_of(self._name), message)
-        except Unanswered as error:
-            raise HomeUnreachable(str(error)) from error
-        except CallRefused as error:
-            raise HomeRefused(str(error)) from error
-        return None if answer is None else Opened(answer, home_of(self._name), trace)
-
-    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
-        return [await self._asked(letter) for letter in letters]
-
-    async def _asked(self, letter: Letter) -> Opened | Exception | None:
-        try:
-            return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
-        except (HomeUnreachable, HomeRefused) as error:
-            return error
+    def cast(self, life: Life) -> None:
+        self._witness.lives(self.entity._env.server, life)
+        super().cast(life)
 
 
 class SimulationServer:
@@ -208,55 +111,103 @@ class SimulationServer:
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
+        self.clock: Final = clock
+        self._keys: Final = keys
         self._mail: Final = mail
-        self._clock: Final = clock
         self._witness: Final = witness
         self._parts: Final = parts
         self._calls: Final = Calls(process, mail)
-        self._home: Final = _WayHome(name, keys, self._calls)
         self._sealer: Final = Sealer(name, identity_of(name))
-        self._disk: Final = _Disk()
+        self._disk: Final = Disk(process)
+        self._stages: Final = LateStages()
+        self._nonces: Final = Nonces(name)
         self._sent_on = 0
         self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
-        self._stages: Final = _Stages()
         self.start()
+
+    # --- building: as `simserver.app` does it ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin with what is on disk."""
-        counts = self.counts = Counter[str]()
-        environment = EntityEnvironment(
+        self.counts: Counter[str] = Counter()
+        environment = self._environment()
+        self.node = node = self._built(environment)
+        node.holdings.caretaker = cast(Any, _Attendant(environment, self._witness))
+        self._remember()
+        self.process.begin()
+        node.departures._nursery = cast(Any, self.process)
+        for serve in (
+            node.inquiries.serve,
+            node.admissions.serve,
+            node.lease.serve,
+            node.copier.serve,
+            node.loads.serve,
+        ):
+            self.process.start_soon(serve)
+        node.lease.begin()
+        self._tick_later()
+
+    def _environment(self) -> EntityEnvironment:
+        return EntityEnvironment(
             server=self.name,
             world=self._world,
             period_s=_TICK_NS / 1e9,
             custody=cast(Any, _Custody(self.name, self._witness)),
-            monotonic_ns=self._clock.monotonic_ns,
-            acknowledge=self.tell_player,
+            monotonic_ns=self.clock.monotonic_ns,
+            acknowledge=self._acknowledge,
             correct=self.tell_player,
             wants_word_of_owner=self._ask_owner,
             wants_to_go=self._send_on,
-            count=lambda what: counts.update((what,)),
+            count=lambda what: self.counts.update((what,)),
+            may_act=self._may_act,
+            keeps_copies=lambda: self.node.copier.copies,
         )
-        entity = Entity()
-        entity._env = environment
-        parts, nothing = self._parts, cast(Any, None)
-        home, courier = cast(Any, self._home), cast(Any, self)
-        holdings = parts.holdings(environment, self._disk)
-        holdings.caretaker = cast(Any, _Attendant(entity))
-        admissions = Admissions(courier, self._clock, counts)
-        reception = Reception(self._world, courier, holdings, self._clock, Vacancies(_MAX_ENTITIES), _MAX_STATE_BYTES)
-        departures = parts.departures(
-            self._sealer, home, courier, holdings, admissions, self._clock, counts, self._next_id
+
+    def _built(self, environment: EntityEnvironment) -> Node:
+        parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
+        home, courier = cast(Any, WayHome(self.name, self._keys, self._calls)), cast(Any, self)
+        stages, ledger = cast(Any, self._stages), cast(Any, self._disk)
+        holdings = parts.holdings(environment, ledger)
+        lease = parts.lease(
+            self.name,
+            cast(Any, self._nonces),
+            home,
+            clock,
+            counts,
+            load=lambda: None,
+            stepped_down=self._step_down,
         )
-        departures._nursery = cast(Any, self.process)
-        stages = cast(Any, self._stages)
-        arrivals = parts.arrivals(
-            self._sealer, home, courier, holdings, departures, reception, stages, self._clock, counts
+        admissions = Admissions(courier, clock, counts)
+        reception = Reception(
+            self._world,
+            courier,
+            holdings,
+            clock,
+            Vacancies(_MAX_ENTITIES),
+            _MAX_STATE_BYTES,
+            lambda: lease.is_drained,
         )
-        inquiries = Inquiries(self.name, home, stages, holdings, self._clock, counts, arrivals.stage_word)
-        self.node = Node(
+        departures = parts.departures(self._sealer, home, courier, holdings, admissions, clock, counts, self._next_id)
+        arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
+        arrivals.incarnation = lambda: lease.incarnation
+        copier = parts.copier(
+            self.name,
+            holdings,
+            parts.table(_MAX_COPIES_BYTES, _MAX_ENTITIES),
+            lease,
+            ledger,
+            home,
+            cast(Any, Link(self.name, self._mail)),
+            clock,
+            counts,
+            interval_s=COPY_INTERVAL_S,
+            checkpoint_s=_CHECKPOINT_INTERVAL_S,
+            followers=1,
+        )
+        node = Node(
             config=nothing,
-            clock=self._clock,
+            clock=clock,
             sealer=self._sealer,
             home=home,
             link=nothing,
@@ -268,44 +219,67 @@ class SimulationServer:
             admissions=admissions,
             reception=reception,
             stages=stages,
-            inquiries=inquiries,
+            inquiries=Inquiries(self.name, home, stages, holdings, clock, counts, arrivals.stage_word),
             owners=nothing,
             custody=nothing,
-            ledger=nothing,
+            ledger=ledger,
             counts=counts,
             keys=nothing,
-            lease=cast(Any, _NoLease()),
+            lease=lease,
         )
-        for name, (moved_to, fence) in self._disk.rows.items():
-            if moved_to:
-                holdings.remember(name, Tombstone(moved_to, fence))
-            else:
-                holdings.remember_lived(name, fence)
-        for stage in self._stages.waiting():
-            arrivals.restage(stage)
-        self.process.begin()
-        self.process.start_soon(inquiries.serve)
-        self.process.start_soon(self._repeat_questions, admissions)
-        self._tick_later()
+        node.copier = copier
+        node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
+        node.silences = Silences(holdings, home, clock, counts, arrivals.owned)
+        node.loads = Loads(
+            LoadMeter(_TICK_NS), holdings, departures, courier, home.members, lambda: (counts["inputs"], 0), clock
+        )
+        return node
 
-    def crash(self) -> list[str]:
-        """Kill it; the entities whose copies are gone."""
-        gone = [holding.id for holding in self.node.holdings]
+    def _remember(self) -> None:
+        """What there is of earlier lives."""
+        node = self.node
+        self._disk.start()
+        for entity, moved_to, fence in self._disk.moved():
+            node.holdings.remember(entity, Tombstone(moved_to, fence))
+        for row in self._disk.interrupted:
+            node.holdings.remember_lived(row.entity, Fence(row.epoch, row.sub))
+        for stage in self._stages.waiting():
+            node.arrivals.restage(stage)
+        node.recovery.remember(cast(Any, self._disk))
+
+    def crash(self) -> None:
+        """Kill it."""
         self.process.end()
-        return gone
+        self._disk.crash()
 
     # --- what its parts are given ----------------------------------------------------------------------------------
 
-    def send(self, message: Message, trace: Trace, to: str, **how: Any) -> None:
+    def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
         """As `Courier.send`; traces are for people, and stay behind."""
         self._mail.send(self.name, to, message)
+        return True
 
     def tell_player(self, player: str, message: Any) -> None:
         """As `Courier.tell_player`."""
         self._mail.send(self.name, player, message)
 
+    def _acknowledge(self, player: str, message: InputAck) -> None:
+        if len(self.node.lease.peers) > 1:
+            # Alone, what is durable is on its own disk: nobody else goes on from there.
+            fence = Fence(message.epoch, message.sub)
+            self._witness.told_durable(message.entity, fence, player, message.durable)
+        self._mail.send(self.name, player, message)
+
+    # What needs the node, which needs this: by then it is there.
+
     def _send_on(self, entity: str, destination: str) -> None:
         self.node.departures.wants_to_go(entity, destination)
+
+    def _may_act(self, now_ns: int) -> bool:
+        return self.node.lease.may_act(now_ns)
+
+    def _step_down(self) -> None:
+        self.node.recovery.step_down()
 
     def _next_id(self) -> str:
         self._sent_on += 1
@@ -315,8 +289,9 @@ class SimulationServer:
         self.process.start_soon(self._learn_owner, entity)
 
     async def _learn_owner(self, entity: str) -> None:
+        """As `simserver.owners.Owners`, which waits at a channel of trio's."""
         try:
-            answer = await self._home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
+            answer = await self.node.home.ask(OwnerRequest(entity=entity), Trace("owner-request"), on_path=False)
         except (HomeUnreachable, HomeRefused):
             return
         if answer is not None and isinstance(answer.message, OwnerWord):
@@ -331,37 +306,47 @@ class SimulationServer:
     def _arrived(self, sender: str, message: Any) -> None:
         if self._calls.took(message):
             return
-        if isinstance(message, Input):
-            self.node._input(message, sender)
-        else:
-            self.process.start_soon(self._take, Opened(message, sender, Trace(getattr(message, "transfer_id", "none"))))
+        if isinstance(message, bytes):
+            # Only what travels bare is encoded here; and who sends it, the link's session says.
+            message = decode_link_untrusted(message)
+        match message:
+            case Input():
+                self.node._input(message, sender)
+            case Copies():
+                self.node.copier.keep(message, sender, ("", 0))
+            case CopiesKept():
+                for item in message.items:
+                    self._witness.kept(item.entity, item.fence, item.tick)
+                self.node.copier.kept(message, sender)
+            case _:
+                trace = Trace(getattr(message, "transfer_id", "none"))
+                self.process.start_soon(self._take, Opened(message, sender, trace))
 
     async def _take(self, opened: Opened) -> None:
         try:
-            await self.node._dispatch(opened)
+            if isinstance(opened.message, Moves | CensusRequest):
+                await self.node._placement(opened.message, opened.sender)
+            else:
+                await self.node._dispatch(opened)
         except (MessageError, HomeUnreachable, HomeRefused):
             self.counts["dropped"] += 1
         if self.counts["internal_error"]:
             self._witness.faulty(self.name, "ran into an error of its own")
 
-    async def _repeat_questions(self, admissions: Admissions) -> None:
-        """As `Admissions.serve`, which waits for an event of trio's."""
-        while True:
-            await pause(_LOOK_AGAIN_S)
-            admissions._repeat(self._clock.monotonic_ns())
-
     def _tick_later(self) -> None:
         # At whole multiples of the period, as the real one, so that servers tick together.
-        now_ns = self._clock.monotonic_ns()
-        self.process.after(((now_ns // _TICK_NS + 1) * _TICK_NS - now_ns) / 1e9, self._tick)
+        now_ns = self.clock.monotonic_ns()
+        left_ns = (now_ns // _TICK_NS + 1) * _TICK_NS - now_ns
+        self.process.after(self.clock.true_s(left_ns / 1e9), self._tick)
 
     def _tick(self) -> None:
-        for holding in self.node.holdings:
-            life = holding.life
-            before = life.tick
-            holding.cast(TickNow())
-            if life.tick != before:
-                self._witness.ticked(self.name, life)
+        node = self.node
+        before = [(holding.life, holding.life.tick) for holding in node.holdings]
+        if node.tick_all():
+            for life, tick in before:
+                if life.tick != tick:
+                    self._witness.ticked(self.name, life)
+            node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))
         self._tick_later()
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -370,7 +355,13 @@ class SimulationServer:
         """The entity, if it is here."""
         return self.node.holdings.get(entity) if self.process.is_running else None
 
+    def may_simulate(self, entity: str) -> bool:
+        """Whether it would simulate the entity if it ticked now."""
+        holding = self.holding(entity)
+        stands = holding is None or holding.life.frozen or holding.life.over
+        return not stands and self.has_lease
+
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing is leaving."""
-        return not len(self.node.departures)
+    def has_lease(self) -> bool:
+        """Whether it may simulate anything now."""
+        return self.node.lease.may_act(self.clock.monotonic_ns())

@@ -4,17 +4,20 @@ What a server's coroutine awaits is either a while (`pause`) or an answer (`Answ
 that a heap of events can drive real code without trio, whose scheduler draws lots on purpose.
 """
 
+import math
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any, Final
 
-from actors.clock import Clock
+from actors.clock import Bell, Clock
 from scenarios.simulation.schedule import Schedule
 
 __all__ = ["Answer", "Process", "VirtualClock", "pause"]
 
 _BEGINNING_OF_TIME_S: Final = 1_700_000_000.0
 """Unix time at virtual second 0; any would do."""
+_WRONG_S: Final = 0.5
+"""By how much the times of day of two machines may differ, where seconds since their starts have nothing in common."""
 
 
 @coroutine
@@ -131,20 +134,60 @@ class Process:
             self._do(life, action)
 
 
-class VirtualClock(Clock):
-    """The schedule's time."""
+class VirtualBell(Bell):
+    """A bell on virtual time."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, clock: "VirtualClock") -> None:
+        self._clock: Final = clock
+        self._has_rung = False
+        self._waiting: Answer | None = None
+
+    def ring(self) -> None:
+        """Wake whoever waits, or the next one who does."""
+        self._has_rung = True
+        if self._waiting is not None:
+            self._waiting.give(None)
+
+    async def wait(self, at_most_s: float = math.inf) -> bool:
+        """As `Bell.wait`."""
+        if not self._has_rung:
+            self._waiting = answer = Answer()
+            if at_most_s < math.inf:
+                self._clock.after(at_most_s, lambda: answer.give(None))
+            await answer.wait()
+            self._waiting = None
+        has_rung, self._has_rung = self._has_rung, False
+        return has_rung
+
+
+class VirtualClock(Clock):
+    """The clock of one machine: by the schedule's time, from where it began, a little faster or slower than true."""
+
+    def __init__(self, schedule: Schedule, rate: float = 1.0, ahead_s: float = 0.0) -> None:
         self._schedule: Final = schedule
+        self._rate: Final = rate
+        self._ahead_s: Final = ahead_s
 
     def monotonic_ns(self) -> int:
-        """Virtual nanoseconds."""
-        return round(self._schedule.now_s * 1e9)
+        """Nanoseconds by this clock."""
+        return round((self._schedule.now_s * self._rate + self._ahead_s) * 1e9)
 
     def unix_s(self) -> float:
-        """Virtual seconds since 1970."""
-        return _BEGINNING_OF_TIME_S + self._schedule.now_s
+        """Seconds since 1970 by this clock."""
+        return _BEGINNING_OF_TIME_S + self._schedule.now_s * self._rate + self._ahead_s % _WRONG_S
+
+    def true_s(self, seconds: float) -> float:
+        """How long it takes until so much has passed by this clock."""
+        return max(seconds, 0.0) / self._rate
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Have this happen after so long by this clock."""
+        self._schedule.after(self.true_s(seconds), action)
 
     async def sleep_s(self, seconds: float) -> None:
         """Let virtual time pass."""
-        await pause(max(seconds, 0.0))
+        await pause(self.true_s(seconds))
+
+    def bell(self) -> VirtualBell:
+        """A bell on virtual time."""
+        return VirtualBell(self)

@@ -1,0 +1,35 @@
+"""Entities' actors that are always there and never wait, for simulations without a runtime of actors."""
+
+from typing import Any, cast
+
+from simserver.entity import Entity
+from simserver.life import EntityEnvironment, Life
+
+__all__ = ["Attendant"]
+
+
+class _Actor:
+    """The actor of one life."""
+
+    alive = True
+
+    def __init__(self, entity: Entity, life: Life) -> None:
+        self._entity, self._life = entity, life
+
+    def cast(self, message: Any) -> None:
+        self._entity.handle_cast(message, self._life)
+
+    def exit(self, reason: object) -> None:
+        self.alive = False
+
+
+class Attendant:
+    """In place of `simserver.caretaker`: gives every new life its actor at once."""
+
+    def __init__(self, environment: EntityEnvironment) -> None:
+        self.entity = Entity()
+        self.entity._env = environment
+
+    def cast(self, life: Life) -> None:
+        """A life has begun."""
+        life.taken_up_by(cast(Any, _Actor(self.entity, life)))

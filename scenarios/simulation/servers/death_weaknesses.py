@@ -1,0 +1,156 @@
+"""Servers that lack one guard of what happens after a death: leases, copies, the fence, and going on.
+
+docs/failover.md has the rules that these break.
+"""
+
+from typing import Any, Final
+
+from authority.epoch import Fence
+from authority.lease import Granter
+from authority.recovery import Copy, CopyTable
+from authority.recovery_messages import CopyItem, FoundItem
+from homeserver.leases import Leases
+from homeserver.recovery import Recoveries
+from scenarios.simulation.servers.parts import Parts
+from simserver.arrivals import Arrivals
+from simserver.copies import Copier
+from simserver.lease import LeaseKeeper
+from simserver.recovery import Recovery
+
+__all__ = ["DEATH_WEAKNESSES"]
+
+
+class _NeverStops(LeaseKeeper):
+    """Goes on whether its lease lasts or not, until it is told that it is over."""
+
+    def may_act(self, now_ns: int) -> bool:
+        return self.holder.until_ns != 0
+
+
+class _TrustsItsTimer(LeaseKeeper):
+    """Counts its term from the arrival of the answer, not from when it asked; and has no margin."""
+
+    def _take(self, reply: Any, sender: str, sent_ns: int) -> bool:
+        granted = super()._take(reply, sender, self._clock.monotonic_ns())
+        if granted and self.holder.terms is not None:
+            self.holder.until_ns = self._clock.monotonic_ns() + self.holder.terms.granter_ns
+        return granted
+
+
+class _KeepsItsEntities(Recovery):
+    """Its lease is over, and it keeps what it simulated for the next one."""
+
+    def step_down(self) -> None:
+        return
+
+
+class _HastyGranter(Granter):
+    """Takes the office and ends at once what was not renewed with it."""
+
+    def took_office(self, office: int, now_ns: int) -> None:
+        super().took_office(office, now_ns)
+        self._since_ns = 0
+
+
+class _HastyLeases(Leases):
+    """Whose granter gives nobody a full term."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.granter.__class__ = _HastyGranter
+
+
+class _ImpatientGranter(Granter):
+    """Thinks that whoever renewed did so half a term earlier."""
+
+    def _last_ns(self, lease: tuple[str, int]) -> int:
+        return super()._last_ns(lease) - self.terms.granter_ns // 2
+
+
+class _ShortLeases(Leases):
+    """Waits half as long as it has told the holders."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.granter.__class__ = _ImpatientGranter
+
+
+class _AnyLife(Arrivals):
+    """Takes leave that was given to an earlier life of the server."""
+
+    def _is_for_this_life(self, incarnation: int) -> bool:
+        return True
+
+
+class _ForgetfulTable(CopyTable):
+    """Keeps copies under any fence, whatever the log has raised it to."""
+
+    def raised(self, entity: str, fence: Fence) -> None:
+        return
+
+
+class _EmptyTable(CopyTable):
+    """Says that it keeps copies, and keeps none of others' entities."""
+
+    def offer(self, entity: str, copy: Copy) -> bool:
+        return True
+
+
+class _StaleTable(CopyTable):
+    """Keeps the first copy that it was given of an entity's life here or there."""
+
+    def offer(self, entity: str, copy: Copy) -> bool:
+        known = self.get(entity)
+        return known is not None or super().offer(entity, copy)
+
+
+class _DurableAtOnce(Copier):
+    """Calls durable what is applied."""
+
+    @property
+    def copies(self) -> bool:
+        return False
+
+
+class _DurableWhenSent(Copier):
+    """Calls durable what is in a copy that it has sent."""
+
+    def _take_one(self, holding: Any, outgoing: dict[str, list[CopyItem]]) -> None:
+        super()._take_one(holding, outgoing)
+        copied = self._copied.get(holding.id)
+        for sent in () if copied is None else copied.under_way:
+            if sent.fence == holding.fence:
+                holding.life.made_durable(sent.applied)
+
+
+class _FirstAnswer(Recoveries):
+    """Goes on with the first copy that it hears of."""
+
+    async def _ask(self, items: Any, asked: dict[str, int]) -> dict[str, tuple[FoundItem, ...]]:
+        return await super()._ask(items, dict(sorted(asked.items())[:1]))
+
+
+class _WorstCopy(Recovery):
+    """Tells of its copies as if they were of the lowest fence."""
+
+    def _found(self, item: Any) -> FoundItem | None:
+        found = super()._found(item)
+        return found if found is None else found.model_copy(update={"epoch": 1, "sub": 0, "tick": 0})
+
+
+DEATH_WEAKNESSES: Final = (
+    ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
+    ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
+    ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
+    ("hasty-granter", "a new granter ends leases that its predecessor renewed", Parts(leases=_HastyLeases)),
+    ("short-leases", "the granter waits for half the term", Parts(leases=_ShortLeases)),
+    ("any-life", "leave that was given to an earlier life counts", Parts(arrivals=_AnyLife)),
+    ("deaf-followers", "followers keep copies under fences that are of the past", Parts(table=_ForgetfulTable)),
+    ("empty-followers", "followers say that they keep copies, and do not", Parts(table=_EmptyTable)),
+    ("stale-followers", "followers keep the first copy, not the last", Parts(table=_StaleTable)),
+    ("durable-at-once", "what is applied is called durable", Parts(copier=_DurableAtOnce)),
+    ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
+    ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
+    ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
+)
+"""Name, what is missing, and the servers that lack it."""

@@ -1,0 +1,51 @@
+"""What must not be lost: what somebody was told to be durable, as long as no second server has died since.
+
+A copy is kept by one follower, so one server may die and nothing durable is lost. If another dies before there is a
+copy again, what both had may be gone; nobody has promised anything else.
+"""
+
+from collections.abc import Hashable
+from typing import Final
+
+__all__ = ["Debts"]
+
+_ENOUGH: Final = 2
+"""So many servers together may take what is durable with them."""
+
+
+class Debts:
+    """How far each thing had come when it was called durable, and who has died since."""
+
+    def __init__(self) -> None:
+        self.deaths: Final[list[str]] = []
+        self._owed: dict[Hashable, list[tuple[int, int]]] = {}
+
+    def died(self, server: str) -> None:
+        """A server is gone with its memory, or what it has in it does not count any more: its lease is over."""
+        self.deaths.append(server)
+
+    def has_died_since(self, server: str, deaths: int) -> bool:
+        """Whether a server has died, after so many deaths."""
+        return server in self.deaths[deaths:]
+
+    def owe(self, thing: Hashable, upto: int) -> None:
+        """Somebody was told that so much of it is durable."""
+        rows, now = self._owed.setdefault(thing, []), len(self.deaths)
+        if not rows or rows[-1][0] < now:
+            rows.append((now, upto))
+        elif rows[-1][1] < upto:
+            rows[-1] = (now, upto)
+
+    def owed(self, thing: Hashable) -> int:
+        """How much of it must be there now."""
+        return max((upto for deaths, upto in self._owed.get(thing, ()) if not self.is_waived(deaths)), default=0)
+
+    def is_waived(self, deaths: int) -> bool:
+        """Whether nothing is owed any more that was durable after so many deaths."""
+        return len(set(self.deaths[deaths:])) >= _ENOUGH
+
+    def settle(self, thing: Hashable, upto: int) -> bool:
+        """It went on from here: what had been beyond is forgotten; whether there was any such."""
+        rows = self._owed.get(thing, [])
+        self._owed[thing] = [(deaths, min(known, upto)) for deaths, known in rows]
+        return self._owed[thing] != rows

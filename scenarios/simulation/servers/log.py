@@ -1,0 +1,148 @@
+"""The log of one instance: one machine, to which its members have ways that are cut and led by one of them.
+
+That the log itself survives is what `baton simulate raft` is about. Here it answers late, not at all (`NoQuorum`), or
+decides without saying so (`OutcomeUnknown`), and its members do not always know who leads: that is all that its users
+can see of what happens inside. What a member's own copy of the tree may be behind by is not simulated.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from homeserver.store import Store, replicated_procedures
+from scenarios.simulation.servers.tasks import pause
+from tree.commands import Answer, Command, Machine, encode_command
+from tree.submissions import NoQuorum, OutcomeUnknown, value_of
+
+__all__ = ["Log", "Seat", "SimulatedStore"]
+
+_COMMIT_S: Final = (0.0005, 0.004)
+_AWAY_S: Final = 0.5
+"""How long somebody waits for a log that is away before he is told so."""
+
+Watch = Callable[[str, Any, Any], None]
+"""Is told of every procedure that was not refused: its name, its arguments and its answer."""
+
+
+class Log:
+    """What the members of an instance share."""
+
+    def __init__(self, members: tuple[str, ...], dice: random.Random, unknown_share: float, watch: Watch) -> None:
+        self._machine: Final = Machine(replicated_procedures())
+        self._watch: Final = watch
+        self._number = 0
+        self.dice: Final = dice
+        self.is_away = False
+        self.unknown_share = unknown_share
+        self.leader = members[0]
+        self.seats: Final = {name: Seat(name, self) for name in members}
+
+    @property
+    def store(self) -> Any:
+        """The tree."""
+        return self._machine.store
+
+    def run(self, procedure: str, args: Any) -> Any:
+        """Apply a command, here and now."""
+        self._number += 1
+        command = encode_command(Command(procedure, args, "simulated", self._number))
+        _, encoded = self._machine.apply(command)
+        answer = value_of(Answer.from_encoded(encoded))
+        self._watch(procedure, args, answer)
+        return answer
+
+    def lead_elsewhere(self) -> None:
+        """Another member is elected, if there is one that can be."""
+        others = [name for name, seat in self.seats.items() if name != self.leader and not seat.is_cut_off]
+        if others:
+            self.leader = self.dice.choice(others)
+
+    def cut_off(self, name: str) -> None:
+        """A member hears nothing of the others: if it led, another one does, and it does not know."""
+        self.seats[name].cut(self.leader == name)
+        if self.leader == name:
+            self.lead_elsewhere()
+
+    def heal(self) -> None:
+        """Nobody is cut off or away, and everything is answered."""
+        self.is_away, self.unknown_share = False, 0.0
+        for seat in self.seats.values():
+            seat.heal()
+
+    def mend(self, name: str) -> None:
+        """A member hears of the others again."""
+        self.seats[name].mend()
+        if self.seats[self.leader].is_cut_off:
+            self.leader = name
+
+
+class Seat:
+    """One member's way to the log, as `homeserver.store.Store` uses a backend."""
+
+    def __init__(self, name: str, log: Log) -> None:
+        self.name: Final = name
+        self._log: Final = log
+        self._cuts = 0
+        self._believed = False
+
+    @property
+    def store(self) -> Any:
+        """The tree."""
+        return self._log.store
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it hears nothing of the others."""
+        return self._cuts > 0
+
+    def leads(self) -> bool:
+        """Whether it leads, as far as it knows."""
+        return self._believed if self._cuts else self._log.leader == self.name
+
+    def cut(self, leads: bool) -> None:
+        """It hears nothing from here on."""
+        if not self._cuts:
+            self._believed = leads
+        self._cuts += 1
+
+    def mend(self) -> None:
+        """One cut less."""
+        self._cuts = max(self._cuts - 1, 0)
+
+    def heal(self) -> None:
+        """No cuts any more."""
+        self._cuts = 0
+
+    async def read_barrier(self) -> None:
+        """As of the backend."""
+        await self._reach()
+
+    async def _reach(self) -> None:
+        await pause(self._log.dice.uniform(*_COMMIT_S))
+        if self._log.is_away or self._cuts:
+            await pause(_AWAY_S)
+            raise NoQuorum("the log is away")
+
+    async def submit(self, procedure: str, args: Any) -> Any:
+        """As of the backend."""
+        await self._reach()
+        answer = self._log.run(procedure, args)
+        if self._log.dice.random() < self._log.unknown_share:
+            await pause(_AWAY_S)
+            raise OutcomeUnknown("the leader is gone", ("simulated", 0))
+        return answer
+
+
+class _OneByOne:
+    """In place of `homeserver.barriers.SharedBarrier`: nobody shares anything, as nothing is scarce here."""
+
+    def __init__(self, store: Store) -> None:
+        self.passed = store.fresh
+
+
+class SimulatedStore(Store):
+    """The real one over a seat at a simulated log."""
+
+    def __init__(self, seat: Any) -> None:
+        super().__init__(lambda: seat)
+        self._barrier: Any = _OneByOne(self)

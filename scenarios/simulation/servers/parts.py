@@ -1,0 +1,30 @@
+"""Of what simulated servers are made: the real parts, of which a weakened variant exchanges one."""
+
+from dataclasses import dataclass
+
+from authority.recovery import CopyTable
+from homeserver.leases import Leases
+from homeserver.recovery import Recoveries
+from simserver.arrivals import Arrivals
+from simserver.copies import Copier
+from simserver.departures import Departures
+from simserver.holdings import Holdings
+from simserver.lease import LeaseKeeper
+from simserver.recovery import Recovery
+
+__all__ = ["Parts"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The classes of which servers are made."""
+
+    departures: type[Departures] = Departures
+    arrivals: type[Arrivals] = Arrivals
+    holdings: type[Holdings] = Holdings
+    lease: type[LeaseKeeper] = LeaseKeeper
+    copier: type[Copier] = Copier
+    table: type[CopyTable] = CopyTable
+    recovery: type[Recovery] = Recovery
+    leases: type[Leases] = Leases
+    recoveries: type[Recoveries] = Recoveries

@@ -1,0 +1,94 @@
+"""What people do to a cluster: players and operators, who know nothing of each other."""
+
+from typing import TYPE_CHECKING, Final
+
+from authority.names import instance_of
+from scenarios.simulation.servers.homeserver import Home
+
+if TYPE_CHECKING:
+    from scenarios.simulation.servers.cluster import Cluster
+
+__all__ = ["People"]
+
+_DELEGATES: Final = 3
+_TOGETHER: Final = 3
+
+
+class People:
+    """Each of these draws what it is about, and asks a homeserver for it."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster: Final = cluster
+        self._dice: Final = cluster.dice
+        self.proposed = 0
+        self.groups: Final[list[str]] = []
+        self.drained: Final[dict[str, None]] = {}
+
+    def _home_of(self, name: str) -> Home | None:
+        """A homeserver of an instance that runs."""
+        homes = [home for home in self._cluster.homes_of(instance_of(name)) if home.process.is_running]
+        return self._dice.choice(homes) if homes else None
+
+    def move(self) -> None:
+        """Somebody has an entity moved: a player, who owns it then, or the operators; directly or not, by either way.
+
+        What a player was permitted is refused at the commit if the owner has changed until then.
+        """
+        cluster = self._cluster
+        entity = self._dice.choice(cluster.entities)
+        self.proposed += 1
+        how = {
+            "direct": self._dice.random() < 0.5,
+            "transport": self._dice.choice(("rest", "link")),
+            "mode": self._dice.choice(("eager", "staged")),
+            "requester": self._dice.choice((*(player.name for player in cluster.players), "", "")),
+        }
+        target = self._dice.choice(cluster.server_names)
+        if (home := self._home_of(entity)) is not None:
+            home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, target, how)
+
+    def move_together(self) -> None:
+        """Some entities of an instance are moved to one of its servers, all of them or none."""
+        cluster = self._cluster
+        first = self._dice.choice(cluster.entities)
+        others = [one for one in cluster.entities if instance_of(one) == instance_of(first) and one != first]
+        entities = (first, *self._dice.sample(others, min(self._dice.randint(1, _TOGETHER - 1), len(others))))
+        target = self._dice.choice(cluster.servers_of(instance_of(first)))
+        group, mode = f"group-{len(self.groups):06d}", self._dice.choice(("eager", "staged"))
+        if (home := self._home_of(first)) is not None:
+            self.groups.append(group)
+            home.process.start_soon(home.move_together, group, entities, target, mode)
+
+    def take(self) -> None:
+        """A player takes the ownership of an entity."""
+        entity, player = self._dice.choice(self._cluster.entities), self._dice.choice(self._cluster.players)
+        self.proposed += 1
+        if (home := self._home_of(entity)) is not None:
+            home.process.start_soon(home.take, f"ownership-{self.proposed:06d}", entity, player.name)
+
+    def delegate(self) -> None:
+        """Some servers of one instance may pass an entity among themselves, its holder among them."""
+        cluster = self._cluster
+        entity = self._dice.choice(cluster.entities)
+        record, near = cluster.record(entity), cluster.servers_of(instance_of(entity))
+        home = self._home_of(entity)
+        if record is None or record.authority not in near or len(near) < 2 or home is None:
+            return
+        others = [name for name in near if name != record.authority]
+        more = self._dice.sample(others, min(self._dice.randint(1, _DELEGATES - 1), len(others)))
+        home.process.start_soon(home.delegate, entity, (record.authority, *more))
+
+    def drain(self) -> None:
+        """A server is to be emptied, or one that was may be given entities again; one of an instance at a time."""
+        server = self._dice.choice(self._cluster.server_names)
+        before = next((one for one in self.drained if instance_of(one) == instance_of(server)), "")
+        home = self._home_of(server)
+        if home is None:
+            return
+        if before:
+            del self.drained[before]
+            home.process.start_soon(home.open, before)
+        else:
+            self.drained[server] = None
+            self.proposed += 1
+            home.process.start_soon(home.drain, server, f"drain-{self.proposed:06d}")

@@ -1,0 +1,107 @@
+"""How servers reach each other, in place of what does it over sockets: the home instance, the link, other instances."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from authority.hops import Trace
+from authority.letters import Letter
+from authority.messages import Message
+from authority.names import instance_of
+from authority.records import DirectoryRow
+from authority.sealing import Opened
+from crypto.keys import PublicIdentity
+from homeserver.federation import PeerUnreachable
+from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
+from scenarios.simulation.servers.keys import Keys
+from scenarios.simulation.servers.mail import Mail
+from simserver.home import HomeRefused, HomeUnreachable
+
+__all__ = ["Link", "Neighbours", "WayHome"]
+
+
+class WayHome:
+    """As `simserver.home.Home`: the key directory, and questions to the members of the home instance in turn."""
+
+    def __init__(self, name: str, keys: Keys, calls: Calls) -> None:
+        self._keys: Final = keys
+        self._calls: Final = calls
+        self._members = list(keys.homes(instance_of(name)))
+
+    async def row(self, name: str) -> DirectoryRow | None:
+        """As `Home.row`."""
+        return await self._keys.row(name)
+
+    async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
+        """As `Home.keys_of`."""
+        return await self._keys.keys_of(name, kid)
+
+    def members(self) -> Iterator[DirectoryRow]:
+        """As `Home.members`."""
+        yield from self._members
+
+    def prefer(self, name: str, *, to: str) -> None:
+        """As `Home.prefer`."""
+        self._members.sort(key=lambda row: (row.name != name, row.name == to))
+
+    async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
+        """As `Home.ask`."""
+        problem = ""
+        for member in list(self._members):
+            try:
+                answer = await self._calls.call(member.name, message)
+            except Unanswered as error:
+                problem = str(error)
+                continue
+            except CallRefused as error:
+                raise HomeRefused(str(error)) from error
+            if self._members[0] is not member:
+                self._members = [member, *(row for row in self._members if row is not member)]
+            return None if answer is None else Opened(answer, member.name, trace)
+        raise HomeUnreachable(problem)
+
+    async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
+        """As `Home.ask_each`, one after the other."""
+        return [await self._asked(letter) for letter in letters]
+
+    async def _asked(self, letter: Letter) -> Opened | Exception | None:
+        try:
+            return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
+        except (HomeUnreachable, HomeRefused) as error:
+            return error
+
+
+class Link:
+    """As `actors.link_service.LinkService`, for what travels bare."""
+
+    def __init__(self, name: str, mail: Mail) -> None:
+        self._name: Final = name
+        self._mail: Final = mail
+
+    def post(self, to: str, where: tuple[str, int], message: bytes, *, channel: int = 0) -> None:
+        """As `LinkService.post`."""
+        self._mail.send(self._name, to, message)
+
+
+class Neighbours:
+    """The way to other home instances, as `homeserver.federation.Federation` is used."""
+
+    def __init__(self, keys: Keys, calls: Calls) -> None:
+        self._keys: Final = keys
+        self._calls: Final = calls
+
+    def hops_to(self, instance: str) -> int | None:
+        """All of them know each other."""
+        return 1
+
+    async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
+        """Ask the members of the other home in turn."""
+        problem = f"{instance} had nothing to say"
+        for row in self._keys.homes(instance):
+            try:
+                answer = await self._calls.call(row.name, message)
+            except (Unanswered, CallRefused) as error:
+                problem = str(error)
+                continue
+            if answer is not None:
+                return answer, trace
+        raise PeerUnreachable(problem)
