@@ -18,12 +18,14 @@ from scenarios.simulation.servers.run import simulate
 from scenarios.simulation.servers.weaknesses import WEAKNESSES
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "1"))
+STRICT = ("calm", "log")
+ENOUGH = 40
 
 
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(servers_campaign(tuple(MIXES), SEEDS), results)
+    await run_campaign(servers_campaign(STRICT, SEEDS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
@@ -47,32 +49,33 @@ def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> 
     assert first == output("2")
 
 
-# Of each, a mix and a seed that find it; how many do there is in docs/simulation-servers.md.
+# Of each, a mix of which many seeds find it, so that whatever changes the runs, one of the first does; how many do
+# there is in docs/simulation-servers.md.
 FOUND = {
-    "activates-at-once": ("lossy", 0),
-    "deletes-at-commit": ("lossy", 0),
-    "deletes-before-commit": ("lossy", 0),
-    "forgets-on-arrival": ("drains", 0),
-    "goes-on-after-freezing": ("drains", 0),
-    "resumes-on-timeout": ("pauses", 0),
-    "never-stops": ("leases", 0),
-    "keeps-its-entities": ("leases", 1),
-    "hasty-granter": ("leases", 5),
-    "short-leases": ("leases", 0),
-    "any-life": ("deaths", 5),
-    "empty-followers": ("followers", 0),
-    "stale-followers": ("deaths", 0),
-    "durable-at-once": ("followers", 0),
-    "durable-when-sent": ("leases", 5),
-    "first-answer": ("leases", 0),
-    "any-copy": ("deaths", 0),
+    "activates-at-once": "lossy",
+    "deletes-at-commit": "lossy",
+    "deletes-before-commit": "lossy",
+    "forgets-on-arrival": "drains",
+    "goes-on-after-freezing": "drains",
+    "resumes-on-timeout": "pauses",
+    "never-stops": "leases",
+    "keeps-its-entities": "leases",
+    "hasty-granter": "leases",
+    "short-leases": "leases",
+    "any-life": "deaths",
+    "empty-followers": "followers",
+    "stale-followers": "deaths",
+    "durable-at-once": "followers",
+    "durable-when-sent": "leases",
+    "first-answer": "leases",
+    "any-copy": "deaths",
 }
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
-    mix, seed = FOUND[name]
-    assert simulate(MIXES[mix], seed, WEAKNESSES[name].parts).violations
+    runs = (simulate(MIXES[FOUND[name]], seed, WEAKNESSES[name].parts) for seed in range(ENOUGH))
+    assert any(run.violations for run in runs)
 
 
 def test_flags_alone_mean_clusters_of_servers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,7 @@ class Judge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
+        self._been_abroad: dict[str, None] = {}
 
     def violated(self, kind: str, sentence: str) -> None:
         """Something happened that must not."""
@@ -91,6 +92,7 @@ class Judge:
         if chain is None or fence > chain.fence:
             deaths, before = self._deaths_before(server), 0 if chain is None else chain.deaths
             if _is_abroad(server, stint.entity):
+                self._been_abroad[stint.entity] = None
                 for source in ("", *self._sources.get(stint.entity, ())):
                     self.debts.settle((stint.entity, source), 0)
             applied = {} if chain is None else chain.applied
@@ -110,8 +112,7 @@ class Judge:
         elif stint.started_hash == last.ended_hash and stint.started_tick == chain.tick:
             return
         elif _is_abroad(chain.server, entity):
-            self.set_back += 1
-            self._excused[entity] = None
+            self._set_back(entity)
         elif not self.debts.has_died_since(chain.server, chain.deaths):
             self.violated(
                 "state",
@@ -119,6 +120,11 @@ class Judge:
             )
         else:
             self._take_over(server, stint, chain)
+
+    def _set_back(self, entity: str) -> None:
+        """Its home took it over, and did not ask where it had been in another instance."""
+        self.set_back += 1
+        self._excused[entity] = None
 
     def _take_over(self, server: str, stint: Stint, chain: _Chain) -> None:
         """The last authority is dead: somebody goes on from a copy.
@@ -128,6 +134,8 @@ class Judge:
         """
         self.takeovers += 1
         self.ticks_lost += max(chain.tick - stint.started_tick, 0)
+        if stint.entity in self._been_abroad:
+            self._set_back(stint.entity)
         thing = (stint.entity, "")
         if (owed := self.debts.owed(thing)) > stint.started_tick:
             self.violated(
