@@ -28,6 +28,7 @@ __all__ = [
     "PassCertificate",
     "TickNumber",
     "check_chain",
+    "shortened",
     "token_hash",
 ]
 
@@ -106,7 +107,9 @@ class CommitCertificate(_Certificate):
 class DelegationGrant(_Certificate):
     """`holder` has authority at (epoch, sub) and `group` may pass the entity among themselves from there.
 
-    `owner` and `owner_rev` are as in `CommitCertificate`.
+    `owner` and `owner_rev` are as in `CommitCertificate`. A grant that renews an earlier one, because the log has
+    learned of the passes since, names the hash of the last of them (`replaces`): the next pass may follow that one, and
+    the grant stands for all before it.
     """
 
     kind: Literal["delegation"] = "delegation"
@@ -114,6 +117,7 @@ class DelegationGrant(_Certificate):
     owner_rev: Epoch = 0
     holder: Name
     group: tuple[Name, ...] = Field(min_length=2, max_length=16)
+    replaces: Annotated[str, Field(pattern=r"^$|^[0-9a-f]{64}$")] = ""
 
     @property
     def ownership(self) -> Ownership:
@@ -147,15 +151,23 @@ def check_chain(grant: DelegationGrant, grant_token: str, passes: Sequence[tuple
     Raises:
         MessageError: a link does not follow from the one before.
     """
-    holder, fence, parent = grant.holder, grant.fence, token_hash(grant_token)
+    holder, fence, parents = grant.holder, grant.fence, {token_hash(grant_token), grant.replaces}
     if len(passes) > MAX_CHAIN:
         raise MessageError(f"a chain of {len(passes)} passes is longer than {MAX_CHAIN}")
     for token, step in passes:
-        if step.entity != grant.entity or step.source != holder or step.parent != parent:
+        if step.entity != grant.entity or step.source != holder or step.parent not in parents:
             raise MessageError(
                 f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
             )
         if step.fence != fence.passed() or step.target not in grant.group:
             raise MessageError(f"pass {step.fence} of {step.entity} to {step.target} is outside its grant")
-        holder, fence, parent = step.target, step.fence, token_hash(token)
+        holder, fence, parents = step.target, step.fence, {token_hash(token)}
     return fence
+
+
+def shortened(chain: Sequence[str], renewal: str, replaces: str) -> tuple[str, ...]:
+    """The chain with a renewed grant in place of what that replaces; as it is if it is about another chain."""
+    for place, token in enumerate(chain):
+        if token_hash(token) == replaces:
+            return (renewal, *chain[place + 1 :])
+    return tuple(chain)

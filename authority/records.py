@@ -18,7 +18,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from authority.absence import LeavePolicy
 from authority.epoch import Fence
@@ -40,6 +40,7 @@ __all__ = [
     "RecoveryRow",
     "Role",
     "TransferRecord",
+    "report_text",
 ]
 
 MAX_UNKNOWN_CHARS: Final = 2048
@@ -163,6 +164,14 @@ class GroupRecord(_Row):
     reason: str = ""
 
 
+def report_text(report: Any) -> str:
+    """The report of a transfer as the log keeps it: one text of JSON, which costs the members less than its parts do.
+
+    Rows and commands of before have it as plain data.
+    """
+    return report if isinstance(report, str) else "" if report is None else json.dumps(report, separators=(",", ":"))
+
+
 class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
@@ -172,6 +181,7 @@ class TransferRecord(_Row):
     `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
+    `report` is that of the old authority, as JSON, once it is in.
     """
 
     id: str
@@ -199,7 +209,11 @@ class TransferRecord(_Row):
     incarnation: int = 0
     tick: int = 0
     state_hash: str = ""
-    report: dict[str, Any] | None = None
+    report: Annotated[str, BeforeValidator(report_text)] = ""
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data for the tree, without what is at its default: every member writes it with every step."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def fence(self) -> Fence:

@@ -22,13 +22,15 @@ from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.hierarchy import parts_from
 from authority.lease_procedures import incarnation_of, may_be_given
-from authority.records import EntityRecord, Outcome, Phase, TransferRecord
+from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Want, is_locked_against
 from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
 
 __all__ = ["TRANSFER_PROCEDURES"]
+
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -81,7 +83,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     save_entity(rows, record)
     transfer = _committed(existing or _begin(args), record, args)
     transfer = transfer.changed(incarnation=incarnation_of(rows, args["target"]))
-    save_transfer(rows, transfer)
+    save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer)
 
 
@@ -127,17 +129,17 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     The direct passes that led to it (`passes` of `entity`, verified by the caller) are learned first.
     """
     if args.get("passes"):
-        _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"])
+        _apply_passes(rows, find_entity(rows, args["entity"]), args["passes"], args)
     transfer = known_transfer(rows, args["transfer_id"])
     if transfer.phase not in (Phase.COMMITTED, Phase.DONE):
         raise Refused(Reason.TOO_LATE, f"transfer {transfer.id} is {transfer.phase}", phase=transfer.phase.value)
     if transfer.source != args["source"]:
         raise Refused(Reason.NOT_HOLDER, f"{args['source']} did not hand {transfer.entity} over")
     if transfer.phase is Phase.COMMITTED:
-        transfer = transfer.changed(phase=Phase.DONE, report=args["report"])
-        save_transfer(rows, transfer)
+        transfer = transfer.changed(phase=Phase.DONE, report=report_text(args["report"]))
+        save_transfer(rows, transfer, is_new=False)
     # Whoever reports has the report, and answers are kept by every member for a while.
-    return transfer.changed(report=None).to_data()
+    return transfer.changed(report="").to_data()
 
 
 def _begin(args: Mapping[str, Any]) -> TransferRecord:
@@ -247,8 +249,11 @@ def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
     }
 
 
-def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord:
-    """Bring the record up to date with direct passes; those it knows already are skipped, a gap is refused."""
+def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping[str, Any] = _NONE) -> EntityRecord:
+    """Bring the record up to date with direct passes; those it knows already are skipped, a gap is refused.
+
+    One that a `report` (arguments of `transfer.report`) is about is written down with it at once.
+    """
     for item in passes:
         if item["epoch"] != record.epoch or item["sub"] <= record.sub:
             continue
@@ -271,7 +276,10 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any) -> EntityRecord
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
         if mine:
-            save_transfer(rows, _committed((existing or _begin(item)).changed(direct=True), record, item))
+            transfer = _committed((existing or _begin(item)).changed(direct=True), record, item)
+            if (report.get("transfer_id"), report.get("source")) == (transfer.id, transfer.source):
+                transfer = transfer.changed(phase=Phase.DONE, report=report_text(report["report"]))
+            save_transfer(rows, transfer, is_new=existing is None)
     return record
 
 

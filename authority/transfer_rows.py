@@ -32,10 +32,13 @@ def known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
     return transfer
 
 
-def save_transfer(rows: Rows, record: TransferRecord) -> None:
-    """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full."""
+def save_transfer(rows: Rows, record: TransferRecord, *, is_new: bool | None = None) -> None:
+    """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full.
+
+    Whoever knows says whether it `is_new`.
+    """
     path = ("transfers", record.id)
-    is_new = rows.get_or(path, None) is None
+    is_new = rows.get_or(path, None) is None if is_new is None else is_new
     rows.put(path, record.to_data())
     if is_new:
         head, tail = rows.get_or(_QUEUE, [0, 0])

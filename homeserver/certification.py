@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from actors.clock import Clock
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
-from authority.errors import MessageError
-from authority.names import instance_of
+from authority.certificate_reader import CertificateReader
+from authority.certificates import CommitCertificate, DelegationGrant
 from authority.records import EntityRecord, Role, TransferRecord
 from authority.sealing import Sealer
 from crypto import jose
-from crypto.errors import CryptoError
-from crypto.verified import Verified
+from crypto.keys import PublicIdentity
 from homeserver.directory import Directory
 
 __all__ = ["Certification"]
@@ -26,8 +24,7 @@ class Certification:
     def __init__(self, sealer: Sealer, directory: Directory, clock: Clock) -> None:
         self._sealer: Final = sealer
         self._directory: Final = directory
-        self._clock: Final = clock
-        self._verified_before: Final = Verified()
+        self.reader: Final = CertificateReader(self._signer_of, clock.unix_s)
 
     def commit(self, transfer: TransferRecord) -> str:
         """A signed word that the log gave the entity to the target of a committed transfer."""
@@ -46,8 +43,11 @@ class Certification:
         )
         return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
-    def grant(self, record: EntityRecord) -> str:
-        """A signed leave for the record's group to pass the entity directly, from the fence that the log knows."""
+    def grant(self, record: EntityRecord, replaces: str = "") -> str:
+        """A signed leave for the record's group to pass the entity directly, from the fence that the log knows.
+
+        It stands for a chain that the log has learned of, if it `replaces` one that ends in the token of this hash.
+        """
         grant = DelegationGrant(
             entity=record.id,
             epoch=record.epoch,
@@ -56,6 +56,7 @@ class Certification:
             owner_rev=record.owner_rev,
             holder=record.authority,
             group=record.delegation,
+            replaces=replaces,
         )
         return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
 
@@ -68,24 +69,10 @@ class Certification:
         """
         if not chain:
             return []
-        grant = DelegationGrant.from_claims_untrusted(await self._verified(chain[0], Role.HOMESERVER))
-        steps = []
-        for token in chain[1:]:
-            steps.append((token, PassCertificate.from_claims_untrusted(await self._verified(token, Role.SIMSERVER))))
-            if jose.peek_sender_untrusted(token) != steps[-1][1].source:
-                raise MessageError(f"a pass by {steps[-1][1].source} is signed by somebody else")
-        check_chain(grant, chain[0], steps)
-        if grant.entity != entity_id or instance_of(jose.peek_sender_untrusted(chain[0])) != instance_of(entity_id):
-            raise MessageError(f"the chain is not one of {entity_id}'s home")
-        return [step.model_dump(mode="json") for _, step in steps]
+        _, passes = await self.reader.chain_untrusted(chain, entity_id)
+        return [step.model_dump(mode="json") for step in passes]
 
-    async def _verified(self, token: str, role: Role) -> dict[str, Any]:
-        try:
-            signer = jose.peek_sender_untrusted(token)
-            row = await self._directory.row(signer)
-            keys = None if row is None else self._directory.parse(row)
-            if row is None or keys is None or row.role is not role:
-                raise MessageError(f"{signer} is no known {role}")
-            return jose.verify_untrusted(token, sender=keys, now_s=self._clock.unix_s(), verified=self._verified_before)
-        except CryptoError as error:
-            raise MessageError(f"a certificate does not verify: {error}") from error
+    async def _signer_of(self, name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
+        row = await self._directory.row(name)
+        keys = None if row is None else self._directory.parse(row)
+        return None if row is None or keys is None else (row.role, keys)

@@ -182,7 +182,7 @@ class Store:
         nothing: list[dict[str, Any]] = []
         rows = self._replica.store.fold_below(("transfers",), collect, nothing)
         # Epochs rise with every decision; what is not decided yet has none, and is the newest.
-        rows.sort(key=lambda row: (row["epoch"] == 0, row["epoch"], row["sub"]), reverse=True)
+        rows.sort(key=lambda row: (row.get("epoch", 0) == 0, row.get("epoch", 0), row.get("sub", 0)), reverse=True)
         return [TransferRecord.from_data(row) for row in rows[:limit]]
 
     def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:

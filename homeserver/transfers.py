@@ -17,6 +17,8 @@ from actors.clock import Clock
 from actors.combining import Combiner
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
+from authority.certificates import token_hash
+from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, Letter, take_batch
@@ -42,7 +44,7 @@ from authority.messages import (
     encode_link,
 )
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord, report_text
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
@@ -70,6 +72,10 @@ def owner_word(record: EntityRecord) -> OwnerWord:
 
 class Transfers:
     """One member's part in the transfers of its instance's entities, and of those that pass through."""
+
+    # A chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some 700 bytes, and a
+    # grant takes a signature, a message and two verifications.
+    renew_after = 6
 
     def __init__(
         self,
@@ -448,8 +454,8 @@ class Transfers:
         transfer = await self._noted_report(report, passes)
         self._reached("reported", report.transfer_id)
         await self._tell_of_owner_since(transfer)
-        if passes:
-            await self._renew_grant(report.entity)
+        if len(passes) >= self.renew_after:
+            await self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)
 
@@ -461,7 +467,7 @@ class Transfers:
                 "transfer.report",
                 transfer_id=report.transfer_id,
                 source=report.source,
-                report=body,
+                report=report_text(body),
                 entity=report.entity,
                 passes=passes,
             )
@@ -507,13 +513,13 @@ class Transfers:
         """
         await self.post(owner_word(record), Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
 
-    async def _renew_grant(self, entity_id: str) -> None:
-        """The log has learned of direct passes: a new grant for the holder, so that chains stay short."""
+    async def _renew_grant(self, entity_id: str, last: str, fence: Fence) -> None:
+        """The log has learned of direct passes up to `last`: a new grant for the holder, so that chains stay short."""
         record = self._store.entity(entity_id)
-        if record is None or not record.delegation:
+        if record is None or not record.delegation or record.fence != fence:
             return
         try:
-            await self.deliver_delegation(record)
+            await self.deliver_delegation(record, replaces=token_hash(last))
         except NOT_TOLD as error:
             # The holder keeps its longer chain, which is as good; the next report brings the next grant.
             _log.info("the new grant of %s was not delivered: %s", entity_id, error)
@@ -550,13 +556,13 @@ class Transfers:
         )
         await self.post(message, Trace(transfer.id), authority, on_path=False)
 
-    async def deliver_delegation(self, record: EntityRecord) -> None:
-        """Hand the grant of a delegated entity to its holder.
+    async def deliver_delegation(self, record: EntityRecord, replaces: str = "") -> None:
+        """Hand the grant of a delegated entity to its holder; see `Certification.grant`.
 
         Raises:
             NOT_TOLD: it cannot be told now; the caller may delegate the entity again.
         """
-        message = Delegation(entity=record.id, grant=self.certificates.grant(record))
+        message = Delegation(entity=record.id, grant=self.certificates.grant(record, replaces))
         await self.post(message, Trace(f"delegate-{record.id}"), record.authority, on_path=False)
 
     async def target_row(self, name: str) -> DirectoryRow | None:

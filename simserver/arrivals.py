@@ -6,15 +6,17 @@ is ended on the way can leave an entity that the log has given to this server, a
 
 import hashlib
 import logging
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from authority import incoming as machine
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.certificate_reader import CertificateReader
+from authority.certificates import CommitCertificate
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -40,11 +42,10 @@ from authority.messages import Stage as StageMessage
 from authority.names import instance_of
 from authority.ownership import UNTOLD, Ownership
 from authority.records import Role
+from authority.renewals import Renewals
 from authority.sealing import Opened, Sealer
 from authority.staging import Staging
-from crypto import jose
-from crypto.errors import CryptoError
-from crypto.verified import Verified
+from crypto.keys import PublicIdentity
 from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
@@ -109,7 +110,9 @@ class Arrivals:
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         self._contexts: OrderedDict[str, _Context] = OrderedDict()
         self._staging = Staging()
-        self._verified_before = Verified()
+        self._renewals = Renewals()
+        # Keys whose time is over are not among those that are good now.
+        self._certificates = CertificateReader(self._signer_of, lambda: -math.inf)
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -156,11 +159,14 @@ class Arrivals:
 
     async def delegation(self, message: Delegation, opened: Opened) -> None:
         """The home instance lets this server pass an entity on directly, within a group."""
-        grant = await self._verified_grant(message.grant, message.entity)
+        grant = await self._certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
         if holding is None or grant.holder != self._sealer.name or grant.fence != holding.fence:
             # The entity went on meanwhile; its next holder gets a grant of its own.
             self._counts["stale_grant"] += 1
+            self._renewals.keep(message.entity, message.grant, grant)
+            if holding is not None:
+                holding.delegated(self._renewals.applied(holding.id, holding.chain, holding.group), holding.group)
             return
         holding.delegated((message.grant,), grant.group)
         holding.life.owned(grant.ownership)
@@ -246,7 +252,8 @@ class Arrivals:
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
         """Case 3, hop 1: state and chain in one message."""
-        grant, last = await self._verified_chain(message.chain, message.entity)
+        grant, passes = await self._certificates.chain_untrusted(message.chain, message.entity)
+        last = passes[-1]
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
@@ -363,7 +370,7 @@ class Arrivals:
         now_ns = self._clock.monotonic_ns()
         self._reached("activated", permission.transfer_id)
         self._stages.used(permission.transfer_id)
-        holding.delegated(context.chain, context.group)
+        holding.delegated(self._renewals.applied(entity, context.chain, context.group), context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
         self._answer(entity, permission, context)
@@ -406,42 +413,16 @@ class Arrivals:
     # --- certificates ----------------------------------------------------------------------------------------------
 
     async def _commit_certificate(self, token: str) -> CommitCertificate:
-        certificate = CommitCertificate.from_claims_untrusted(await self._verified(token, Role.HOMESERVER))
-        if instance_of(jose.peek_sender_untrusted(token)) != instance_of(certificate.entity):
+        signer, certificate = await self._certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER)
+        if instance_of(signer) != instance_of(certificate.entity):
             raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
         if certificate.target != self._sealer.name:
             raise MessageError(f"the certificate of {certificate.entity} names {certificate.target}")
         return certificate
 
-    async def _verified_grant(self, token: str, entity: str) -> DelegationGrant:
-        grant = DelegationGrant.from_claims_untrusted(await self._verified(token, Role.HOMESERVER))
-        if grant.entity != entity or instance_of(jose.peek_sender_untrusted(token)) != instance_of(entity):
-            raise MessageError(f"the delegation of {entity} is not from its home instance")
-        return grant
-
-    async def _verified_chain(self, chain: list[str], entity: str) -> tuple[DelegationGrant, PassCertificate]:
-        if len(chain) < 2:
-            raise MessageError(f"the chain of {entity} holds no pass")
-        grant = await self._verified_grant(chain[0], entity)
-        passes = []
-        for token in chain[1:]:
-            step = PassCertificate.from_claims_untrusted(await self._verified(token, Role.SIMSERVER))
-            if jose.peek_sender_untrusted(token) != step.source:
-                raise MessageError(f"a pass by {step.source} is signed by somebody else")
-            passes.append((token, step))
-        check_chain(grant, chain[0], passes)
-        return grant, passes[-1][1]
-
-    async def _verified(self, token: str, role: Role) -> dict[str, Any]:
-        try:
-            signer = jose.peek_sender_untrusted(token)
-            row = await self._home.row(signer)
-            keys = await self._home.keys_of(signer, jose.peek_key_untrusted(token))
-            if row is None or keys is None or row.role is not role:
-                raise MessageError(f"{signer} is no known {role}")
-            return jose.verify_untrusted(token, sender=keys, verified=self._verified_before)
-        except CryptoError as error:
-            raise MessageError(f"a certificate does not verify: {error}") from error
+    async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = await self._home.row(name), await self._home.keys_of(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
 
     async def _check_home(self, sender: str, entity: str) -> None:
         row = await self._home.row(sender)

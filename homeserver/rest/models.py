@@ -1,5 +1,6 @@
 """What requests and answers of the REST API look like."""
 
+import json
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -326,7 +327,7 @@ class TransferView(BaseModel):
     @classmethod
     def of(cls, record: TransferRecord) -> "TransferView":
         """From the record in the log."""
-        report = record.report
+        report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
         trace = None if report is None else report["trace"]
         return cls(

@@ -416,7 +416,7 @@ class Handovers:
             return ""
         data = self._logs.things[after.log][0]
         for path, row in data.items():
-            is_this = path[0] == "transfers" and (row["phase"], row["epoch"]) == (Phase.COMMITTED, record.epoch)
+            is_this = path[0] == "transfers" and (row["phase"], row.get("epoch", 0)) == (Phase.COMMITTED, record.epoch)
             if is_this and row["state_hash"] not in self._staged_at(after, record.authority):
                 return f"{record.authority} was given {record.fence}, and has not the state on its disk"
         return ""

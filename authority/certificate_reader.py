@@ -1,0 +1,108 @@
+"""Reading signed certificates: whose they are, whether they verify, and how those of a chain follow from each other.
+
+A chain of certificates comes again with every pass, one link longer. What is remembered is that this very text was
+signed with this key in this name, and what it says, so that a chain costs what is new in it; whether the key is still
+good, and what its owner is, is asked every time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.errors import MessageError
+from authority.names import instance_of
+from authority.records import Role
+from crypto import jose
+from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
+
+__all__ = ["MAX_KNOWN", "CertificateReader"]
+
+C = TypeVar("C", CommitCertificate, DelegationGrant, PassCertificate)
+
+MAX_KNOWN: Final = 4096
+"""Certificates that are remembered, at 3 kB each; the longest unused is verified again when it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    signer: str
+    kid: str
+    certificate: CommitCertificate | DelegationGrant | PassCertificate
+
+
+class CertificateReader:
+    """Reads certificates for one server.
+
+    Args:
+        signer_of: the role and the keys that are good now of who bears a name and signs with a key of this id; None if
+            there is none.
+        now_s: Unix time in seconds by which keys are judged.
+    """
+
+    def __init__(
+        self, signer_of: Callable[[str, str], Awaitable[tuple[Role, PublicIdentity] | None]], now_s: Callable[[], float]
+    ) -> None:
+        self._signer_of: Final = signer_of
+        self._now_s: Final = now_s
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def read_untrusted(self, token: str, kind: type[C], role: Role) -> tuple[str, C]:
+        """A certificate of this kind, and who signed it, which is a server of this role.
+
+        Raises:
+            MessageError: it is not that, or does not verify.
+            What `signer_of` raises.
+        """
+        try:
+            known = self._known.get(token)
+            signer, kid = _peek_untrusted(token) if known is None else (known.signer, known.kid)
+            found = await self._signer_of(signer, kid)
+            if found is None or found[0] is not role:
+                raise MessageError(f"{signer} is no known {role}")
+            if known is None:
+                claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s())
+                known = _Known(signer, kid, kind.from_claims_untrusted(claims))
+            else:
+                found[1].signing_key(kid, self._now_s())
+        except CryptoError as error:
+            raise MessageError(f"a certificate does not verify: {error}") from error
+        if not isinstance(known.certificate, kind):
+            raise MessageError(f"not a {kind.__name__}")
+        self._remember(token, known)
+        return signer, known.certificate
+
+    def _remember(self, token: str, known: _Known) -> None:
+        self._known[token] = known
+        self._known.move_to_end(token)
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+    async def grant_untrusted(self, token: str, entity: str) -> DelegationGrant:
+        """A grant of the entity's home instance. Raises as `read_untrusted`."""
+        signer, grant = await self.read_untrusted(token, DelegationGrant, Role.HOMESERVER)
+        if grant.entity != entity or instance_of(signer) != instance_of(entity):
+            raise MessageError(f"the delegation of {entity} is not from its home instance")
+        return grant
+
+    async def chain_untrusted(
+        self, chain: Sequence[str], entity: str
+    ) -> tuple[DelegationGrant, Sequence[PassCertificate]]:
+        """The grant of the entity's home instance and the passes that follow from it. Raises as `read_untrusted`."""
+        if len(chain) < 2:
+            raise MessageError(f"the chain of {entity} holds no pass")
+        grant = await self.grant_untrusted(chain[0], entity)
+        steps = []
+        for token in chain[1:]:
+            signer, step = await self.read_untrusted(token, PassCertificate, Role.SIMSERVER)
+            if signer != step.source:
+                raise MessageError(f"a pass by {step.source} is signed by somebody else")
+            steps.append((token, step))
+        check_chain(grant, chain[0], steps)
+        return grant, [step for _, step in steps]
+
+
+def _peek_untrusted(token: str) -> tuple[str, str]:
+    return jose.peek_sender_untrusted(token), jose.peek_key_untrusted(token)

@@ -1,0 +1,165 @@
+"""Reading certificates: what is known is not verified again, but never outlives the key or the office of its signer."""
+
+from typing import Any
+
+import pytest
+
+from authority import certificate_reader
+from authority.certificate_reader import CertificateReader
+from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, shortened, token_hash
+from authority.epoch import Fence
+from authority.errors import MessageError
+from authority.records import Role
+from authority.renewals import Renewals
+from crypto import jose
+from crypto.keys import Identity, PublicIdentity
+from tests.fuzz.targets.for_homeserver import run_at_once
+
+HOME, OTHER_HOME, S1, S2 = "alpha.h1", "beta.h1", "alpha.s1", "alpha.s2"
+KEYS = {name: Identity.generate() for name in (HOME, OTHER_HOME, S1, S2)}
+BALL, HASH = "alpha.ball", "a" * 64
+
+
+class Directory:
+    """Who is who; keys are revoked by taking them out of here."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[Role, PublicIdentity]] = {
+            name: (Role.HOMESERVER if ".h" in name else Role.SIMSERVER, keys.public) for name, keys in KEYS.items()
+        }
+        self.reader = CertificateReader(self.signer_of, lambda: 0.0)
+
+    async def signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        return self.rows.get(name)
+
+    def read(self, token: str, kind: Any = DelegationGrant, role: Role = Role.HOMESERVER) -> Any:
+        return run_at_once(self.reader.read_untrusted(token, kind, role))
+
+    def chain(self, *tokens: str) -> Any:
+        return run_at_once(self.reader.chain_untrusted(tokens, BALL))
+
+
+def signed(certificate: DelegationGrant | PassCertificate, by: str) -> str:
+    return jose.sign(certificate.to_claims(), sender=KEYS[by], sender_id=by)
+
+
+def grant(by: str = HOME, **changes: Any) -> str:
+    fields: dict[str, Any] = {"entity": BALL, "epoch": 1, "sub": 0, "holder": S1, "group": (S1, S2)}
+    return signed(DelegationGrant(**fields | changes), by)
+
+
+def passed(parent: str, sub: int, **changes: Any) -> str:
+    source, target = (S1, S2) if sub % 2 else (S2, S1)
+    fields: dict[str, Any] = {"entity": BALL, "epoch": 1, "sub": sub, "source": source, "target": target}
+    fields |= {"transfer_id": f"transfer-{sub}", "tick": sub, "state_hash": HASH, "parent": token_hash(parent)}
+    return signed(PassCertificate(**fields | changes), source)
+
+
+def chain_of(passes: int) -> list[str]:
+    chain = [grant()]
+    for sub in range(1, passes + 1):
+        chain.append(passed(chain[-1], sub))
+    return chain
+
+
+def test_what_is_known_says_the_same_again_and_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, token = Directory(), grant()
+    first = directory.read(token)
+    monkeypatch.setattr(jose, "verify_untrusted", lambda *_, **__: pytest.fail("it is known"))
+    assert directory.read(token) == first
+
+
+def test_what_is_known_is_refused_once_its_key_is_not_good_any_more() -> None:
+    directory, token = Directory(), grant()
+    directory.read(token)
+    directory.rows[HOME] = (Role.HOMESERVER, Identity.generate().public)
+    with pytest.raises(MessageError, match="does not verify"):
+        directory.read(token)
+    directory.rows[HOME] = (Role.SIMSERVER, KEYS[HOME].public)
+    with pytest.raises(MessageError, match="no known homeserver"):
+        directory.read(token)
+    del directory.rows[HOME]
+    with pytest.raises(MessageError, match="no known homeserver"):
+        directory.read(token)
+
+
+def test_what_is_known_as_one_kind_is_no_other() -> None:
+    directory, token = Directory(), grant()
+    directory.read(token)
+    for kind in (CommitCertificate, PassCertificate):
+        with pytest.raises(MessageError, match="not a"):
+            directory.read(token, kind)
+
+
+def test_what_does_not_verify_is_not_remembered() -> None:
+    directory, token = Directory(), grant(by=S1)
+    for _ in range(2):
+        with pytest.raises(MessageError):
+            directory.read(token)
+    assert len(directory.reader._known) == 0
+
+
+def test_the_longest_unused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_reader, "MAX_KNOWN", 2)
+    directory, tokens = Directory(), [grant(sub=sub) for sub in range(3)]
+    for token in (tokens[0], tokens[1], tokens[0], tokens[2]):
+        directory.read(token)
+    assert list(directory.reader._known) == [tokens[0], tokens[2]]
+
+
+def test_a_chain_is_the_homes_grant_and_passes_of_their_sources() -> None:
+    directory, chain = Directory(), chain_of(3)
+    given, passes = directory.chain(*chain)
+    assert given.holder == S1
+    assert [step.sub for step in passes] == [1, 2, 3]
+    with pytest.raises(MessageError, match="no pass"):
+        directory.chain(chain[0])
+    other = grant(OTHER_HOME)
+    with pytest.raises(MessageError, match="home instance"):
+        directory.chain(other, passed(other, 1))
+    first = PassCertificate.from_claims_untrusted(jose.verify_untrusted(chain[1], sender=KEYS[S1].public))
+    with pytest.raises(MessageError, match="somebody else"):
+        directory.chain(chain[0], signed(first, S2))
+    with pytest.raises(MessageError, match="does not follow"):
+        directory.chain(chain[0], chain[2])
+
+
+# --- renewals ---------------------------------------------------------------------------------------------------------
+
+
+def renewal(chain: list[str], upto: int, **changes: Any) -> tuple[str, DelegationGrant]:
+    """The home instance has learned of the passes up to this one."""
+    token = grant(sub=upto, holder=S2 if upto % 2 else S1, replaces=token_hash(chain[upto]), **changes)
+    return token, DelegationGrant.from_claims_untrusted(jose.verify_untrusted(token, sender=KEYS[HOME].public))
+
+
+def test_a_renewed_grant_stands_for_the_chain_that_it_replaces() -> None:
+    directory, chain = Directory(), chain_of(4)
+    token, _ = renewal(chain, 2)
+    shorter = shortened(chain, token, token_hash(chain[2]))
+    assert shorter == (token, chain[3], chain[4])
+    given, passes = directory.chain(*shorter)
+    assert (given.sub, [step.sub for step in passes]) == (2, [3, 4])
+
+
+def test_a_renewed_grant_stands_for_no_other_chain() -> None:
+    directory, chain = Directory(), chain_of(4)
+    token, _ = renewal(chain, 2)
+    for wrong in ([token, chain[4]], [token, chain[2]], [grant(sub=2, holder=S1), chain[3]]):
+        with pytest.raises(MessageError, match="does not follow"):
+            directory.chain(*wrong)
+    other = chain_of(2)
+    assert shortened(other, token, token_hash(chain[3])) == tuple(other)
+
+
+def test_the_latest_renewal_is_kept_and_used_within_its_group_only() -> None:
+    renewals, chain = Renewals(), chain_of(4)
+    assert renewals.applied(BALL, chain, (S1, S2)) == tuple(chain)
+    late, early = renewal(chain, 3), renewal(chain, 1)
+    renewals.keep(BALL, *late)
+    renewals.keep(BALL, *early)
+    renewals.keep(BALL, grant(sub=4), DelegationGrant(entity=BALL, epoch=1, sub=4, holder=S1, group=(S1, S2)))
+    assert late[1].fence == Fence(1, 3)
+    assert renewals.applied(BALL, chain, (S1, S2)) == (late[0], chain[4])
+    assert renewals.applied(BALL, chain, (S1, S2, "alpha.s3")) == tuple(chain)
+    assert renewals.applied("alpha.other", chain, (S1, S2)) == tuple(chain)
