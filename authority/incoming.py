@@ -118,6 +118,10 @@ class Incoming:
             if self._permission is not None and self._permission.fence < fence:
                 self._permission = None
 
+    def step_down(self) -> None:
+        """This server's lease is over: leave that was given to this life and not used is not the next one's."""
+        self._permission = None
+
     def offered(self, offer: Offer) -> Effect:
         """A state arrived."""
         if offer.fence < self.seen:

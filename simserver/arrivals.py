@@ -330,6 +330,11 @@ class Arrivals:
         """The log has raised the fence of an entity: nothing begins here under a lower one."""
         self._machine(entity).fence_raised(fence)
 
+    def step_down(self) -> None:
+        """This server's lease is over: what may still come for this life begins no other."""
+        for known in self._machines.values():
+            known.step_down()
+
     def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
         """Go on with an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)

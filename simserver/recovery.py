@@ -60,6 +60,7 @@ class Recovery:
         What is leaving goes on leaving: it stands still anyway, and the log has decided about it, or will.
         """
         self._departures.step_down()
+        self._arrivals.step_down()
         for holding in self._holdings:
             life = holding.life
             life.freeze()

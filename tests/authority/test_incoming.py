@@ -47,6 +47,14 @@ def active() -> Incoming:
     return machine
 
 
+def test_leave_that_waits_when_the_lease_is_over_is_nothing_to_the_next_life() -> None:
+    machine = Incoming()
+    machine.permitted(permission())
+    machine.step_down()
+    assert machine.offered(offer()) == Wait()
+    assert machine.permitted(permission(fence=Fence(4))) == Activate(offer(), permission(fence=Fence(4)))
+
+
 def test_a_repeated_leave_is_answered_and_nothing_else() -> None:
     machine = active()
     assert [machine.permitted(permission()) for _ in range(3)] == [AnswerAgain(permission())] * 3
