@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_DIR ?= run
 FUZZ_SECONDS ?= 600
+LOOK_SECONDS ?= 15
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers unit fuzz clean
+.PHONY: help setup run test lint types layers unit fuzz atheris clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -44,12 +45,29 @@ layers: $(STAMP) ## import-linter: layers, pure cores, the PySyncObj fence
 	@echo "==> import-linter"
 	@$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP) ## pytest
-	@echo "==> pytest"
-	@$(BIN)/pytest -n 3 --dist worksteal
+unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=15 of coverage-guided fuzzing where atheris can be installed
+	@$(MAKE) --no-print-directory atheris || true
+	@echo "==> pytest, and $(LOOK_SECONDS) s of fuzzing beside it"
+	@log=$$(mktemp); fuzzer=; status=0; \
+	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+	  nice -n 5 timeout 600 $(BIN)/python -m tests.fuzz.run --seconds $(LOOK_SECONDS) --look-only >$$log 2>&1 & fuzzer=$$!; \
+	fi; \
+	$(BIN)/pytest -n 3 --dist worksteal || status=$$?; \
+	echo "==> fuzzing"; \
+	if [ -n "$$fuzzer" ]; then \
+	  looked=0; wait $$fuzzer || looked=$$?; cat $$log; \
+	  if [ $$looked = 124 ]; then echo "!!! NOT FUZZED as long as it should be: not finished in 10 minutes"; \
+	  elif [ $$looked != 0 ]; then status=1; fi; \
+	else \
+	  echo "!!! NOT FUZZED: atheris cannot be installed for $$($(BIN)/python --version) here. Only hypothesis and the corpus have run."; \
+	fi; \
+	rm -f $$log; exit $$status
 
-fuzz: $(STAMP) ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+atheris: $(STAMP)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["fuzz"])')
+
+fuzz: atheris ## coverage-guided fuzzing of all that reads hostile bytes (FUZZ_SECONDS=600 in all); adds to the corpus
 	@echo "==> fuzzing for $(FUZZ_SECONDS) s"
 	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 

@@ -77,7 +77,7 @@ def _fuzz(target: Target, directory: Path, seconds: int) -> None:
     options = [
         f"-max_total_time={seconds}",
         f"-max_len={MAX_INPUT_BYTES if not target.plain else 4096}",
-        "-timeout=10",
+        "-timeout=60",  # of a clock on the wall: this process may have a small part of a core
         "-rss_limit_mb=1024",
         "-print_final_stats=1",
         "-len_control=20",

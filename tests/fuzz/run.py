@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.inside import PACKAGES
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300.0, help="for all targets together (default: 300)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="targets; default: all")
     parser.add_argument("--replay", nargs=2, metavar=("NAME", "HEX"), help="call one target with one input, and stop")
+    parser.add_argument("--look-only", action="store_true", help="leave the corpus as it is")
     parser.add_argument("--seed", type=int, help="for which targets, when the time is not enough for all")
     arguments = parser.parse_args()
     if arguments.replay is not None:
@@ -49,7 +51,8 @@ def main() -> int:
         for number, name in enumerate(names):
             left_s = arguments.seconds - (time.monotonic() - began_s)
             share_s = left_s / (len(names) - number) - keeping_s / max(1, number)
-            count, is_good, kept_in_s = _one(fuzzer, TARGETS[name], max(1, round(share_s)))
+            keep = None if arguments.look_only else _keep
+            count, is_good, kept_in_s = _one(fuzzer, TARGETS[name], max(1, round(share_s)), keep)
             keeping_s += kept_in_s
             executions += count
             if not is_good:
@@ -104,7 +107,9 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _one(fuzzer: Fuzzer, target: Target, seconds: int) -> tuple[int, bool, float]:
+def _one(
+    fuzzer: Fuzzer, target: Target, seconds: int, keep: Callable[[Target, list[bytes]], int] | None
+) -> tuple[int, bool, float]:
     """Fuzz one target: how many executions, whether nothing was found, how long it took to choose what is kept."""
     with tempfile.TemporaryDirectory() as directory:
         found = Path(directory) / "corpus"
@@ -120,8 +125,10 @@ def _one(fuzzer: Fuzzer, target: Target, seconds: int) -> tuple[int, bool, float
         if status:
             _say("\n".join(log[-60:]))
         began_s = time.monotonic()
-        kept = _keep(target, [path.read_bytes() for path in sorted(found.iterdir())])
-        _say(f"{target.name}: {count} executions in {seconds} s, {kept} inputs kept")
+        kept = ""
+        if keep is not None:
+            kept = f", {keep(target, [path.read_bytes() for path in sorted(found.iterdir())])} inputs kept"
+        _say(f"{target.name}: {count} executions in {seconds} s{kept}")
         return count, status == 0, time.monotonic() - began_s
 
 
