@@ -17,6 +17,7 @@ from authority.records import Role
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from crypto.verified import Verified
 
 __all__ = ["MAX_KNOWN", "CertificateReader"]
 
@@ -48,6 +49,8 @@ class CertificateReader:
         self._signer_of: Final = signer_of
         self._now_s: Final = now_s
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        # For certificates that share a signature.
+        self._verified: Final = Verified()
 
     async def read_untrusted(self, token: str, kind: type[C], role: Role) -> tuple[str, C]:
         """A certificate of this kind, and who signed it, which is a server of this role.
@@ -63,7 +66,7 @@ class CertificateReader:
             if found is None or found[0] is not role:
                 raise MessageError(f"{signer} is no known {role}")
             if known is None:
-                claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s())
+                claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s(), verified=self._verified)
                 known = _Known(signer, kid, kind.from_claims_untrusted(claims))
             else:
                 found[1].signing_key(kid, self._now_s())

@@ -9,7 +9,7 @@ list of messages with their traces. What that changes for safety:
   so a batch goes from its sender straight to its receiver, and never through a relay.
 - *Repetition*: the messages are idempotent by transfer id, in a batch as alone. A message may be in several.
 - *One bad message* spoils its batch, as the sender has signed it all.
-- Certificates, which are shown to others than their receiver, stay signed one by one.
+- Certificates, which are shown to others than their receiver, are signed apart (`crypto.jose.sign_all`).
 """
 
 from collections import deque

@@ -13,18 +13,20 @@ So a stranger who takes the signature off and signs the ciphertext himself is fo
 ECDSA signatures are malleable: who holds a sealed string can make a second one with the same contents.
 Recognise repetitions by (sender, transfer_id, sequence), never by the string.
 
-`sign` and `verify_untrusted` are for statements that need no secrecy, such as hand-off certificates.
+`sign` and `verify_untrusted` are for statements that need no secrecy, such as hand-off certificates. Many that are made
+at one moment cost one signature (`sign_all`): it is over the root of a Merkle tree of them, and each statement carries
+its way up. Whoever gets some of them verifies one signature, and everybody can be shown each by itself.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto import jwe, jws
+from crypto import base64url, jwe, jws, merkle
 from crypto.base64url import encoded_chars
 from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
@@ -42,6 +44,7 @@ MAX_SEQUENCE: Final = 2**63 - 1
 
 _SEALED_TYPE: Final = "batonpass-sealed"
 _STATEMENT_TYPE: Final = "batonpass-statement"
+_STATEMENTS_TYPE: Final = "batonpass-statements"
 _SEALED_FIELDS: Final = frozenset({"alg", "typ", "cty", "kid", "iss", "aud", "tid", "seq", "exp", "trace"})
 _STATEMENT_FIELDS: Final = frozenset({"alg", "typ", "kid", "iss"})
 
@@ -178,16 +181,39 @@ def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str
     The JSON is written in one way only (sorted keys, no spaces). Raises ValueError for an object that is not
     JSON or whose text is longer than 64 KiB.
     """
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-    if len(text) > MAX_STATEMENT_BYTES:
-        raise ValueError(f"a statement holds at most {MAX_STATEMENT_BYTES} bytes of JSON, this one has {len(text)}")
-    header = {
+    return jws.sign(_statement_header(_STATEMENT_TYPE, sender, sender_id), _statement_text(payload), sender.signing)
+
+
+def sign_all(payloads: Sequence[Mapping[str, Any]], *, sender: Identity, sender_id: str) -> list[str]:
+    """Sign several JSON objects at once, each as `sign` would; several share one signature.
+
+    Raises ValueError as `sign`, and for more than 1024.
+    """
+    if len(payloads) < 2:
+        return [sign(payload, sender=sender, sender_id=sender_id) for payload in payloads]
+    texts = [_statement_text(payload) for payload in payloads]
+    root, proofs = merkle.root_and_proofs(texts)
+    signed = jws.sign(_statement_header(_STATEMENTS_TYPE, sender, sender_id), root, sender.signing)
+    return [
+        f"{signed}~{base64url.encode(text).decode('ascii')}~{base64url.encode(proof).decode('ascii')}"
+        for text, proof in zip(texts, proofs, strict=True)
+    ]
+
+
+def _statement_header(kind: str, sender: Identity, sender_id: str) -> dict[str, str]:
+    return {
         "alg": "ES256",
-        "typ": _STATEMENT_TYPE,
+        "typ": kind,
         "kid": sender.public.signing_kid,
         "iss": require_name("sender_id", sender_id),
     }
-    return jws.sign(header, text, sender.signing)
+
+
+def _statement_text(payload: Mapping[str, Any]) -> bytes:
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    if len(text) > MAX_STATEMENT_BYTES:
+        raise ValueError(f"a statement holds at most {MAX_STATEMENT_BYTES} bytes of JSON, this one has {len(text)}")
+    return text
 
 
 def verify_untrusted(
@@ -199,18 +225,37 @@ def verify_untrusted(
     time is over. Whose name the statement carries is `peek_sender_untrusted(token)`; the caller looked `sender` up
     under it. With `verified`, a signature that is known to fit is not verified again; all the rest is.
     """
-    signed = jws.read_untrusted(token, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
-    header = signed.header
-    if header.keys() != _STATEMENT_FIELDS or header["typ"] != _STATEMENT_TYPE or not is_name(header["iss"]):
+    head, is_of_many, way = token.partition("~")
+    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
+    header, kind = signed.header, _STATEMENTS_TYPE if is_of_many else _STATEMENT_TYPE
+    if header.keys() != _STATEMENT_FIELDS or header["typ"] != kind or not is_name(header["iss"]):
         raise Malformed("this is not a batonpass statement")
+    payload = _signed_payload_untrusted(head, signed, sender, now_s, verified)
+    return jws.json_object_untrusted(_text_of_many_untrusted(way, payload) if is_of_many else payload)
+
+
+def _signed_payload_untrusted(
+    head: str, signed: jws.Compact, sender: PublicIdentity, now_s: float, verified: Verified | None
+) -> bytes:
     if verified is None:
-        return jws.json_object_untrusted(_verify_untrusted(signed, sender, now_s))
-    key, kid = _key_untrusted(header, sender, now_s), str(header["kid"])
-    if verified.knows(token, kid):
-        return jws.json_object_untrusted(signed.read_verified())
+        return _verify_untrusted(signed, sender, now_s)
+    key, kid = _key_untrusted(signed.header, sender, now_s), str(signed.header["kid"])
+    if verified.knows(head, kid):
+        return signed.read_verified()
     payload = _fitting_untrusted(signed, key)
-    verified.note(token, kid)
-    return jws.json_object_untrusted(payload)
+    verified.note(head, kid)
+    return payload
+
+
+def _text_of_many_untrusted(way: str, root: bytes) -> bytes:
+    """The one of many statements that leads to the root that is signed."""
+    encoded, _, proof = way.partition("~")
+    if len(encoded) > encoded_chars(MAX_STATEMENT_BYTES) or len(proof) > encoded_chars(merkle.MAX_PROOF_BYTES):
+        raise Malformed("a statement, or its way up, is too long")
+    text = base64url.decode_untrusted(encoded.encode("ascii", errors="replace"))
+    if merkle.root_untrusted(text, base64url.decode_untrusted(proof.encode("ascii", errors="replace"))) != root:
+        raise Tampered("this statement is none of those that were signed")
+    return text
 
 
 def _max_chars(payload_bytes: int) -> int:

@@ -20,8 +20,6 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.outgoing import Mode, Outgoing
-from authority.sealing import Sealer
-from crypto import jose
 from simserver.holdings import Holding
 from simserver.life import Frozen
 
@@ -81,10 +79,10 @@ class Departure:
         """The chain by which the entity came, if the log may not know of it yet."""
         return list(self.holding.chain) if len(self.holding.chain) > 1 else []
 
-    def sign_pass(self, sealer: Sealer) -> None:
-        """Make the chain one longer, by the certificate that gives the entity to the target. Cannot be taken back."""
+    def pass_certificate(self) -> PassCertificate:
+        """What gives the entity to the target, once it is signed. That cannot be taken back."""
         fence = self.frozen.fence.passed()
-        certificate = PassCertificate(
+        return PassCertificate(
             entity=self.plan.entity,
             epoch=fence.epoch,
             sub=fence.sub,
@@ -95,7 +93,9 @@ class Departure:
             state_hash=self.frozen.state_hash,
             parent=token_hash(self.holding.chain[-1]),
         )
-        token = jose.sign(certificate.to_claims(), sender=sealer.identity, sender_id=sealer.name)
+
+    def passed_by(self, token: str) -> None:
+        """Make the chain one longer, by the signed certificate."""
         self.chain = (*self.holding.chain, token)
 
     # --- messages --------------------------------------------------------------------------------------------------

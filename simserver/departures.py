@@ -46,6 +46,7 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.life import Frozen
 from simserver.notices import GROUP, OWNER, WORLD, Notices
+from simserver.passes import Passes
 from simserver.patience import Patience
 from simserver.reports import Reports
 from simserver.stayers import Stayers
@@ -95,6 +96,7 @@ class Departures:
         self._asking_for_room: set[str] = set()
         self._notices = Notices()
         self.reports: Final = Reports(home, clock, counts, self._spawn)
+        self._passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._new_id = new_id
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
@@ -132,6 +134,7 @@ class Departures:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._passes.forget()
             self._set_alarm()
             self.reports.resume()
             for entity in self._notices.waiting():
@@ -147,6 +150,10 @@ class Departures:
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
         if self.is_under_way(entity) or self._stayers.is_known(entity, self._clock.monotonic_ns()):
+            return
+        if self._turnstile.is_full(destination):
+            # Before the target is asked: its places are for those who can use them.
+            self._counts["departure_crowded"] += 1
             return
         plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
         try:
@@ -296,10 +303,7 @@ class Departures:
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
             plan.freeze_budget_ms * 1_000_000,
         )
-        departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
-        if case is Case.DIRECT and plan.mode is Mode.EAGER:
-            departure.sign_pass(self._sealer)
-        return departure
+        return Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
 
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
         if holding is None:
@@ -375,7 +379,7 @@ class Departures:
 
     def replied(self, opened: Opened, reply: HandoffReply) -> None:
         """The home instance answered a request."""
-        departure = self._departure(reply.transfer_id)
+        departure = self._by_transfer.get(reply.transfer_id)
         if departure is None:
             self._counts["late_reply"] += 1
             return
@@ -399,7 +403,7 @@ class Departures:
 
     def activated(self, opened: Opened, message: Activated) -> None:
         """The target says that it simulates."""
-        departure = self._departure(message.transfer_id)
+        departure = self._by_transfer.get(message.transfer_id)
         if departure is None or opened.sender != departure.plan.target:
             self._counts["late_activated"] += 1
             return
@@ -414,7 +418,7 @@ class Departures:
 
     def staged(self, opened: Opened, message: Staged) -> None:
         """The target has the state on its disk, or will not take it."""
-        departure = self._departure(message.transfer_id)
+        departure = self._by_transfer.get(message.transfer_id)
         if departure is None or opened.sender != departure.plan.target:
             self._counts["late_staged"] += 1
             return
@@ -430,9 +434,6 @@ class Departures:
         departure = self._leaving.get(entity)
         if departure is not None:
             self._event(departure, machine.Superseded(fence))
-
-    def _departure(self, transfer_id: str) -> Departure | None:
-        return self._by_transfer.get(transfer_id)
 
     def _event(self, departure: Departure, event: machine.Event) -> None:
         if not isinstance(event, machine.Tick):
@@ -468,7 +469,7 @@ class Departures:
             case machine.SendState():
                 self._send_state(departure)
             case machine.SendDirect(attempt):
-                self._send_direct(departure, attempt)
+                (self._send_direct if departure.chain else self._passes.sign)(departure, attempt)
             case machine.SendActivate(certificate, attempt):
                 departure.counters["repeated_activate"] += attempt > 1
                 self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
@@ -523,8 +524,6 @@ class Departures:
             departure.counters["state_bytes"] += len(message.state)
 
     def _send_direct(self, departure: Departure, attempt: int) -> None:
-        if not departure.chain:
-            departure.sign_pass(self._sealer)
         message = departure.direct(with_state=departure.plan.mode is Mode.EAGER or attempt > 1)
         if self._courier.send(message, departure.base, departure.plan.target, on_path=True):
             departure.counters.update(requests=1, state_bytes=len(message.state))

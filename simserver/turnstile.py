@@ -48,9 +48,13 @@ class Turnstile(Generic[L]):
         """Whether this one does."""
         return entity in self._waits_for
 
+    def is_full(self, target: str) -> bool:
+        """Whether nobody more can leave for there now."""
+        return self._taken[target] >= self._at_once
+
     def enter(self, leaver: L) -> bool:
         """Take a place; False if there is none."""
-        if self._taken[leaver.target] >= self._at_once:
+        if self.is_full(leaver.target):
             return False
         self._taken[leaver.target] += 1
         self._under_way[leaver.entity] = leaver.target
@@ -73,7 +77,7 @@ class Turnstile(Generic[L]):
     def following(self, target: str) -> L | None:
         """Whose turn it is, if there is a place; it does not wait any more, and has not taken the place yet."""
         queue = self._waiting.get(target)
-        if not queue or self._taken[target] >= self._at_once:
+        if not queue or self.is_full(target):
             return None
         entity, leaver = queue.popitem(last=False)
         del self._waits_for[entity]

@@ -212,13 +212,27 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
 ) -> None:
     holding = scene.spawn()
     holding.delegated(("grant",), (HERE, THERE))
-    monkeypatch.setattr("simserver.departing.jose.sign", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("simserver.departures.Departure", lambda *_, **__: 1 / 0)
     scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
     scene.departures.wants_to_go(BALL, THERE)
     assert (holding.life.frozen, scene.counts["internal_error"]) == (False, 2)
     (stint,) = scene.stage.custody.to_data()
     assert stint["ended_ns"] == 0
+
+
+async def test_a_pass_that_cannot_be_signed_is_signed_when_it_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    scene.spawn().delegated(("grant",), (HERE, THERE))
+    async with scene.served():
+        await trio.sleep(1)
+        with monkeypatch.context() as broken:
+            broken.setattr("simserver.passes.jose.sign_all", lambda *_, **__: 1 / 0)
+            scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
+        assert (scene.departures.is_leaving(BALL), scene.mail.sent, scene.counts["internal_error"]) == (True, [], 1)
+        await trio.sleep(1)
+        assert {message.type for _, message in scene.mail.sent} == {"direct"}
 
 
 async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performed(

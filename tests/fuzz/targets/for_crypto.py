@@ -6,7 +6,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from crypto import base64url, jose, jwe, jws, session
+from crypto import base64url, jose, jwe, jws, merkle, session
 from crypto.continuity import Published, Statement, first_pin, follow_untrusted, sign_reset, sign_successor
 from crypto.errors import (
     Expired,
@@ -99,9 +99,16 @@ def _open_signed_payload(data: bytes) -> object:
 
 
 def _statement(data: bytes) -> object:
-    """Two bytes choose who made the statement and whether the rest is its header or its payload."""
+    """The first byte chooses whether the rest is a whole statement, its payload, its header, or one of many."""
     if data[:1] == b"\x00":
         return jose.verify_untrusted(_text(data[1:]), sender=ROTATED.public)
+    if data[:1] == b"\x03":
+        text, _, proof = data[1:].partition(b"~")
+        kinds = {"alg": "ES256", "typ": "batonpass-statements", "kid": ALPHA.public.signing_kid, "iss": "alpha.h1"}
+        # Under the root that it leads to: what comes after that must be as hard as any other statement.
+        head = jws.sign(kinds, merkle.root_untrusted(text, proof), ALPHA.signing)
+        way = "~".join(base64url.encode(part).decode() for part in (text, proof))
+        return jose.verify_untrusted(f"{head}~{way}", sender=ROTATED.public)
     header = {"alg": "ES256", "typ": "batonpass-statement", "kid": ALPHA.public.signing_kid, "iss": "alpha.h1"}
     if data[:1] == b"\x01":
         return jose.verify_untrusted(jws.sign(header, data[1:], ALPHA.signing), sender=ROTATED.public)
@@ -111,7 +118,14 @@ def _statement(data: bytes) -> object:
 def _statement_seeds() -> list[bytes]:
     good = jose.sign({"entity": "alpha.e", "epoch": 3}, sender_id="alpha.h1", sender=ALPHA).encode()
     header = {"alg": "ES256", "typ": "batonpass-statement", "kid": ALPHA.public.signing_kid, "iss": "alpha.h1"}
-    return [b"\x00" + good, b"\x01" + b'{"a":1}', b"\x02" + json.dumps(header).encode()]
+    many = jose.sign_all([{"entity": "alpha.e"}, {"entity": "alpha.f"}], sender_id="alpha.h1", sender=ALPHA)
+    return [
+        b"\x00" + good,
+        b"\x00" + many[1].encode(),
+        b"\x01" + b'{"a":1}',
+        b"\x02" + json.dumps(header).encode(),
+        b"\x03" + b'{"a":1}~' + bytes(34),
+    ]
 
 
 def _jws(data: bytes) -> object:
@@ -383,7 +397,12 @@ TARGETS = [
     Target(
         "jose-statement",
         _statement,
-        ["crypto.jose:verify_untrusted"],
+        [
+            "crypto.jose:verify_untrusted",
+            "crypto.jose:_signed_payload_untrusted",
+            "crypto.jose:_text_of_many_untrusted",
+            "crypto.merkle:root_untrusted",
+        ],
         _statement_seeds,
         (Malformed, UnknownSender, Tampered, Expired, Revoked),
     ),

@@ -1,0 +1,87 @@
+"""Passes that leave together share a signature; nobody waits who is alone, and who is done is not signed."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from authority.certificates import DelegationGrant, PassCertificate, token_hash
+from authority.epoch import Fence
+from authority.sealing import Sealer
+from crypto import jose
+from crypto.keys import Identity
+from simserver import passes as module
+from simserver.departing import Departure, Plan
+from simserver.passes import Passes
+from tests.simserver.test_departures import TrioClock
+
+HERE = Sealer("alpha.s1", Identity.generate())
+GRANT = DelegationGrant(entity="alpha.e", epoch=1, sub=0, holder="alpha.s1", group=("alpha.s1", "alpha.s2"))
+TOKEN = jose.sign(GRANT.to_claims(), sender=HERE.identity, sender_id="alpha.h1")
+
+
+def departure(name: str, *, over: bool = False) -> Departure:
+    parts: Any = SimpleNamespace(
+        holding=SimpleNamespace(chain=(TOKEN,)),
+        frozen=SimpleNamespace(fence=Fence(1), tick=3, state_hash="a" * 64),
+        machine=SimpleNamespace(over=over),
+    )
+    plan = Plan(f"transfer-{name}", f"alpha.{name}", "alpha.s2", direct=True)
+    return Departure(plan, "alpha.s1", parts.holding, parts.frozen, parts.machine, cast(Any, None), cast(Any, None))
+
+
+class Desk:
+    def __init__(self, nursery: trio.Nursery | None) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.nursery = nursery
+        self.passes = Passes(HERE, TrioClock(), self._spawn, self._send)
+
+    def _spawn(self, function: Any, *args: Any) -> bool:
+        if self.nursery is not None:
+            self.nursery.start_soon(function, *args)
+        return self.nursery is not None
+
+    def _send(self, one: Departure, attempt: int) -> None:
+        first, last = one.chain
+        said = PassCertificate.from_claims_untrusted(jose.verify_untrusted(last, sender=HERE.identity.public))
+        assert (first, said.entity, said.parent) == (TOKEN, one.plan.entity, token_hash(TOKEN))
+        self.sent.append((one.plan.entity, attempt))
+
+
+def signatures(*departures: Departure) -> int:
+    return len({one.chain[-1].partition("~")[0] for one in departures})
+
+
+async def test_the_first_is_signed_at_once_and_the_others_together(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        desk, leaving = Desk(nursery), [departure(name) for name in "abcd"]
+        for number, one in enumerate(leaving):
+            desk.passes.sign(one, number)
+        assert desk.sent == [("alpha.a", 0)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.sent == [("alpha.a", 0), ("alpha.b", 1), ("alpha.c", 2), ("alpha.d", 3)]
+        assert (signatures(*leaving), signatures(*leaving[1:])) == (2, 1)
+        await trio.sleep(2 * module._QUIET_NS / 1e9)
+        late = departure("e")
+        desk.passes.sign(late, 1)
+        assert desk.sent[-1] == ("alpha.e", 1)
+
+
+async def test_who_is_done_meanwhile_is_not_signed(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        desk = Desk(nursery)
+        desk.passes.sign(departure("a"), 1)
+        gone = departure("b", over=True)
+        for one in (gone, departure("c")):
+            desk.passes.sign(one, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [entity for entity, _ in desk.sent] == ["alpha.a", "alpha.c"]
+        assert gone.chain == ()
+
+
+async def test_without_anybody_who_serves_each_is_signed_by_itself(autojump_clock: trio.testing.MockClock) -> None:
+    desk = Desk(None)
+    for name in "abc":
+        desk.passes.sign(departure(name), 1)
+    assert [entity for entity, _ in desk.sent] == ["alpha.a", "alpha.b", "alpha.c"]
