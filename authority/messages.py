@@ -42,6 +42,7 @@ from authority.player_messages import (
     Present,
     ReasonText,
 )
+from authority.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
 from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
 
 __all__ = [
@@ -90,6 +91,8 @@ __all__ = [
     "OwnerRequest",
     "OwnerWord",
     "Parcel",
+    "Precopied",
+    "Precopy",
     "Present",
     "Renew",
     "RenewReply",
@@ -399,6 +402,31 @@ class _WithState(_Fenced):
     state: bytes
     state_hash: Hash
     manifest: Manifest | None = None
+    # If most of it went ahead: what the whole state is made of, and `state` is the rest (`authority.precopy`).
+    recipe: Annotated[bytes, Field(max_length=MAX_RECIPE_BYTES)] = b""
+
+
+class Precopy(_Message):
+    """Old → new authority, while the entity is still simulated: chunks of its state, one after the other in `state`."""
+
+    type: Literal["precopy"] = "precopy"
+    transfer_id: TransferId
+    entity: Name
+    round: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
+    lengths: Annotated[
+        list[Annotated[int, Field(ge=1, le=MAX_CHUNK_BYTES)]], Field(min_length=1, max_length=MAX_CHUNKS)
+    ]
+    state: bytes
+    manifest: Manifest | None = None
+
+
+class Precopied(_Message):
+    """New → old authority: I have got the chunks of this round."""
+
+    type: Literal["precopied"] = "precopied"
+    transfer_id: TransferId
+    entity: Name
+    round: Annotated[int, Field(ge=1, le=MAX_ROUNDS)]
 
 
 class StateTransfer(_WithState):
@@ -489,6 +517,8 @@ Message = Annotated[
     | Spawn
     | Spawned
     | Despawn
+    | Precopy
+    | Precopied
     | StateTransfer
     | Stage
     | Staged

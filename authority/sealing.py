@@ -21,6 +21,7 @@ from authority.messages import (
     Manifest,
     Message,
     Parcel,
+    Precopy,
     Stage,
     StateTransfer,
     decode_message_untrusted,
@@ -156,9 +157,12 @@ class Sealer:
         return Opened(message, claims.sender, trace)
 
 
+_WITH_STATE: Final = (StateTransfer, Stage, DirectHandoff, Precopy)
+
+
 def _detach(message: Message) -> tuple[Message, bytes]:
     """The message as it is sealed, and what travels beside it."""
-    if not isinstance(message, StateTransfer | Stage | DirectHandoff) or len(message.state) <= INLINE_STATE_BYTES:
+    if not isinstance(message, _WITH_STATE) or len(message.state) <= INLINE_STATE_BYTES:
         return message, b""
     length = len(message.state)
     if length > MAX_STATE_BYTES:
@@ -169,7 +173,7 @@ def _detach(message: Message) -> tuple[Message, bytes]:
 
 def _attach_untrusted(message: Message, body: bytes) -> Message:
     """The message with the state that its manifest, which is proved, speaks of. Raises MessageError."""
-    manifest = message.manifest if isinstance(message, StateTransfer | Stage | DirectHandoff) else None
+    manifest = message.manifest if isinstance(message, _WITH_STATE) else None
     if manifest is None:
         if body:
             raise MessageError(f"a parcel has a body of which its {message.type} says nothing")

@@ -10,7 +10,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
@@ -32,6 +32,8 @@ from authority.messages import (
     InputItem,
     NotHere,
     OwnerWord,
+    Precopied,
+    Precopy,
     Spawn,
     Spawned,
     Staged,
@@ -41,6 +43,7 @@ from authority.messages import (
 from authority.messages import Stage as StageMessage
 from authority.names import instance_of
 from authority.ownership import UNTOLD, Ownership
+from authority.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
 from authority.records import Role
 from authority.renewals import Renewals
 from authority.sealing import Opened, Sealer
@@ -65,6 +68,9 @@ _log = logging.getLogger("simserver.arrivals")
 MAX_MACHINES: Final = 100_000
 MAX_FORWARDS: Final = 4
 MAX_CONTEXTS: Final = 4096
+
+
+AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)
 
 
 @dataclass
@@ -113,6 +119,8 @@ class Arrivals:
         self._renewals = Renewals()
         # Keys whose time is over are not among those that are good now.
         self._certificates = CertificateReader(self._signer_of, lambda: -math.inf)
+        self._chunks = ChunkTable()
+        self._read: tuple[str, Snapshot] | None = None
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -171,12 +179,32 @@ class Arrivals:
         holding.delegated((message.grant,), grant.group)
         holding.life.owned(grant.ownership)
 
+    def precopy(self, message: Precopy, opened: Opened) -> None:
+        """Chunks of a state whose entity is still simulated elsewhere."""
+        self._chunks.keep(message.transfer_id, opened.sender, split_untrusted(message.state, message.lengths))
+        answer = Precopied(transfer_id=message.transfer_id, entity=message.entity, round=message.round)
+        self._courier.send(answer, Trace(message.transfer_id), opened.sender, on_path=False)
+
+    def _whole(self, message: AnyState, opened: Opened) -> AnyState:
+        """A message with all of its state, parts of which may have come before. Raises `MessageError`."""
+        if not message.recipe:
+            return message
+        pieces = parse_recipe_untrusted(message.recipe)
+        state = self._chunks.whole(message.transfer_id, opened.sender, pieces, message.state)
+        if state is None:
+            self._counts["precopy_lost"] += 1
+            raise MessageError(f"parts of the state of {message.entity} that were sent ahead are not here (any more)")
+        self._counts["precopied"] += 1
+        return message.model_copy(update={"state": state, "recipe": b""})
+
     async def state(self, message: StateTransfer, opened: Opened) -> None:
         """A frozen state, ahead of the permission to simulate it."""
+        message = self._whole(message, opened)
         self._offer(message, message.fence, opened)
 
     async def stage(self, message: StageMessage, opened: Opened) -> None:
         """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
+        message = self._whole(message, opened)
         snapshot = self._checked(message, opened)
         reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state))
         if not reason:
@@ -252,6 +280,7 @@ class Arrivals:
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
         """Case 3, hop 1: state and chain in one message."""
+        message = self._whole(message, opened)
         grant, passes = await self._certificates.chain_untrusted(message.chain, message.entity)
         last = passes[-1]
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
@@ -296,7 +325,10 @@ class Arrivals:
         """
         if hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
-        return _decoded_untrusted(message.state, message.entity)
+        snapshot = _decoded_untrusted(message.state, message.entity)
+        # To read tens of megabytes takes a while, and the entity stands still: the last large one is not read twice.
+        self._read = (message.state_hash, snapshot) if len(message.state) >= PRECOPY_BYTES else None
+        return snapshot
 
     def _offer_of(
         self, message: StateTransfer | StageMessage | DirectHandoff | Stage, fence: Fence, source: str
@@ -368,13 +400,18 @@ class Arrivals:
 
     def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
-        snapshot = _decoded_untrusted(offer.state, entity)
+        read, self._read = self._read, None
+        if read is not None and read[0] == offer.state_hash:
+            snapshot = read[1]
+        else:
+            snapshot = _decoded_untrusted(offer.state, entity)
         self._clear_the_way(entity, permission.fence)
         holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs, context.ownership)
         self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
         self._reached("activated", permission.transfer_id)
         self._stages.used(permission.transfer_id)
+        self._chunks.drop(permission.transfer_id)
         holding.delegated(self._renewals.applied(entity, context.chain, context.group), context.group)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)

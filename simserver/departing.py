@@ -20,6 +20,7 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.outgoing import Mode, Outgoing
+from authority.precopy import CopyAhead
 from simserver.holdings import Holding
 from simserver.life import Frozen
 
@@ -32,7 +33,7 @@ class Plan:
 
     `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
     World and owner have `notice_ms` before it stands still; then it may take `freeze_budget_ms` until the commit (0:
-    as long as it needs).
+    as long as it needs). `ahead` is what the target has of its state already, if that is large.
     """
 
     transfer_id: str
@@ -45,6 +46,7 @@ class Plan:
     grouped: bool = False
     notice_ms: int = 0
     freeze_budget_ms: int = 0
+    ahead: CopyAhead | None = field(default=None, compare=False, repr=False)
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""
@@ -70,9 +72,18 @@ class Departure:
     # The lease under which it began is over, so it does not go on here whatever is decided.
     stays_nowhere: bool = False
     state_sent_ns: int = 0
+    # Whether the next message with the state makes use of what has gone ahead; repetitions bring all of it.
+    uses_ahead: bool = True
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)
+
+    def _recipe_and_state(self) -> tuple[bytes, bytes]:
+        """What is to be sent of the state: the recipe of the whole and the rest, once; then all of it."""
+        if self.plan.ahead is None or not self.uses_ahead:
+            return b"", self.frozen.state
+        self.uses_ahead = False
+        return self.plan.ahead.recipe(self.frozen.state)
 
     @property
     def passes(self) -> list[str]:
@@ -130,6 +141,7 @@ class Departure:
 
     def state(self, kind: type[Stage] | type[StateTransfer]) -> Stage | StateTransfer:
         """To the target: the frozen state, under the old fence."""
+        recipe, state = self._recipe_and_state()
         return kind(
             transfer_id=self.plan.transfer_id,
             entity=self.plan.entity,
@@ -137,8 +149,9 @@ class Departure:
             sub=self.frozen.fence.sub,
             kind=self.frozen.kind,
             tick=self.frozen.tick,
-            state=self.frozen.state,
+            state=state,
             state_hash=self.frozen.state_hash,
+            recipe=recipe,
         )
 
     def discard(self) -> StageDiscard:
@@ -150,7 +163,7 @@ class Departure:
 
     def direct(self, *, with_state: bool) -> DirectHandoff:
         """To the target: it is yours."""
-        state = self.frozen.state if with_state else b""
+        recipe, state = self._recipe_and_state() if with_state else (b"", b"")
         fence = self.frozen.fence.passed()
         return DirectHandoff(
             transfer_id=self.plan.transfer_id,
@@ -161,6 +174,7 @@ class Departure:
             tick=self.frozen.tick,
             state=state,
             state_hash=self.frozen.state_hash,
+            recipe=recipe,
             chain=list(self.chain),
         )
 

@@ -29,8 +29,8 @@ from authority.messages import (
     HandoffAbort,
     HandoffReply,
     HandoffRequest,
-    ImminentLoss,
     NotHere,
+    Precopied,
     Stage,
     Staged,
     StateTransfer,
@@ -40,12 +40,13 @@ from authority.outgoing import Case, Mode, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from simserver.admission import Admission
+from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
 from simserver.departing import Departure, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
-from simserver.notices import GROUP, OWNER, WORLD, Notices
 from simserver.passes import Passes
 from simserver.patience import Patience
 from simserver.reports import Reports
@@ -94,9 +95,10 @@ class Departures:
         self._counts = counts
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
-        self._notices = Notices()
+        self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self.reports: Final = Reports(home, clock, counts, self._spawn)
         self._passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
+        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
         self._new_id = new_id
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
@@ -127,7 +129,7 @@ class Departures:
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
-        is_asking = entity in self._asking_for_room or entity in self._notices
+        is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
         return is_asking or entity in self._leaving or self._turnstile.waits(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -137,8 +139,8 @@ class Departures:
             self._passes.forget()
             self._set_alarm()
             self.reports.resume()
-            for entity in self._notices.waiting():
-                self._spawn(self._keep_notice, entity)
+            self._leave_taking.go_on()
+            self._ahead.go_on()
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -193,59 +195,42 @@ class Departures:
         self._asking_for_room.discard(plan.entity)
         try:
             if not reason:
-                self._give_notice(plan, may_wait)
+                self._leave_taking.begin(plan, partial(self._copy_ahead, plan, may_wait))
             else:
                 self._counts[f"declined_{reason}"] += 1
                 self._decline(plan, reason)
         except Exception:
             self.went_wrong()
 
-    def _give_notice(self, plan: Plan, may_wait: bool) -> None:
-        """Tell world and owner that the entity leaves, and let it when they have finished, or their time is over."""
-        holding, enter = self._holdings.get(plan.entity), partial(self._leave_now, plan, may_wait)
-        if not plan.notice_ms or holding is None:
-            enter()
-            return
-        until_ns = self._clock.monotonic_ns() + plan.notice_ms * 1_000_000
-        holding.life.leaves_at_ns = until_ns
-        told = {WORLD} if holding.life.can_be_told else set()
-        if plan.grouped:
-            told.add(GROUP)
-        if owner := holding.life.ownership.owner:
-            told.add(OWNER)
-            fence = holding.fence
-            self._courier.tell_player(
-                owner,
-                ImminentLoss(
-                    entity=plan.entity, target=plan.target, within_ms=plan.notice_ms, epoch=fence.epoch, sub=fence.sub
-                ),
-            )
-        self._notices.give(plan.entity, told, until_ns, enter)
-        self._spawn(self._keep_notice, plan.entity)
-
-    async def _keep_notice(self, entity: str) -> None:
-        while (until_ns := self._notices.waiting().get(entity)) is not None:
-            now_ns = self._clock.monotonic_ns()
-            self._notices.over(entity, now_ns)
-            await self._clock.sleep_s(max(0, until_ns - now_ns) / 1e9)
-
-    def _leave_now(self, plan: Plan, may_wait: bool) -> None:
-        if (holding := self._holdings.get(plan.entity)) is not None:
-            holding.life.leaves_at_ns = 0
+    def _copy_ahead(self, plan: Plan, may_wait: bool) -> None:
+        """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
         try:
-            self._enter(plan, may_wait)
+            if (holding := self._sensible(plan)) is not None:
+                self._ahead.begin(plan, holding, partial(self._copied_ahead, may_wait))
         except Exception:
             self.went_wrong()
 
+    def _copied_ahead(self, may_wait: bool, plan: Plan, answered: bool) -> None:
+        try:
+            if answered:
+                self._enter(plan, may_wait)
+            else:
+                self._counts["declined_target_failed"] += 1
+                self._decline(plan, Reason.TARGET_FAILED)
+        except Exception:
+            self.went_wrong()
+
+    def copied_ahead(self, opened: Opened, message: Precopied) -> None:
+        """A target has got a part of a state that goes ahead."""
+        self._ahead.answered(opened, message)
+
     def ready_to_leave(self, entity: str) -> None:
         """The world has finished what it wanted to do before this entity leaves."""
-        self._notices.ready(entity, WORLD)
+        self._leave_taking.ready(entity)
 
     def let_go(self, entity: str, player: str) -> None:
         """A player has finished; it counts if it owns the entity."""
-        holding = self._holdings.get(entity)
-        if holding is not None and holding.life.ownership.owner == player:
-            self._notices.ready(entity, OWNER)
+        self._leave_taking.let_go(entity, player)
 
     def _decline(self, plan: Plan, reason: str) -> None:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
@@ -303,7 +288,10 @@ class Departures:
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
             plan.freeze_budget_ms * 1_000_000,
         )
-        return Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
+        departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
+        if plan.ahead is not None:
+            departure.counters.update(precopy_rounds=plan.ahead.round, precopied_bytes=plan.ahead.sent_bytes)
+        return departure
 
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
         if holding is None:
@@ -456,8 +444,9 @@ class Departures:
         plan = departure.plan
         match effect:
             case machine.SendStage():
-                if self._courier.send(departure.state(Stage), departure.base, plan.target, on_path=True):
-                    departure.counters["state_bytes"] += len(departure.frozen.state)
+                message = departure.state(Stage)
+                if self._courier.send(message, departure.base, plan.target, on_path=True):
+                    departure.counters["state_bytes"] += len(message.state)
             case machine.AskAbort(reason, attempt):
                 base = Trace(plan.transfer_id)
                 self._send_home(departure, departure.abort(reason), base, attempt, on_path=False)

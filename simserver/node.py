@@ -35,6 +35,8 @@ from authority.messages import (
     Order,
     OwnerWord,
     Parcel,
+    Precopied,
+    Precopy,
     Present,
     Reserve,
     Reserved,
@@ -261,6 +263,8 @@ class Node:
                 await self.arrivals.forwarded(message, opened)
             case Stage() as message:
                 await self.arrivals.stage(message, opened)
+            case Precopy() as message:
+                self.arrivals.precopy(message, opened)
             case StageDiscard() as message:
                 self.arrivals.stage_void(message.transfer_id, opened.sender)
             case _:
@@ -269,6 +273,8 @@ class Node:
     async def _dispatch_to_departures(self, opened: Opened) -> None:
         """Answers to what this server asked for its own entities."""
         match opened.message:
+            case Precopied() as message:
+                self.departures.copied_ahead(opened, message)
             case Staged() as message:
                 self.departures.staged(opened, message)
             case Activated() as message:

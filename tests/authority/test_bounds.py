@@ -21,6 +21,7 @@ from authority.messages import (
     MAX_TOKEN_CHARS,
 )
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
+from authority.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
 from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S
@@ -37,6 +38,7 @@ EXPECTED = {
     "state inside the sealed message": f"{INLINE_STATE_BYTES // 1024} KiB",
     "state beside the sealed message": f"{MAX_STATE_BYTES // MIB} MiB",
     "states that are offered, of all entities": f"{MAX_STAGED_BYTES // MIB} MiB",
+    "recipe of a state, chunks that went ahead": f"{MAX_RECIPE_BYTES // 1024} KiB, {MAX_KEPT_BYTES // MIB} MiB",
     "header of a sealed message": f"{MAX_HEADER_CHARS:,} characters",
     "life of a sealed message": f"{LIFETIME_S:.0f} s",
     "longest life that a receiver believes": f"{DEFAULT_LONGEST_LIFE_S:.0f} s",

@@ -1,6 +1,9 @@
 """Entities of tens of megabytes move over a real link, in nobody's way; those that are larger stay, and say why."""
 
+from random import Random
+
 from authority.messages import MAX_STATE_BYTES
+from simserver.node import Node
 from simserver.stayers import Stayers
 from tests.homeserver.served import Home, until
 
@@ -17,8 +20,9 @@ async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -
     ada = await alpha.player("alpha.ada")
     await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 50 * MIB})
     await alpha.entity("alpha.small", ada, "alpha.s1", params={"ballast": 100})
+    fill(one, "alpha.big")
     await begin(alpha, "alpha.big", "alpha.s2", "transfer-big")
-    await until(lambda: len(one.departures))
+    await until(lambda: one.departures.is_under_way("alpha.big"))
     await begin(alpha, "alpha.small", "alpha.s2", "transfer-small")
     await until(lambda: two.holdings.get("alpha.small"))
     assert two.holdings.get("alpha.big") is None
@@ -30,6 +34,39 @@ async def test_a_small_hand_over_overtakes_one_of_fifty_megabytes(alpha: Home) -
     # However long it took, it was sent once: what is repeated meanwhile is not the state.
     assert one.courier.posted_bytes("alpha.s2") < 51 * MIB
     assert one.counts["internal_error"] == two.counts["internal_error"] == 0
+
+
+async def test_failures_row_26_a_state_goes_ahead_while_it_is_simulated_and_only_the_rest_when_it_stands_still(
+    alpha: Home,
+) -> None:
+    one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 8 * MIB})
+    ballast = fill(one, "alpha.big")
+    ticks = one.ticks
+    for number, (to, mode) in enumerate((("alpha.s2", "eager"), ("alpha.s1", "staged"))):
+        body = {"to": to, "transfer_id": f"transfer-{number}", "transport": "link", "mode": mode}
+        await alpha.api.do("POST", "/v1/entities/alpha.big/transfers", body)
+        view = await alpha.finished(f"transfer-{number}")
+        assert view["result"] == "done"
+        assert view["counters"]["precopied_bytes"] >= 8 * MIB
+        assert view["counters"]["state_bytes"] < MIB
+    holding = one.holdings.get("alpha.big")
+    assert holding is not None
+    assert holding.life.world["ballast"] == ballast
+    assert one.ticks > ticks
+    assert (one.counts["precopied"], two.counts["precopied"]) == (1, 1)
+    assert one.arrivals._chunks.bytes == two.arrivals._chunks.bytes == 0
+    assert one.counts["internal_error"] == two.counts["internal_error"] == 0
+
+
+def fill(node: Node, entity: str) -> bytes:
+    """Give an entity ballast in which no part is like another."""
+    holding = node.holdings.get(entity)
+    assert holding is not None
+    ballast = Random(1).randbytes(len(holding.life.world["ballast"]))
+    holding.life.world = holding.life.world | {"ballast": ballast}
+    return ballast
 
 
 async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home) -> None:

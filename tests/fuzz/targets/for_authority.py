@@ -23,6 +23,7 @@ from authority.messages import (
     encode_link,
     encode_message,
 )
+from authority.precopy import ChunkTable, CopyAhead, parse_recipe_untrusted
 from authority.sealing import Sealer
 from crypto import jose
 from tests.fuzz.plain import from_cbor, from_json, to_cbor, to_json
@@ -154,6 +155,11 @@ def _certificate_seeds() -> list[bytes]:
     ]
 
 
+def _read_recipe(data: bytes) -> None:
+    """A recipe, and what came beside it."""
+    ChunkTable().whole("transfer-1", "alpha.s1", parse_recipe_untrusted(data), data)
+
+
 TARGETS = [
     Target(
         "parcel",
@@ -177,6 +183,13 @@ TARGETS = [
         (MessageError,),
         plain="cbor",
         slow=True,
+    ),
+    Target(
+        "recipe",
+        _read_recipe,
+        ["authority.precopy:parse_recipe_untrusted", "authority.precopy:split_untrusted"],
+        lambda: [CopyAhead().recipe(bytes(300_000))[0], b""],
+        (MessageError,),
     ),
     Target(
         "authority-message",
