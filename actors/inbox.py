@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import trio
 
 from actors.link import Address, Link, ReceivedMessage
+from actors.link.settings import NEVER
 from actors.lookout import Lookout, Parked
 
 __all__ = ["Inbox", "Received", "Turns"]
@@ -97,10 +98,10 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
                 self._listed.discard(link)
             elif len(ready) > 1:
                 ready.rotate(-1)
-            if link.owes_credit:
+            if link.arrivals.ack_s == -NEVER:
                 self._on_credit(link)
             if message is not None:
-                return _new_received((link.peer, message[1], message[0], link.address or _NOWHERE))
+                return _new_received((link.peer, message[1], message[0], link.path.address or _NOWHERE))
         raise trio.EndOfChannel if self._is_closed else trio.WouldBlock
 
     async def aclose(self) -> None:

@@ -63,6 +63,7 @@ class Lookout:
         self._woken_tasks = 0
         self._stand_in: trio.lowlevel.Task | None = None  # while it rests
         self._rest_scope = trio.CancelScope()
+        self._rests_on = False  # the stand-in, for as long as somebody else keeps the lookout
         self.has_asked = False
         """Something has left, and who waits now most likely waits for the answer."""
         self._yields_left = YIELDS_IN_A_ROW
@@ -98,6 +99,7 @@ class Lookout:
         self._drain()
 
     async def _rest(self) -> None:
+        self._rests_on = self._is_kept
         deadline_s = math.inf if self._is_kept else trio.current_time() + ABSENCE_S
         with trio.CancelScope(deadline=deadline_s) as self._rest_scope:
             self._stand_in = trio.lowlevel.current_task()
@@ -118,7 +120,8 @@ class Lookout:
             await self._park(parked)
             return
         if self.has_asked and self._is_answered_at_once():
-            self._leave()
+            if self._parked_tasks or self._rests_on:
+                self._leave()
             return
         self.has_asked = False
         self._is_kept = True
@@ -133,7 +136,8 @@ class Lookout:
             self._is_kept = False
             self.need()
             raise
-        self._leave()
+        if self._parked_tasks or self._rests_on:
+            self._leave()
 
     def _is_answered_at_once(self) -> bool:
         """Let others go first that can run on this core; whether something has come then, and was drained."""
@@ -159,7 +163,8 @@ class Lookout:
         """Something has come, and who kept the lookout takes care of that."""
         if self._parked_tasks:
             self.need()
-        elif self._stand_in is not None and self._rest_scope.deadline == math.inf:
+        elif self._stand_in is not None:
+            self._rests_on = False
             self._rest_scope.deadline = trio.current_time() + ABSENCE_S
 
     async def _park(self, parked: Parked) -> None:

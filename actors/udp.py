@@ -24,7 +24,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import trio
 
@@ -92,6 +92,9 @@ class LinkEndpoint:
     across a restart of the peer, at least once. `settings` bounds what one peer may use; `rng` draws session ids and
     incarnations.
     """
+
+    socket_class: ClassVar[type[DatagramSocket]] = DatagramSocket
+    """What it sends and receives with."""
 
     def __init__(
         self,
@@ -234,7 +237,7 @@ class LinkEndpoint:
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
             udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
             udp.bind((self._host, self._port))
-            datagrams = self._socket = DatagramSocket(udp, self._counters)
+            datagrams = self._socket = self.socket_class(udp, self._counters)
             self._now = (
                 trio.lowlevel.current_clock().current_time
             )  # what trio.current_time asks, in a third of the time
@@ -288,11 +291,8 @@ class LinkEndpoint:
             self._peer_keys.look_up(peer, None, now)
             self._mark(link)
             raise LinkDown(peer, f"no answer from {address[0]}:{address[1]}; trying again")
-        if link.fits_credit(len(message)) and self._waiters.may_overtake(link, message):
-            if link in self._dirty:
-                link.send(message, now, channel)
-            else:
-                self._post(link, message, channel, now)
+        if link.fits_credit(len(message)) and self._waiters.may_overtake(link, message, channel):
+            self.post(peer, address, message, channel=channel)
             await self._turns.take()
             return
         await self._wait_and_send(link, WaitingSend(message, channel), now)
@@ -322,27 +322,24 @@ class LinkEndpoint:
             link = self._link_to(peer, address)
         if link in self._dirty:  # what is added to something in this turn of the scheduler is as old as that
             link.send(message, self._marked_s, channel)
-        else:
-            self._post(link, message, channel, self._now())
+            return
+        departure = link.send_at_once(message, now := self._now(), channel)
+        if departure is None:
+            self._post(link, message, channel, now)
+            return
+        datagram, destination, timer_s = departure
+        if self._socket is None or self._backlog or not self._socket.send_one(datagram, destination):
+            self._keep(((datagram, destination),))
+        self._expected.pop(link, None)  # what was owed has left with it
+        self._lookout.has_asked = True
+        if timer_s != NEVER and self._deadlines.add(link, timer_s):
+            self._timer_scope.deadline = timer_s
 
     def _post(self, link: Link, message: bytes, channel: int, now: float) -> None:
-        """For a link that is not dirty."""
-        udp = self._socket
-        if udp is not None:
-            departure = link.send_at_once(message, now, channel)
-            if departure is not None:
-                datagram, address, timer_s = departure
-                self._transmit_one(udp, datagram, address)
-                self._expected.pop(link, None)  # what was owed has left with it
-                self._lookout.has_asked = True
-                if timer_s != NEVER and self._deadlines.add(link, timer_s):
-                    self._timer_scope.deadline = timer_s
-                return
-            if link.is_idle:  # for some reason it is not as simple as that; still, there is nothing to wait for
-                link.send(message, now, channel)
-                self._flush_link(udp, link, now)
-                return
         link.send(message, now, channel)
+        if link.is_idle and self._socket is not None and link not in self._dirty:
+            self._flush_link(self._socket, link, now)  # there is nothing to wait for
+            return
         self._marked_s = now
         self._mark(link)
 
@@ -386,7 +383,7 @@ class LinkEndpoint:
         else:
             channel, link = self._demultiplexer.on_datagram(arrived, source, now)
             if link is not None:
-                if channel >= 0 and not self._dirty and not self._waiters:
+                if channel >= 0 and not self._dirty and not self._waiters.links:
                     # Who gets it will most likely answer: what is owed to the peer leaves with the answer.
                     self._expected[link] = None
                     self._claimed.get(channel, self.inbox).look(link)
@@ -522,10 +519,6 @@ class LinkEndpoint:
         sent = 0 if self._backlog or not datagrams else udp.send(datagrams)
         if sent < len(datagrams):
             self._keep(datagrams[sent:])
-
-    def _transmit_one(self, udp: DatagramSocket, datagram: bytes, address: Address) -> None:
-        if self._backlog or not udp.send_one(datagram, address):
-            self._keep(((datagram, address),))
 
     def _keep(self, datagrams: Sequence[Outbound]) -> None:
         room = _MAX_BACKLOG_DATAGRAMS - len(self._backlog)

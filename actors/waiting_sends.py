@@ -1,4 +1,8 @@
-"""Sends that wait for their peer's credit, in the order in which they came."""
+"""Sends that wait for their peer's credit, in the order in which they came on each channel.
+
+A small one of another channel goes past a bigger one that waits, as in `actors.link.outgoing`: those that do are at
+most what bigger ones leave free for them, each time until one of those gets its turn.
+"""
 
 from collections import deque
 from typing import Final
@@ -6,6 +10,10 @@ from typing import Final
 import trio
 
 from actors.link import LARGE_MESSAGE_BYTES, Link, LinkFull
+from actors.link.settings import RESERVED_CREDIT_BYTES, SMALL_MESSAGE_BYTES
+
+_PASSING_OVERHEAD_BYTES: Final = 256
+"""What a message that goes past another counts beside its size, as in `actors.link.outgoing`."""
 
 __all__ = ["LinkDown", "WaitingSend", "WaitingSends"]
 
@@ -30,62 +38,98 @@ class WaitingSend:
         self.error: LinkDown | LinkFull | None = None
 
 
+class _Line:
+    """Those of one link, from the first that came."""
+
+    __slots__ = ("passed_bytes", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[WaitingSend] = deque()
+        self.passed_bytes = 0  # since the first that waits for credit does
+
+    def lets_pass(self, message: bytes) -> bool:
+        """Whether one that waits for credit may be overtaken on another channel. Small ones may, for so much that they
+        use up what bigger messages leave to them once; then they wait, too, or they could starve it."""
+        passed_bytes = self.passed_bytes + len(message) + _PASSING_OVERHEAD_BYTES
+        if len(message) > SMALL_MESSAGE_BYTES or passed_bytes > RESERVED_CREDIT_BYTES:
+            return False
+        self.passed_bytes = passed_bytes
+        return True
+
+
 class WaitingSends:
     """Those of all links of an endpoint. A link that is in here has somebody who waits."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Link, deque[WaitingSend]] = {}
+        self._lines: dict[Link, _Line] = {}
+        self.links: Final = self._lines.keys()
+        """Those for which somebody waits."""
 
     def __contains__(self, link: Link) -> bool:
-        return link in self._waiting
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        return link in self._lines
 
     def add(self, link: Link, waiting: WaitingSend) -> None:
         """Wait for the turn of this one."""
-        self._waiting.setdefault(link, deque()).append(waiting)
+        self._lines.setdefault(link, _Line()).waiting.append(waiting)
         link.is_credit_awaited = True
 
     def cancel(self, link: Link, waiting: WaitingSend, now: float) -> None:
         """It does not wait any longer, nor do others wait for it."""
-        self._waiting[link].remove(waiting)
+        self._lines[link].waiting.remove(waiting)
         self.serve(link, now)
 
     def serve(self, link: Link, now: float) -> None:
-        """Queue what waits as far as the credit goes."""
-        waiters = self._waiting.get(link)
-        large: list[WaitingSend] = []  # these wait for room in the queue, which the others need not wait for
-        while waiters:
-            waiter = waiters.popleft()
-            if not link.fits_credit(len(waiter.message)):
-                if not _is_large(waiter.message):
-                    waiters.appendleft(waiter)
-                    break
-                large.append(waiter)
-                continue
-            try:
-                link.send(waiter.message, now, waiter.channel)
-            except LinkFull as error:
-                waiter.error = error
-            waiter.is_done.set()
-        if waiters is not None:
-            waiters.extendleft(reversed(large))
-        if not waiters:
-            self._waiting.pop(link, None)
+        """Queue what waits as far as the credit goes, in the order of each channel."""
+        line = self._lines.get(link)
+        if line is None:
+            return
+        staying: deque[WaitingSend] = deque()
+        channels: set[int] = set()  # of those that stay
+        is_credit_awaited = False  # by one of those that stay; large ones wait for room in the queue instead
+        while line.waiting and not (is_credit_awaited and not link.fits_credit(0)):
+            waiter = line.waiting.popleft()
+            fits = waiter.channel not in channels and link.fits_credit(len(waiter.message))
+            if fits and is_credit_awaited and not _is_large(waiter.message):
+                fits = line.lets_pass(waiter.message)
+            if fits:
+                _queue(link, waiter, now)
+                if not is_credit_awaited and not _is_large(waiter.message):
+                    line.passed_bytes = 0
+            else:
+                staying.append(waiter)
+                channels.add(waiter.channel)
+                is_credit_awaited |= not _is_large(waiter.message)
+        staying.extend(line.waiting)
+        line.waiting = staying
+        if not staying:
+            del self._lines[link]
             link.is_credit_awaited = False
 
-    def may_overtake(self, link: Link, message: bytes) -> bool:
-        """Whether nobody waits whom the message would overtake: large ones wait for something else."""
-        waiters = self._waiting.get(link)
-        return not waiters or (not _is_large(message) and all(_is_large(waiter.message) for waiter in waiters))
+    def may_overtake(self, link: Link, message: bytes, channel: int) -> bool:
+        """Whether a message that fits the credit may go before those that wait; if so, it is counted among those that
+        did."""
+        line = self._lines.get(link)
+        if line is None:
+            return True
+        if _is_large(message) or any(waiter.channel == channel for waiter in line.waiting):
+            return False
+        return all(_is_large(waiter.message) for waiter in line.waiting) or line.lets_pass(message)
 
     def fail(self, link: Link, reason: str) -> None:
         """Nobody answers there: all who wait hear of it."""
-        for waiter in self._waiting.pop(link, ()):
+        line = self._lines.pop(link, None)
+        for waiter in () if line is None else line.waiting:
             waiter.error = LinkDown(link.peer, reason)
             waiter.is_done.set()
         link.is_credit_awaited = False
+
+
+def _queue(link: Link, waiter: WaitingSend, now: float) -> None:
+    try:
+        link.send(waiter.message, now, waiter.channel)
+    except LinkFull as error:
+        waiter.error = error
+    waiter.is_done.set()
 
 
 def _is_large(message: bytes) -> bool:

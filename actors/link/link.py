@@ -116,7 +116,8 @@ class Link:
 
         self.hint: Address | None = None
         """Where the application says the peer is."""
-        self._path = Path(lambda: new_ephemeral().private_numbers().private_value & _TOKEN_MASK)
+        self.path: Final = Path(lambda: new_ephemeral().private_numbers().private_value & _TOKEN_MASK)
+        """Where the peer is."""
         self._last_move_s = -NEVER
         self._wanted_until_s = now
 
@@ -124,14 +125,16 @@ class Link:
         self._agenda = Agenda(self._sessions, now)
         self.silence: Final = Silence(settings, self._agenda.events, now)
         """Whether the peer answers."""
-        self._arrivals = Arrivals(settings)
+        self.arrivals: Final = Arrivals(settings)
+        """What has come, and the acknowledgement that is owed; `ack_s` is -NEVER when taking messages has freed so much
+        that the peer should be told: call `datagrams_to_send`."""
         parts = Parts(
             sessions=self._sessions,
-            path=self._path,
+            path=self.path,
             incoming=self._incoming,
             outgoing=self._outgoing,
             recovery=self._recovery,
-            arrivals=self._arrivals,
+            arrivals=self.arrivals,
             agenda=self._agenda,
             silence=self.silence,
             counters=counters,
@@ -185,7 +188,7 @@ class Link:
         if address == self.hint:
             return
         self._agenda.is_usual = False
-        may_have_moved = self.hint is not None and address != self._path.address
+        may_have_moved = self.hint is not None and address != self.path.address
         self.hint = address
         if may_have_moved and now >= self._last_move_s + self._settings.move_interval_s:
             self._last_move_s = now
@@ -206,7 +209,7 @@ class Link:
         """Datagrams that tell the peer that this side ends; nothing may be sent afterwards."""
         self._agenda.is_usual = False
         current = self._sessions.current
-        address = self._path.address
+        address = self.path.address
         if current is None or address is None:
             return []
         datagram = self._sender.seal(current, CLOSE)
@@ -241,12 +244,7 @@ class Link:
     @property
     def owes_ack(self) -> bool:
         """Something has arrived that was not acknowledged."""
-        return self._arrivals.ack_s != NEVER
-
-    @property
-    def owes_credit(self) -> bool:
-        """Taking messages has freed so much that the peer should be told: call `datagrams_to_send`."""
-        return self._arrivals.ack_s == -NEVER
+        return self.arrivals.ack_s != NEVER
 
     def claim(self, channel: int) -> None:
         """From now on messages of this channel are taken with `take(channel)` alone."""
@@ -260,7 +258,7 @@ class Link:
     @property
     def address(self) -> Address | None:
         """Where the peer is: where messages for it go."""
-        return self._path.address
+        return self.path.address
 
     @property
     def peer_keys(self) -> PublicIdentity | None:
@@ -313,14 +311,14 @@ class Link:
                 )
                 return
             case Kind.COOKIE:
-                if source not in {self._path.address, self.hint}:
+                if source not in {self.path.address, self.hint}:
                     raise Malformed("a COOKIE from where no HELLO went")
                 self._sessions.on_cookie(header.session_id, header.counter, body, now)
                 return
             case Kind.ACCEPT:
                 outcome = self._sessions.on_accept(header.session_id, body, now)
                 # The HELLO went to these two, so whoever answers from one of them is there.
-                is_proved = source in {self._path.address, self.hint}
+                is_proved = source in {self.path.address, self.hint}
                 if not is_proved and self.hint is not None:
                     self._locate(self.hint, True, outcome, 0, now)
             case _:
@@ -363,7 +361,7 @@ class Link:
 
     def _locate(self, source: Address, is_proved: bool, outcome: Outcome, size_bytes: int, now: float) -> None:
         """A handshake was finished by a datagram from `source`; whether that proves that the peer is there."""
-        path = self._path
+        path = self.path
         timeout_s = self._recovery.probe_timeout_s
         if is_proved:
             has_moved = path.prove(source)
@@ -378,14 +376,14 @@ class Link:
     def _move(self, *, is_restart: bool = False) -> None:
         """Traffic goes to another address from now on."""
         self._counters["address_changes"] += 1
-        address = self._path.address
+        address = self.path.address
         if self._settings_for is None or address is None:
             settings = replace(self._settings, tolerated_loss=0.0)
         else:
             settings = self._settings_for(address)
         if not is_restart:  # messages are cut already; only a process that restarts gets to another machine
             settings = replace(settings, max_datagram_bytes=self._settings.max_datagram_bytes)
-        self._settings = self._arrivals.settings = self.silence.settings = settings
+        self._settings = self.arrivals.settings = self.silence.settings = settings
         self._sender.change_path(settings)
         self._recovery.change_path(settings)
 
@@ -402,7 +400,7 @@ class Link:
         self._recovery.forget()
         self._outgoing.restart()
         self._incoming.restart()
-        self._arrivals.forget()
+        self.arrivals.forget()
 
     # What goes out
 
@@ -412,7 +410,7 @@ class Link:
 
     def has_data(self, now: float) -> bool:
         """Whether there are messages or an acknowledgement to send."""
-        return self._arrivals.ack_s <= now or (self._outgoing.has_chunks and self._recovery.has_room)
+        return self.arrivals.ack_s <= now or (self._outgoing.has_chunks and self._recovery.has_room)
 
     def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
         """Everything that should leave now, with where to. Also does what timers have brought up."""
@@ -423,7 +421,7 @@ class Link:
             self._run_timers(now)
             self._handshakes(now, out)
             self._challenges(now, out)
-        address = self._path.address
+        address = self.path.address
         if address is not None:
             if unsettled:
                 self._sender.ping(address, now, out)
@@ -445,15 +443,15 @@ class Link:
         self._agenda.replies.clear()
         for datagram in self._sessions.due_datagrams(now):
             # A HELLO goes wherever the peer may be: where it was heard last, and where the application says it is.
-            known = self._path.address
+            known = self.path.address
             addresses = (known, self.hint) if datagram[0] == Kind.HELLO else (known,)
             for address in dict.fromkeys(addresses):
-                if address is not None and (address != known or self._path.spend(len(datagram))):
+                if address is not None and (address != known or self.path.spend(len(datagram))):
                     out.append((datagram, address))
 
     def _challenges(self, now: float, out: list[tuple[bytes, Address]]) -> None:
         session = self._sessions.current
-        for token, address in self._path.due_challenges(_CHALLENGE_DATAGRAM_BYTES, now):
+        for token, address in self.path.due_challenges(_CHALLENGE_DATAGRAM_BYTES, now):
             if session is not None:
                 self._counters["path_challenges"] += 1
                 out.append((self._sender.seal(session, write_challenge(token)), address))
@@ -467,14 +465,14 @@ class Link:
         """When to call `datagrams_to_send` if nothing else happens. It may turn out that there was nothing to do."""
         if self._sessions.current is None or self._sender.is_mute:
             return self._agenda.timer_s
-        return min(self._agenda.timer_s, self._arrivals.ack_s)
+        return min(self._agenda.timer_s, self.arrivals.ack_s)
 
     def _earliest_timer(self) -> float:
         return min(
             self._sender.credit_ping_s,
             self._sessions.next_timer(),
             self._recovery.next_timer(),
-            self._path.next_timer(),
+            self.path.next_timer(),
             self.silence.verdict_s,
             self._reopen_s,
             self._expiry_s,
@@ -493,7 +491,7 @@ class Link:
     def _run_timers(self, now: float) -> None:
         self._sessions.run_timers(now)
         self._sessions.end_exhausted(now)
-        if self._path.run_timers(now):
+        if self.path.run_timers(now):
             self._move()
         if self._recovery.run_timers(now) and self._sessions.current is not None:
             self._sessions.current.owes_ping = True
@@ -536,8 +534,8 @@ class Link:
 
     def _on_credit(self) -> None:
         """The peer should be told how much it may send."""
-        if self._arrivals.ranges:
-            self._arrivals.ack_s = -NEVER
+        if self.arrivals.ranges:
+            self.arrivals.ack_s = -NEVER
 
     def _open_if_needed(self, now: float) -> None:
         current = self._sessions.current

@@ -25,3 +25,30 @@ class Parts(NamedTuple):
     agenda: Agenda
     silence: Silence
     counters: Counter[str]
+
+
+class WithParts:
+    """Has them at hand one by one: every datagram uses them."""
+
+    __slots__ = (
+        "_agenda",
+        "_arrivals",
+        "_counters",
+        "_incoming",
+        "_outgoing",
+        "_path",
+        "_recovery",
+        "_sessions",
+        "_silence",
+    )
+
+    def __init__(self, parts: Parts) -> None:
+        self._sessions = parts.sessions
+        self._path = parts.path
+        self._incoming = parts.incoming
+        self._outgoing = parts.outgoing
+        self._recovery = parts.recovery
+        self._arrivals = parts.arrivals
+        self._agenda = parts.agenda
+        self._silence = parts.silence
+        self._counters = parts.counters

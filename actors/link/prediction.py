@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from actors.link.frames import HEADER, HEADER_BYTES, Kind
 from actors.link.incoming import ReceivedMessage
 from actors.link.outgoing_message import Chunk, OutgoingMessage
-from actors.link.parts import Parts
+from actors.link.parts import Parts, WithParts
 from actors.link.receiver import Receiver
 from actors.link.sender import Sender
 from actors.link.sessions import LiveSession
@@ -59,21 +59,17 @@ _MAX_SPAN: Final = 2**31
 _new_received: Final = partial(tuple.__new__, ReceivedMessage)
 
 
-class Prediction:
+class Prediction(WithParts):
     """The short way through one link."""
 
     __slots__ = (
         "_ack_delay_s",
         "_address",
-        "_agenda",
-        "_arrivals",
         "_channels",
         "_chunks",
-        "_counters",
         "_first",
         "_free",
         "_in_flight",
-        "_incoming",
         "_lasts",
         "_least_wait_s",
         "_max_ack_delay_s",
@@ -81,31 +77,18 @@ class Prediction:
         "_most_sealed",
         "_open",
         "_open_salt",
-        "_outgoing",
-        "_path",
         "_receiver",
-        "_recovery",
         "_seal",
         "_seal_salt",
         "_sender",
         "_session",
         "_session_id",
-        "_sessions",
-        "_silence",
     )
 
     _session: LiveSession
 
     def __init__(self, parts: Parts, sender: Sender, receiver: Receiver) -> None:
-        self._sessions = parts.sessions
-        self._path = parts.path
-        self._incoming = parts.incoming
-        self._outgoing = parts.outgoing
-        self._recovery = parts.recovery
-        self._arrivals = parts.arrivals
-        self._agenda = parts.agenda
-        self._silence = parts.silence
-        self._counters = parts.counters
+        super().__init__(parts)
         self._sender = sender
         self._receiver = receiver
         self._in_flight = parts.recovery._in_flight

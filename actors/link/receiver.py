@@ -26,27 +26,18 @@ from actors.link.frames import (
     write_response,
 )
 from actors.link.incoming import NoRoom
-from actors.link.parts import Parts
+from actors.link.parts import Parts, WithParts
 from actors.link.sender import Sender
 from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address
 from crypto.errors import CryptoError, Malformed, Tampered
 
 
-class Receiver:
+class Receiver(WithParts):
     """The DATA of one peer. `on_move` is called when the peer has proved to be at another address."""
 
     def __init__(self, parts: Parts, sender: Sender, on_move: Callable[[], None]) -> None:
-        # Held one by one: every datagram uses them.
-        self._sessions = parts.sessions
-        self._path = parts.path
-        self._incoming = parts.incoming
-        self._outgoing = parts.outgoing
-        self._recovery = parts.recovery
-        self._arrivals = parts.arrivals
-        self._agenda = parts.agenda
-        self._silence = parts.silence
-        self._counters = parts.counters
+        super().__init__(parts)
         self._sender = sender
         self._on_move = on_move
 

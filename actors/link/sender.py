@@ -5,7 +5,7 @@ from typing import Final
 
 from actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
 from actors.link.outgoing_message import Chunk
-from actors.link.parts import Parts
+from actors.link.parts import Parts, WithParts
 from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address, LinkSettings
 from crypto.session import TAG_BYTES
@@ -19,20 +19,11 @@ def body_bytes(settings: LinkSettings) -> int:
     return settings.max_datagram_bytes - HEADER_BYTES - TAG_BYTES
 
 
-class Sender:
+class Sender(WithParts):
     """The DATA for one peer. Counters go on across sessions."""
 
     def __init__(self, parts: Parts, settings: LinkSettings) -> None:
-        # Held one by one: every datagram uses them.
-        self._sessions = parts.sessions
-        self._path = parts.path
-        self._incoming = parts.incoming
-        self._outgoing = parts.outgoing
-        self._recovery = parts.recovery
-        self._arrivals = parts.arrivals
-        self._agenda = parts.agenda
-        self._silence = parts.silence
-        self._counters = parts.counters
+        super().__init__(parts)
         self.next_counter = 0
         """Of the next datagram; no other was used yet."""
         self.is_mute = False

@@ -423,7 +423,7 @@ async def test_when_the_endpoint_stops_its_users_are_told() -> None:
     ):
         nursery.start_soon(send_and_tell, alpha)
         nursery.start_soon(read_and_tell, alpha)
-        await until(lambda: bool(alpha._waiters))
+        await until(lambda: bool(alpha._waiters.links))
     assert sorted(outcomes) == ["beta.s1: this endpoint has stopped", "the inbox has ended"]
 
 
@@ -560,7 +560,7 @@ async def test_small_messages_do_not_wait_behind_a_large_one_that_waits_for_room
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send_large, 1)
             nursery.start_soon(send_large, 2)
-            await until(lambda: len(sent) == 1 and len(alpha._waiters) == 1)
+            await until(lambda: len(sent) == 1 and len(alpha._waiters.links) == 1)
             with trio.fail_after(10):
                 await alpha.send("beta.s1", beta.address, b"small", channel=3)
             received = [(await receive(beta)) for _ in range(3)]

@@ -206,7 +206,7 @@ class TwoEnds(RuleBasedStateMachine):
             assert len(sessions.live) <= MAX_SESSIONS
             assert len(sessions._half_open) <= MAX_HALF_OPEN
             assert len(node.ids.used) <= MAX_SESSIONS + MAX_HALF_OPEN + 1
-            assert len(node.link._arrivals.ranges.descending()) <= MAX_RANGES
+            assert len(node.link.arrivals.ranges.descending()) <= MAX_RANGES
 
     def teardown(self) -> None:
         if not hasattr(self, "network"):

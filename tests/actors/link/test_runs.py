@@ -72,7 +72,7 @@ def state(link: Link) -> tuple[object, ...]:
         for channel in link._incoming._channels
         for number, assembly in channel.assemblies.items()
     ]
-    arrivals = link._arrivals
+    arrivals = link.arrivals
     replay = arrivals.replay
     return replay._top, list(replay._ring), arrivals.ranges.descending(), held, link._incoming._used_bytes
 

@@ -145,7 +145,7 @@ def _train(data: bytes) -> None:
         alpha, beta = joined_ends()
         session = alpha.link._sessions.current
         assert session is not None
-        first = beta.link._arrivals.ranges.largest + 1
+        first = beta.link.arrivals.ranges.largest + 1
         headers = [write_header(Kind.DATA, session.peer_session_id, first + index) for index in range(len(bodies))]
         train = [
             header + session.session.seal(first + index, header, body)
@@ -166,7 +166,7 @@ def _train(data: bytes) -> None:
             for number, assembly in sorted(channel.assemblies.items())
         ]
         violations = beta.counters["dropped_violation"]
-        outcomes.append((taken, holds, incoming.credit, violations, beta.link._arrivals.ranges.largest))
+        outcomes.append((taken, holds, incoming.credit, violations, beta.link.arrivals.ranges.largest))
     assert outcomes[0] == outcomes[1]
 
 

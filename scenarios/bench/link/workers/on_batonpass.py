@@ -35,15 +35,24 @@ SMALL_WINDOW = COUNTED_WINDOWS * WINDOW
 GOODPUT = {"goodput": "bulk-1200", "goodput-network": "bulk-1200-network"}
 
 
+class LossySocket(DatagramSocket):
+    """Loses one datagram in a hundred on the way out."""
+
+    def send(self, datagrams: Sequence[Outbound]) -> int:
+        """All of them, but those that are lost."""
+        left = [at for at in range(len(datagrams)) if not is_lost()]
+        taken = super().send([datagrams[at] for at in left])
+        return len(datagrams) if taken == len(left) else left[taken]
+
+    def send_one(self, datagram: bytes, address: Address) -> bool:
+        """Likewise."""
+        return is_lost() or super().send_one(datagram, address)
+
+
 class Lossy(LinkEndpoint):
-    """Loses one datagram in a hundred on the way out. Both ends do."""
+    """Both ends lose them."""
 
-    def _transmit(self, udp: DatagramSocket, datagrams: Sequence[Outbound]) -> None:
-        super()._transmit(udp, [datagram for datagram in datagrams if not is_lost()])
-
-    def _transmit_one(self, udp: DatagramSocket, datagram: bytes, address: Address) -> None:
-        if not is_lost():
-            super()._transmit_one(udp, datagram, address)
+    socket_class = LossySocket
 
 
 class Directory:
