@@ -253,9 +253,12 @@ async def _serve_owners(node: Node, *, task_status: trio.TaskStatus[None] = trio
 
 
 async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered."""
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.ledger.serve)
+    """The ledger; when it is opened for the first time, what it knows of earlier lives of this server is remembered.
+
+    When the server is stopped, everything that lives here is written to it, so that it goes on from there.
+    """
+
+    def opened() -> None:
         for entity, moved_to, fence in node.ledger.moved():
             if node.holdings.get(entity) is None and node.holdings.gone(entity) is None:
                 node.holdings.remember(entity, Tombstone(moved_to, fence))
@@ -265,7 +268,8 @@ async def _serve_ledger(node: Node, *, task_status: trio.TaskStatus[None] = trio
         for stage in node.stages.waiting():
             node.arrivals.restage(stage)
         node.recovery.remember(node.ledger)
-        task_status.started()
+
+    await node.ledger.serve_to_the_end(opened, node.copier.check_in_all, task_status=task_status)
 
 
 async def _register(

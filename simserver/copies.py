@@ -201,10 +201,11 @@ class Copier:
             life.made_durable(applied)
 
     def check_in_all(self) -> None:
-        """Write checkpoints of everything that lives here: this server is about to stop."""
-        for holding in self._holdings:
+        """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
+        for holding in self._holdings if self._checkpoint_ns else ():
             life = holding.life
-            self._ledger.checkpoint(life.id, life.fence, life.tick, life.snapshot().encode())
+            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.snapshot().encode()):
+                self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
         for follower, items in outgoing.items():

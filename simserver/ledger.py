@@ -10,7 +10,7 @@ tells which entities the server was simulating, up to `LINGER_S` and a few milli
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,8 @@ MAX_ROWS_PER_WRITE: Final = 512
 # The disk is synced in the midst of everything else that this process does: not once for each hand-over, and not while
 # the one that it is about still goes on.
 LINGER_S: Final = 0.05
+# How long a server that is stopped may write for: thousands of entities take less, and its supervisor waits for 5 s.
+CLOSING_S: Final = 3.0
 _ENTITIES: Final = "entities"
 _CHECKPOINTS: Final = "checkpoints"
 # Of one write; a larger checkpoint is not kept here.
@@ -132,6 +134,44 @@ class Ledger:
                 with trio.move_on_after(LINGER_S):
                     await self._hurry.wait()
                 await self._write()
+
+    async def serve_to_the_end(
+        self,
+        opened: Callable[[], None],
+        closing: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """As `serve`. Started after `opened` was called; cancelled, it calls `closing` and writes what that notes.
+
+        For that it takes `CLOSING_S` at most; what is not written by then is not.
+        """
+        async with trio.open_nursery() as nursery:
+            kept = await nursery.start(self._serve_kept)
+            try:
+                opened()
+                task_status.started()
+                # From here on it is not cancelled with the others, but when all is written.
+                kept.shield = True
+                await trio.sleep_forever()
+            finally:
+                try:
+                    with trio.move_on_after(CLOSING_S, shield=True):
+                        if kept.shield and not kept.cancel_called:
+                            closing()
+                            await self.flush()
+                finally:
+                    kept.cancel()
+
+    async def _serve_kept(self, *, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        with trio.CancelScope() as scope:
+            try:
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.serve)
+                    task_status.started(scope)
+            finally:
+                # If it failed, nobody would write what is noted.
+                scope.cancel()
 
     def _warn_of_interrupted(self) -> None:
         if self.interrupted:

@@ -1,7 +1,7 @@
 """The ledger: what a server held is known after its end, whatever the end was."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -79,3 +79,30 @@ async def test_two_servers_cannot_write_one_ledger(tmp_path: Path) -> None:
         with pytest.RaisesGroup(DirectoryInUse, flatten_subgroups=True):
             async with running(tmp_path):
                 raise AssertionError("it must not start")
+
+
+async def test_who_is_stopped_writes_down_what_lives_here_and_who_is_killed_before_it_has_begun_does_not(
+    tmp_path: Path,
+) -> None:
+    async def stopped(tick: int, *, early: bool) -> tuple[Fence, int, bytes] | None:
+        """A life of a server that has this tick when it is stopped; what it knew at its beginning."""
+        ledger, known = Ledger("alpha.s1", tmp_path), list[tuple[Fence, int, bytes] | None]()
+
+        def opened() -> None:
+            known.append(ledger.checkpoint_of("alpha.ball"))
+            if early:
+                raise RuntimeError("something else is wrong")
+
+        def closing() -> None:
+            ledger.checkpoint("alpha.ball", Fence(1), tick, b"state")
+
+        with suppress(BaseExceptionGroup):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(ledger.serve_to_the_end, opened, closing)
+                ledger.lives("alpha.ball", "ball", Fence(1))
+                nursery.cancel_scope.cancel()
+        return known[0]
+
+    assert await stopped(7, early=False) is None
+    assert await stopped(8, early=True) == (Fence(1), 7, b"state")
+    assert await stopped(9, early=False) == (Fence(1), 7, b"state")
