@@ -1,6 +1,7 @@
 """One worker's share of a campaign: its flags, and a line of JSON on stdout for every seed that it has run."""
 
 import argparse
+import gc
 import json
 import resource
 import sys
@@ -35,6 +36,10 @@ def work(flags: argparse.Namespace, simulate: Callable[[str, int], Outcome]) -> 
     if flags.parent_pipe:
         die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    # What was imported stays, and what a run leaves behind is gone with its cluster: looking through all of it every
+    # few thousand objects finds nothing, and takes a tenth of the time.
+    gc.freeze()
+    gc.disable()
     for mix in flags.mixes.split(","):
         for seed in range(flags.first, flags.until):
             # Two by two, because odd seeds of some subjects take longer.
@@ -46,3 +51,4 @@ def work(flags: argparse.Namespace, simulate: Callable[[str, int], Outcome]) -> 
                 data["lines"] = outcome.lines
             sys.stdout.write(json.dumps(data) + "\n")
             sys.stdout.flush()
+            gc.collect()
