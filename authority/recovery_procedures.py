@@ -104,9 +104,12 @@ def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _adopted(rows: Rows, args: Mapping[str, Any]) -> str:
-    _, row = _find(rows, args["entity"], args["epoch"])
-    if row.target == args["target"]:
-        rows.delete(("recoveries", row.entity))
+    # The entity may be elsewhere by now, under a later fence, which its recovery must not wait for.
+    data = rows.get_or(("recoveries", args["entity"]), None)
+    row = None if data is None else RecoveryRow.from_data(data)
+    if row is None or (row.target, row.epoch) != (args["target"], args["epoch"]):
+        raise Refused(Reason.TOO_LATE, f"{args['entity']} is not what {args['target']} is to go on with")
+    rows.delete(("recoveries", row.entity))
     return row.entity
 
 

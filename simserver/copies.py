@@ -242,13 +242,17 @@ class Copier:
     # --- as a follower ---------------------------------------------------------------------------------------------
 
     def keep(self, message: Copies, authority: str, where: tuple[str, int]) -> None:
-        """Keep what an authority sends, and say what is kept; only servers of this instance are listened to."""
+        """Keep what an authority sends, and say what is kept; only servers of this instance are listened to.
+
+        A follower whose lease has run out says nothing: if the authority dies too, it is not asked.
+        """
         if authority not in self._lease.peers:
             self._counts["copies_of_strangers"] += 1
             return
         kept = [item for item in message.items if self._keep_one(item)]
         self._counts["copies_refused"] += len(message.items) - len(kept)
-        if kept:
+        if kept and self._lease.may_act(self._clock.monotonic_ns()):
+            # Without a lease nobody would ask for them: they are kept, but that makes nothing durable.
             items = [KeptItem(entity=one.entity, epoch=one.epoch, sub=one.sub, tick=one.tick) for one in kept]
             self._post(authority, where, CopiesKept(items=items))
 

@@ -137,6 +137,16 @@ def test_a_takeover_goes_by_two_epochs_and_raises_the_fence_first(leased: Log) -
     assert leased.rows.get_or(("recoveries", BALL), None) is None
 
 
+def test_a_recovery_is_over_for_who_has_handed_the_entity_on_before_home_heard_of_it(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    leased.run("recovery.finish", **found())
+    assert leased.run("transfer.commit", **request(target=S3, source=S2, epoch=3))["outcome"] == "committed"
+    assert leased.run("recovery.adopted", items=[{"entity": BALL, "epoch": 3, "target": S3}]) == [], "it was not S3's"
+    assert leased.run("recovery.adopted", items=[{"entity": BALL, "epoch": 3, "target": S2}]) == [BALL]
+    assert leased.rows.get_or(("recoveries", BALL), None) is None
+
+
 def test_nothing_is_given_to_a_server_whose_lease_is_over(leased: Log) -> None:
     over(leased, S1)
     over(leased, S2)

@@ -181,6 +181,14 @@ async def test_a_follower_keeps_what_its_peers_send_and_says_so(place: Place) ->
     assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
 
 
+async def test_what_a_follower_keeps_whose_lease_has_run_out_is_nobodys_durable_state(place: Place) -> None:
+    place.lease.may_act = lambda now_ns: False
+    copier = place.copier()
+    copier.keep(offer(BALL, 3, 7), FOLLOWER, ("127.0.0.1", 17000))
+    assert place.posted == [], "if the authority dies too, this one is not asked"
+    assert copier.table.get(BALL) == new_copy(Fence(3), 7, b"state", CopySource.FOLLOWER)
+
+
 async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Place) -> None:
     copier = place.copier()
     copier.keep(offer(BALL, 3, 7), "beta.s1", ("127.0.0.1", 17000))

@@ -29,12 +29,11 @@ class Debts:
         return server in self.deaths[deaths:]
 
     def owe(self, thing: Hashable, upto: int) -> None:
-        """Somebody was told that so much of it is durable."""
+        """Somebody was told that so much of it is durable. To hear it again is nothing new."""
         rows, now = self._owed.setdefault(thing, []), len(self.deaths)
-        if not rows or rows[-1][0] < now:
+        if all(known < upto for _, known in rows):
+            rows[:] = [row for row in rows if row[0] < now]
             rows.append((now, upto))
-        elif rows[-1][1] < upto:
-            rows[-1] = (now, upto)
 
     def owed(self, thing: Hashable) -> int:
         """How much of it must be there now."""

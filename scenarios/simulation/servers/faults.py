@@ -93,6 +93,21 @@ class Faults:
         homes = [home.name for home in self._cluster.homes_of(instance_of(name))]
         self._block([way for home in homes for way in ((name, home), (home, name))])
 
+    def _strand(self) -> None:
+        name = self._dice.choice(self._cluster.server_names)
+        mail, late_s = self._cluster.mail, self._dice.uniform(*self._mix.late_s)
+        homes = [home.name for home in self._cluster.homes_of(instance_of(name))]
+        others = [one for one in self._cluster.servers_of(instance_of(name)) if one != name]
+        for other in others:
+            mail.delay(name, other, late_s)
+        self._block([way for home in homes for way in ((name, home), (home, name))])
+
+        def end() -> None:
+            for other in others:
+                mail.delay(name, other, 0.0)
+
+        self._later(self._mix.cut_s, end)
+
     # --- simulation servers ----------------------------------------------------------------------------------------
 
     def _pause(self) -> None:

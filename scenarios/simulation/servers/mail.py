@@ -30,6 +30,7 @@ class Mail:
         self.weather = MailWeather()
         self._takers: dict[str, Callable[[str, Any], None]] = {}
         self._cut: dict[tuple[str, str], int] = {}
+        self._late_s: dict[tuple[str, str], float] = {}
         self.sent = 0
 
     def join(self, name: str, take: Callable[[str, Any], None]) -> None:
@@ -41,7 +42,8 @@ class Mail:
         self.sent += 1
         if to not in self._takers or self._dice.random() < self.weather.lost_share:
             return
-        self._schedule.after(self._delay_s(), lambda: self._arrive(sender, to, message))
+        late_s = self._late_s.get((sender, to), 0.0)
+        self._schedule.after(self._delay_s() + late_s, lambda: self._arrive(sender, to, message))
         if self._dice.random() < self.weather.repeated_share:
             self._schedule.after(self._delay_s() * 3, lambda: self._arrive(sender, to, message))
 
@@ -62,7 +64,12 @@ class Mail:
         """Take one cut back."""
         self._cut[sender, to] = max(self._cut.get((sender, to), 0) - 1, 0)
 
+    def delay(self, sender: str, to: str, late_s: float) -> None:
+        """Everything that is sent in this direction from now on arrives so much later."""
+        self._late_s[sender, to] = late_s
+
     def heal(self) -> None:
         """No cuts any more, and fair weather."""
         self._cut.clear()
+        self._late_s.clear()
         self.weather = MailWeather()

@@ -40,6 +40,8 @@ class ServerMix:
     cut_one_way: float = 0.0
     isolate: float = 0.0  # one process from all others
     cut_from_home: float = 0.0  # one simulation server from its home instance alone
+    strand: float = 0.0  # one simulation server from its home instance, and the others hear it late
+    late_s: Range = (0.5, 2.5)
     cut_s: Range = (0.1, 3.0)
 
     # --- processes
@@ -65,7 +67,7 @@ class ServerMix:
 
 _RATED: Final = (
     *("move", "move_together", "take", "delegate", "drain"),
-    *("cut", "cut_one_way", "isolate", "cut_from_home"),
+    *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "kill"),
     *("crash_home", "away", "depose"),
 )
@@ -137,7 +139,8 @@ _MIXES: Final = (
         purpose="servers are paused beyond their leases and cut off from home, granters change, clocks drift",
         pause=0.3,
         pause_s=(0.5, 5.0),
-        cut_from_home=0.4,
+        cut_from_home=0.2,
+        strand=0.2,
         isolate=0.1,
         cut_s=(0.5, 5.0),
         depose=0.3,
