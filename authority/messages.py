@@ -14,16 +14,15 @@ from typing import Annotated, Any, Final, Literal
 import cbor2
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from authority.absence import MAX_OWNER_TIMEOUT_S
 from authority.admission import MAX_PLACES
 from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
+from authority.entity_messages import Despawn, OwnerRequest, OwnerWord, Release, Spawn, Spawned
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.lease_messages import Renew, RenewReply
 from authority.letters import Batch
 from authority.message_base import MessageModel as _Message
-from authority.ownership import Ownership
 from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
 from authority.player_messages import (
@@ -94,6 +93,7 @@ __all__ = [
     "Precopied",
     "Precopy",
     "Present",
+    "Release",
     "Renew",
     "RenewReply",
     "Report",
@@ -267,37 +267,7 @@ class StageWord(_Message):
     certificate: Token = ""
 
 
-class OwnerRequest(_Message):
-    """Authority → home: who owns this entity? A player says that it does, and I have not heard of that.
-
-    Or, with `silent_s`: I have heard nothing for so long of the player who owns it under `owner_rev`.
-    """
-
-    type: Literal["owner_request"] = "owner_request"
-    entity: Name
-    silent_s: Annotated[int, Field(ge=0, le=2**31)] = 0
-    owner_rev: Epoch = 0
-
-
 # --- homeserver → simulation server -------------------------------------------------------------------------------
-
-
-class OwnerWord(_Message):
-    """Home → authority: the log's present owner of an entity, when that has changed or was asked for.
-
-    `timeout_s` is how long that player may be silent before it counts as gone; 0 for as long as it likes.
-    """
-
-    type: Literal["owner"] = "owner"
-    entity: Name
-    owner: OwnerName
-    owner_rev: Epoch
-    timeout_s: Annotated[int, Field(ge=0, le=MAX_OWNER_TIMEOUT_S)] = 0
-
-    @property
-    def ownership(self) -> Ownership:
-        """Owner and revision together."""
-        return Ownership(self.owner, self.owner_rev)
 
 
 class Grant(_Message):
@@ -328,35 +298,6 @@ class Delegation(_Message):
     type: Literal["delegation"] = "delegation"
     entity: Name
     grant: Token
-
-
-class Spawn(_Message):
-    """Home → simulation server, its incarnation `incarnation` if that is not 0: simulate this new entity."""
-
-    type: Literal["spawn"] = "spawn"
-    entity: Name
-    kind: Annotated[str, Field(max_length=64)]
-    epoch: Epoch
-    owner: OwnerName
-    owner_rev: Epoch
-    params: dict[str, Any]
-    incarnation: Epoch = 0
-
-
-class Despawn(_Message):
-    """Home → authority: the entity was deleted, and this is the fence after its last one. Nothing is answered."""
-
-    type: Literal["despawn"] = "despawn"
-    entity: Name
-    epoch: Epoch
-
-
-class Spawned(_Message):
-    """Simulation server → home: it lives (or `reason` says why not)."""
-
-    type: Literal["spawned"] = "spawned"
-    entity: Name
-    reason: ReasonText = ""
 
 
 # --- simulation server → simulation server ------------------------------------------------------------------------
@@ -517,6 +458,7 @@ Message = Annotated[
     | Spawn
     | Spawned
     | Despawn
+    | Release
     | Precopy
     | Precopied
     | StateTransfer

@@ -217,6 +217,24 @@ class Life:
         self.broken = why
         self._env.count("entity_broken")
 
+    def release(self, *, discard_inputs: bool = False) -> bool:
+        """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.
+
+        With `discard_inputs` what waits for the next tick counts as applied, and is not: it may be what the world
+        fails on.
+        """
+        if not self.broken or self.frozen or self.over:
+            return False
+        self.broken, self._crashes = "", None
+        self._env.count("entity_released")
+        if discard_inputs:
+            discarded = self.inbox.take()
+            for source, applied in self.inbox.sources_of(discarded).items():
+                self._env.count("input_discarded")
+                self.acknowledge(source, applied)
+        self._bring_up_to_date()
+        return True
+
     def commit(self, world: Any, now_ns: int, carried: Carried | None = None) -> list[PendingInput]:
         """One tick is done, and everything that waited went into it: the inputs that were applied.
 

@@ -38,6 +38,7 @@ from authority.messages import (
     Precopied,
     Precopy,
     Present,
+    Release,
     Reserve,
     Reserved,
     Spawn,
@@ -302,6 +303,9 @@ class Node:
             case Despawn() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.arrivals.despawn(message)
+            case Release() as message:
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.release(message.entity, discard_inputs=message.discard_inputs)
             case Spawn() as message:
                 await self.arrivals.spawn(message, opened)
             case Collect() as message:
@@ -312,6 +316,11 @@ class Node:
                 self.recovery.adopt(message, opened.sender)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
+
+    def release(self, entity: str, *, discard_inputs: bool) -> bool:
+        """Simulate an entity again that stands still; whether there is one."""
+        holding = self.holdings.get(entity)
+        return holding is not None and holding.life.release(discard_inputs=discard_inputs)
 
     async def _placement(self, message: Moves | CensusRequest, sender: str) -> None:
         """Where this server's home instance wants its entities to be, and what it asks for that."""

@@ -1,17 +1,19 @@
 """A simulation server's local HTTP face: health, what it holds, its custody log, its actors. For people and tools.
 
-All of it only reads, except that an operator may hold actors still and end them (`actors.observation`).
+All of it only reads, except that an operator may hold actors still and end them (`actors.observation`), and release
+entities that stand still.
 """
 
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Depends, FastAPI, Query
+from pydantic import BaseModel, ConfigDict, Field
 
 from actors import CallTimeout, Exit
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
+from actors.operator import operator_access
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app
 from authority.certificates import Name
 from authority.records import Role
@@ -39,6 +41,59 @@ class Stats(BaseModel):
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
     lease: dict[str, Any] = Field(description="incarnation, phase, and how long it lasts if it is not renewed")
+
+
+class Quarantined(BaseModel):
+    """An entity that stands still, because the world fails on it."""
+
+    entity: str
+    kind: str
+    epoch: int
+    sub: int
+    tick: int = Field(description="the last one that was completed")
+    pending_inputs: int = Field(description="how many wait for the next tick, which they may have made fail")
+    error: str = Field(description="what went wrong, or why it is not tried any more")
+
+
+class ReleaseBody(BaseModel):
+    """Simulate it again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    discard_inputs: bool = Field(
+        default=False, description="the inputs that wait count as applied, and are not: they may be what is wrong"
+    )
+
+
+def _quarantine_routes(node: Node) -> APIRouter:
+    routes = APIRouter(tags=["quarantine"])
+
+    @routes.get("/v1/local/quarantine")
+    async def quarantine() -> list[Quarantined]:
+        """The entities that stand still, and why; their states are at /v1/local/entities/{entity_id}?state=true."""
+        found = []
+        for holding in node.holdings:
+            if (life := holding.life).broken:
+                row = Quarantined(
+                    entity=life.id,
+                    kind=life.kind,
+                    epoch=life.fence.epoch,
+                    sub=life.fence.sub,
+                    tick=life.tick,
+                    pending_inputs=len(life.inbox.pending),
+                    error=life.broken,
+                )
+                found.append(row)
+        return sorted(found, key=lambda row: row.entity)
+
+    @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(node.operator_token))])
+    async def release(entity_id: Name, body: ReleaseBody) -> dict[str, bool]:
+        """An operator has looked at it: simulate it again. If the world fails again, it stands still again."""
+        if not node.release(entity_id, discard_inputs=body.discard_inputs):
+            raise ApiError(404, "not_here", f"{entity_id} does not stand still on {node.config.name}", entity_id)
+        return {"released": True}
+
+    return routes
 
 
 def make_status_app(node: Node) -> FastAPI:
@@ -93,6 +148,8 @@ def make_status_app(node: Node) -> FastAPI:
             # It retired between the look-up and the question.
             raise not_here from error
         return inspected
+
+    app.include_router(_quarantine_routes(node))
 
     @app.get("/v1/local/interrupted")
     async def interrupted() -> list[dict[str, Any]]:

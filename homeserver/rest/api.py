@@ -46,6 +46,7 @@ from homeserver.rest.models import (
     TransferView,
 )
 from homeserver.rest.placement import placement_routes
+from homeserver.rest.quarantine import quarantine_routes
 from homeserver.rest.rights import rights_routes, tell_owner
 from homeserver.rest.servers import server_routes
 from homeserver.rest.transactions import transaction_routes
@@ -95,6 +96,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(deletion_routes(node))
     app.include_router(hierarchy_routes(node))
     app.include_router(absence_routes(node))
+    app.include_router(quarantine_routes(node, _entity))
     app.include_router(rights_routes(node, _entity))
     app.include_router(_player_routes(node))
     app.include_router(server_routes(node))

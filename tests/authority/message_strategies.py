@@ -42,6 +42,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "counters": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
     "data": st.binary(max_size=20),
     "direct": st.booleans(),
+    "discard_inputs": st.booleans(),
     "draining": st.booleans(),
     "durable": WHOLE,
     "entity": NAMES,

@@ -145,6 +145,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("post", "/v1/entities/{entity_id}/delete"),
         ("put", "/v1/entities/{entity_id}/parent"),
         ("post", "/v1/entities/{entity_id}/leave"),
+        ("post", "/v1/entities/{entity_id}/release"),
         ("get", "/v1/players/{player}/entities"),
         ("get", "/v1/directory"),
         ("post", "/v1/directory/{name}/reset"),

@@ -112,6 +112,30 @@ async def test_a_world_that_fails_leaves_the_entity_standing_still_with_its_inpu
     assert Snapshot.decode(frozen.state).inbox["pending"] == [[ADA, 1, b""]], "and it can still be moved"
 
 
+async def test_failures_row_41_released_it_goes_on_or_stands_still_again_with_what_was_discarded_gone(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Tally()
+    stage = Stage(system, world=world)
+    ref = stage.start(stage.fresh("tally"))
+    life = ref.life
+    feed(ref, 1)
+    world.fails = "step"
+    with caplog.at_level(logging.CRITICAL):
+        ticks(ref)
+        assert (await inspect(ref))["broken"]
+        assert life.release()
+        ticks(ref)
+        assert (await inspect(ref))["broken"], "the world has not changed"
+        world.fails = ""
+        assert life.release(discard_inputs=True)
+        ticks(ref)
+        seen = await inspect(ref)
+    assert (seen["broken"], seen["tick"], seen["pending_inputs"]) == ("", 1, 0)
+    assert seen["sources"][ADA]["applied"] == 1, "its source does not repeat it"
+    assert not life.release(), "it does not stand still"
+
+
 async def test_a_message_that_it_does_not_know_ends_it_loudly(system: System, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(system)
     with caplog.at_level(logging.CRITICAL):

@@ -131,3 +131,36 @@ async def test_the_actors_of_the_server_are_seen_and_only_its_own_operator_holds
     assert inside["waiting"] >= 2, "ticks are kept like every message"
     await status.do("POST", f"/v1/actors/{pid}/resume", headers=headers)
     assert (await status.get(f"/v1/local/entities/{BALL}"))["frozen"] is False
+
+
+async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_released_by_master_or_operator(
+    home: Home, status: Api
+) -> None:
+    ada = await home.player("alpha.ada")
+    await home.entity(BALL, ada, "alpha.s1")
+    holding = home.simservers["alpha.s1"].holdings.get(BALL)
+    assert holding is not None
+    life = holding.life
+    assert await status.get("/v1/local/quarantine") == []
+    life.stand_still("ZeroDivisionError: poison")
+    (row,) = await status.get("/v1/local/quarantine")
+    assert (row["entity"], row["tick"], row["error"]) == (BALL, life.tick, "ZeroDivisionError: poison")
+
+    path = f"/v1/local/entities/{BALL}/release"
+    await status.refused(403, "wrong_token", "POST", path, {})
+    headers = {"authorization": f"Bearer {(home.directory / 'simserver-operator').read_text()}"}
+    assert await status.do("POST", path, {}, headers=headers) == {"released": True}
+    await until(lambda: life.tick > row["tick"])
+    assert await status.refused(404, "not_here", "POST", path, {}, headers=headers) == BALL
+
+    life.stand_still("poison")
+    stated: dict[str, Any] = {"master_rev": 1, "discard_inputs": True}
+    bob = await home.player("alpha.bob")
+    path = f"/v1/entities/{BALL}/release"
+    for who, rev, code in ((bob, 1, (403, "not_master")), (ada, 2, (409, "stale_revision"))):
+        proof = who.proof(action="release", entity=BALL, discard_inputs=True, master_rev=rev)
+        body = stated | {"by": who.name, "master_rev": rev, "proof": proof}
+        await home.api.refused(*code, "POST", path, body)
+    body = stated | {"by": "alpha.ada", "proof": ada.proof(action="release", entity=BALL, **stated)}
+    assert await home.api.do("POST", path, body) == {"entity": BALL, "authority": "alpha.s1"}
+    await until(lambda: not life.broken)

@@ -1,0 +1,83 @@
+"""What home instances and authorities say to each other about an entity, where nothing is handed over."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from authority.absence import MAX_OWNER_TIMEOUT_S
+from authority.certificates import Epoch, Name, OwnerName
+from authority.message_base import MessageModel as _Message
+from authority.ownership import Ownership
+from authority.player_messages import ReasonText
+
+__all__ = ["Despawn", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
+
+
+class OwnerRequest(_Message):
+    """Authority → home: who owns this entity? A player says that it does, and I have not heard of that.
+
+    Or, with `silent_s`: I have heard nothing for so long of the player who owns it under `owner_rev`.
+    """
+
+    type: Literal["owner_request"] = "owner_request"
+    entity: Name
+    silent_s: Annotated[int, Field(ge=0, le=2**31)] = 0
+    owner_rev: Epoch = 0
+
+
+class OwnerWord(_Message):
+    """Home → authority: the log's present owner of an entity, when that has changed or was asked for.
+
+    `timeout_s` is how long that player may be silent before it counts as gone; 0 for as long as it likes.
+    """
+
+    type: Literal["owner"] = "owner"
+    entity: Name
+    owner: OwnerName
+    owner_rev: Epoch
+    timeout_s: Annotated[int, Field(ge=0, le=MAX_OWNER_TIMEOUT_S)] = 0
+
+    @property
+    def ownership(self) -> Ownership:
+        """Owner and revision together."""
+        return Ownership(self.owner, self.owner_rev)
+
+
+class Spawn(_Message):
+    """Home → simulation server, its incarnation `incarnation` if that is not 0: simulate this new entity."""
+
+    type: Literal["spawn"] = "spawn"
+    entity: Name
+    kind: Annotated[str, Field(max_length=64)]
+    epoch: Epoch
+    owner: OwnerName
+    owner_rev: Epoch
+    params: dict[str, Any]
+    incarnation: Epoch = 0
+
+
+class Despawn(_Message):
+    """Home → authority: the entity was deleted, and this is the fence after its last one. Nothing is answered."""
+
+    type: Literal["despawn"] = "despawn"
+    entity: Name
+    epoch: Epoch
+
+
+class Release(_Message):
+    """Home → authority: simulate an entity again that stands still. Nothing is answered.
+
+    With `discard_inputs` the inputs that wait count as applied, and are not.
+    """
+
+    type: Literal["release"] = "release"
+    entity: Name
+    discard_inputs: bool = False
+
+
+class Spawned(_Message):
+    """Simulation server → home: it lives (or `reason` says why not)."""
+
+    type: Literal["spawned"] = "spawned"
+    entity: Name
+    reason: ReasonText = ""

@@ -1,0 +1,72 @@
+"""The route by which a master has an entity simulated again that stands still, because the world failed on it."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.web import ApiError, StrictRoute
+from authority.certificates import Name
+from authority.errors import Reason
+from authority.hops import Trace
+from authority.messages import Release
+from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.models import Proof
+from homeserver.rest.rights import EntityId, FindEntity
+from homeserver.rest.rights_models import Revision
+from homeserver.transfers import NOT_TOLD
+
+if TYPE_CHECKING:
+    from homeserver.node import Node
+
+__all__ = ["quarantine_routes"]
+
+
+class ReleaseBody(BaseModel):
+    """Have an entity simulated again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    by: Name = Field(description="its master")
+    master_rev: Revision = Field(description="the present revision of its mastership")
+    discard_inputs: bool = Field(
+        default=False, description="the inputs that wait count as applied, and are not: they may be what is wrong"
+    )
+    proof: Proof = Field(
+        description="statement {action: release, entity, master_rev, discard_inputs, expires_at_s} of the master"
+    )
+
+
+class ReleasedView(BaseModel):
+    """Who was told; whether the entity stood still, and whether it goes on, is seen there."""
+
+    entity: str
+    authority: str
+
+
+def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
+    """`POST /v1/entities/{entity_id}/release`; `find_entity` as of `rights_routes`."""
+    routes = APIRouter(tags=["rights"], dependencies=[Depends(client_access(node.secrets.client_token))])
+    routes.route_class = StrictRoute
+
+    @routes.post("/v1/entities/{entity_id}/release", status_code=202)
+    async def release(entity_id: EntityId, body: ReleaseBody) -> ReleasedView:
+        """Have an entity simulated again that stands still; it does so again if the world fails again."""
+        stated = {"entity": entity_id, "master_rev": body.master_rev, "discard_inputs": body.discard_inputs}
+        await check_player_proof(
+            node.directory, body.by, body.proof, {"action": "release", **stated}, node.clock.unix_s()
+        )
+        record = await find_entity(node, entity_id)
+        if body.by != record.master:
+            raise ApiError(403, Reason.NOT_MASTER, f"{record.master} is the master of {entity_id}", body.by)
+        if body.master_rev != record.master_rev:
+            text = f"the master of {entity_id} has revision {record.master_rev}"
+            raise ApiError(409, Reason.STALE_REVISION, text, record.master_rev)
+        message = Release(entity=entity_id, discard_inputs=body.discard_inputs)
+        try:
+            await node.transfers.post(message, Trace("release-entity"), record.authority, on_path=False)
+        except NOT_TOLD as error:
+            raise ApiError(503, "authority_unreachable", f"{error}: repeat the same request", entity_id) from error
+        return ReleasedView(entity=entity_id, authority=record.authority)
+
+    return routes
