@@ -13,7 +13,6 @@ other channel at most, whatever their messages and losses are.
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import chain
 from typing import Final
 
 from actors.link.frames import (
@@ -24,7 +23,7 @@ from actors.link.frames import (
     message_head,
     write_pieces,
 )
-from actors.link.outgoing_message import REQUEST, Chunk, LargeMessage, OutgoingMessage
+from actors.link.outgoing_message import REQUEST, Chunk, LargeMessage, OutgoingMessage, OutgoingRun
 from actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
@@ -63,12 +62,14 @@ class Outgoing:
         self._body_bytes = body_bytes
         self._max_bytes = max_bytes
         self._max_messages = max_messages
-        self._queues: list[deque[OutgoingMessage]] = [deque() for _ in range(CHANNELS)]
+        # Small messages are nothing but their contents until they start.
+        self._queues: list[deque[OutgoingMessage | bytes]] = [deque() for _ in range(CHANNELS)]
         self._sending: list[OutgoingMessage | None] = [None] * CHANNELS
         self._started: list[deque[OutgoingMessage]] = [deque() for _ in range(CHANNELS)]  # from the oldest
         self._ready: deque[int] = deque()  # channels with something to send, in turn
         self._waiting_for_credit: int | None = None  # the channel whose next message does not fit
         self._lost: deque[Chunk] = deque()
+        self._frames_left = MAX_CONTENT_FRAMES  # of the datagram that is being filled
         self._is_turn_of_lost = True
         self._large_queue: deque[int] = deque()  # channels whose next message is large and not granted yet, in turn
         self._blocked: set[int] = set()  # unordered channels that are too far ahead of what is acknowledged
@@ -150,7 +151,8 @@ class Outgoing:
         size = len(data)
         if not 0 <= channel < CHANNELS or size > LARGE_MESSAGE_BYTES:
             require_sendable(data, channel)
-        if self.held_messages >= self._max_messages or self.held_bytes + size > self._max_bytes:
+        held_bytes = self.held_bytes + size
+        if self.held_messages >= self._max_messages or held_bytes > self._max_bytes:
             raise LinkFull(
                 f"{self.held_messages} messages with {self.held_bytes} bytes wait to be acknowledged; "
                 f"the bounds are {self._max_messages} and {self._max_bytes}"
@@ -158,13 +160,15 @@ class Outgoing:
         queue = self._queues[channel]
         if not queue and self._sending[channel] is None:
             self._ready.append(channel)
-        self.held_bytes += size
+        self.held_bytes = held_bytes
         self.held_messages += 1
-        if size > LARGE_MESSAGE_BYTES:
+        if size <= SMALL_MESSAGE_BYTES:
+            queue.append(data)
+        elif size > LARGE_MESSAGE_BYTES:
             queue.append(LargeMessage(channel, data))
             return
-        queue.append(OutgoingMessage(channel, data))
-        if size > SMALL_MESSAGE_BYTES:
+        else:
+            queue.append(OutgoingMessage(channel, data))
             self._queued_big_bytes += size
         self._queued_bytes += size
         self._queued_messages += 1
@@ -198,6 +202,7 @@ class Outgoing:
         Budget: 1 us for a small message, 1 us for a piece.
         """
         chunks: list[Chunk] = []
+        self._frames_left = MAX_CONTENT_FRAMES
         if self._lost:
             if self._is_turn_of_lost:
                 room_bytes = self._fill_lost(room_bytes, parts, chunks)
@@ -215,7 +220,7 @@ class Outgoing:
         channel = self._ready[0]
         if channel >= ORDERED_CHANNELS or self._waiting_for_credit is not None:
             return room_bytes
-        queue, start = self._queues[channel], self._started[channel].append
+        queue = self._queues[channel]
         begun = self._sending[channel]
         if begun is not None:  # by the datagram before, which had no room for it
             size_bytes = begun.frame_bytes(0)
@@ -225,37 +230,53 @@ class Outgoing:
             begun.write(0, parts)
             begun.started_chunks = 1
             chunks.append((begun, 0))
+            self._frames_left -= 1
             self._sending[channel] = None
         number = first = self._next_number[channel]
         # The credit that is left is room for contents, too.
         credit_bytes = self._credit_bytes - self._used_bytes
-        end = first + min(self._credit_messages - self._used_messages, MAX_CONTENT_FRAMES - len(chunks))
+        end = first + min(self._credit_messages - self._used_messages, self._frames_left)
         left_bytes, used_bytes = room_bytes, 0
+        contents: list[bytes] = []
         while queue and number < end:
-            message = queue[0]
-            size = len(message.data)
+            data = queue[0]
+            if isinstance(data, OutgoingMessage):
+                break
+            size = len(data)
             used_bytes += size
-            if size + MESSAGE_OVERHEAD_BYTES > left_bytes or used_bytes > credit_bytes or size > SMALL_MESSAGE_BYTES:
+            if size + MESSAGE_OVERHEAD_BYTES > left_bytes or used_bytes > credit_bytes:
                 used_bytes -= size
                 break
             left_bytes -= size + MESSAGE_OVERHEAD_BYTES
-            queue.popleft()
-            message.number = number
-            message.started_chunks = 1
-            message.is_wanted = True
-            parts += (message_head(channel, number, size), message.data)
-            chunks.append((message, 0))
-            start(message)
+            parts += (message_head(channel, number, size), data)
+            contents.append(queue.popleft())  # type: ignore[arg-type]  # it is `data`
             number += 1
         count = number - first
-        self._next_number[channel] = number
-        self._queued_bytes -= used_bytes
-        self._queued_messages -= count
-        self._used_bytes += used_bytes
-        self._used_messages += count
+        if count:
+            self._start_whole(channel, first, contents, used_bytes, chunks)
         if not queue:
             self._ready.popleft()
         return left_bytes
+
+    def _start_whole(
+        self, channel: int, number: int, contents: list[bytes], size_bytes: int, chunks: list[Chunk]
+    ) -> None:
+        """These leave in one datagram, and are remembered as one."""
+        count = len(contents)
+        if count > 1:
+            message: OutgoingMessage = OutgoingRun(channel, number, contents, size_bytes)
+        else:
+            message = OutgoingMessage(channel, contents[0])
+            message.start(number, self._body_bytes)
+            message.started_chunks = 1
+        chunks.append((message, 0))
+        self._started[channel].append(message)
+        self._frames_left -= count
+        self._next_number[channel] = number + count
+        self._queued_bytes -= size_bytes
+        self._queued_messages -= count
+        self._used_bytes += size_bytes
+        self._used_messages += count
 
     def _fill_new(self, room_bytes: int, parts: list[bytes | memoryview], chunks: list[Chunk]) -> int:
         """What has not been sent before; returns the room that is left."""
@@ -273,10 +294,11 @@ class Outgoing:
             stuck = 0
             part = message.started_chunks
             size_bytes = message.frame_bytes(part)
-            if size_bytes > room_bytes or len(chunks) >= MAX_CONTENT_FRAMES:
+            if size_bytes > room_bytes or not self._frames_left:
                 break
             served = channel
             room_bytes -= size_bytes
+            self._frames_left -= 1
             message.write(part, parts)
             chunks.append((message, part))
             message.started_chunks = part + 1
@@ -300,13 +322,22 @@ class Outgoing:
             message, part = lost[0]
             if message.wants(part):
                 size_bytes = message.frame_bytes(part)
-                if size_bytes > room_bytes or len(chunks) >= MAX_CONTENT_FRAMES:
+                if size_bytes > room_bytes or not self._frames_left:
                     return 0
                 room_bytes -= size_bytes
+                self._frames_left -= 1
                 message.write(part, parts)
                 chunks.append((message, part))
             lost.popleft()
         return room_bytes
+
+    def _head(self, channel: int) -> OutgoingMessage:
+        """The next message of a channel that has one."""
+        queue = self._queues[channel]
+        head = queue[0]
+        if not isinstance(head, OutgoingMessage):
+            head = queue[0] = OutgoingMessage(channel, head)
+        return head
 
     def _start_next(self, channel: int) -> OutgoingMessage | None:
         """Start the next message of the channel, which is the first of those that are ready.
@@ -314,7 +345,7 @@ class Outgoing:
         None when it must wait: for credit, and then the channel stays where it is; otherwise it is taken out until it
         can go on.
         """
-        message = self._queues[channel][0]
+        message = self._head(channel)
         if channel >= ORDERED_CHANNELS and self._is_far_ahead(channel):
             self._ready.popleft()
             self._blocked.add(channel)
@@ -358,7 +389,7 @@ class Outgoing:
         queue = self._queues[channel]
         if channel == self._waiting_for_credit or not queue or self._sending[channel] is not None:
             return False
-        size = len(queue[0].data)
+        size = len(self._head(channel).data)
         came_bytes = self._credit_bytes - self._credit_of_waiting_bytes
         return (
             size <= SMALL_MESSAGE_BYTES
@@ -431,6 +462,9 @@ class Outgoing:
                 if message.unacked:
                     continue
             message.is_wanted = False
+            if isinstance(message, OutgoingRun):
+                for one in message.split_up:
+                    one.is_wanted = False
             channel = message.channel
             if channel >= ORDERED_CHANNELS:
                 self._release_unordered(message)
@@ -451,8 +485,13 @@ class Outgoing:
         pop = started.popleft
         released_bytes = released_messages = 0
         while started and not started[0].is_wanted:
-            released_bytes += len(pop().data)
-            released_messages += 1
+            message = pop()
+            if isinstance(message, OutgoingRun):
+                released_bytes += message.size_bytes
+                released_messages += len(message.contents)
+            else:
+                released_bytes += len(message.data)
+                released_messages += 1
         self.held_bytes -= released_bytes
         self.held_messages -= released_messages
 
@@ -471,9 +510,27 @@ class Outgoing:
 
     def on_lost(self, chunks: Iterable[Chunk]) -> int:
         """These must be sent again; returns how many of them are still wanted."""
-        wanted = [chunk for chunk in chunks if chunk[0].wants(chunk[1])]
+        wanted: list[Chunk] = []
+        for message, part in chunks:
+            if not message.wants(part):
+                continue
+            if isinstance(message, OutgoingRun):
+                wanted += [(one, 0) for one in self._split(message) if one.is_wanted]
+            else:
+                wanted.append((message, part))
         self._lost.extend(wanted)
         return len(wanted)
+
+    def _split(self, run: OutgoingRun) -> list[OutgoingMessage]:
+        """What was one so far is one message after the other from now on, at its place."""
+        if not run.split_up:
+            started = self._started[run.channel]
+            at = started.index(run)
+            started.rotate(-at)
+            started.popleft()
+            started.extendleft(reversed(run.split()))
+            started.rotate(at)
+        return run.split_up
 
     def on_credit(self, ack: Ack) -> None:
         """Credit is absolute and only grows: a late or repeated acknowledgement changes nothing."""
@@ -482,10 +539,13 @@ class Outgoing:
             self._credit_bytes = credit_bytes
             self._reserve_bytes = RESERVED_CREDIT_BYTES
         self._credit_messages = max(self._credit_messages, credit_messages)
-        if self._waiting_for_credit is not None and self._used_messages < self._credit_messages:
-            head = self._queues[self._waiting_for_credit][0]
-            if self._is_within_credit(len(head.data)):
-                self._waiting_for_credit = None
+        waiting = self._waiting_for_credit
+        if (
+            waiting is not None
+            and self._used_messages < self._credit_messages
+            and self._is_within_credit(len(self._head(waiting).data))
+        ):
+            self._waiting_for_credit = None
 
     def restart(self) -> None:
         """The peer has lost its memory: everything unacknowledged begins again, in order, from number 0."""
@@ -493,10 +553,18 @@ class Outgoing:
             started = self._started[channel]
             if channel >= ORDERED_CHANNELS:  # these were handed on although something before them was missing
                 started = deque(message for message in started if message.is_wanted)
-            again = list(chain(started, self._queues[channel]))
-            for message in again:
-                message.forget_progress()
-            self._queues[channel] = deque(again)
+            unstarted: deque[OutgoingMessage | bytes] = deque()
+            for message in started:
+                if isinstance(message, OutgoingRun):
+                    unstarted.extend(message.contents)
+                else:
+                    message.forget_progress()
+                    unstarted.append(message)
+            for queued in self._queues[channel]:
+                if isinstance(queued, OutgoingMessage):
+                    queued.forget_progress()  # it may have been asked for
+                unstarted.append(queued)
+            self._queues[channel] = unstarted
             self._started[channel].clear()
         self._sending = [None] * CHANNELS
         self._next_number = [0] * CHANNELS
@@ -505,7 +573,12 @@ class Outgoing:
         self._blocked.clear()
         self._waiting_for_credit = None
         self._ready = deque(channel for channel in range(CHANNELS) if self._queues[channel])
-        charged = [len(message.data) for queue in self._queues for message in queue if not message.is_large]
+        sizes = [
+            len(message.data if isinstance(message, OutgoingMessage) else message)
+            for queue in self._queues
+            for message in queue
+        ]
+        charged = [size for size in sizes if size <= LARGE_MESSAGE_BYTES]
         self._queued_bytes, self._queued_messages = sum(charged), len(charged)
         self._queued_big_bytes = sum(size for size in charged if size > SMALL_MESSAGE_BYTES)
         self._reset_credit()

@@ -1,6 +1,6 @@
 """One message on its way out: how it is cut, and which of its chunks are still to be sent and to be acknowledged."""
 
-from typing import ClassVar, Final
+from typing import Final
 
 from actors.link.frames import (
     MESSAGE_OVERHEAD_BYTES,
@@ -23,8 +23,6 @@ class OutgoingMessage:
     """A message and which of its chunks are still to be sent and to be acknowledged."""
 
     __slots__ = ("channel", "data", "is_wanted", "number", "piece_bytes", "started_chunks", "unacked")
-
-    is_large: ClassVar[bool] = False
 
     def __init__(self, channel: int, data: bytes) -> None:
         self.channel = channel
@@ -83,12 +81,37 @@ class OutgoingMessage:
         return PIECE_OVERHEAD_BYTES + min(self.piece_bytes, len(self.data) - part * self.piece_bytes)
 
 
+class OutgoingRun(OutgoingMessage):
+    """Small messages of an ordered channel, in sequence, that left whole in one datagram: so they arrive together, with
+    no more to remember than that. If they are lost, each goes its own way again (`split`).
+    """
+
+    __slots__ = ("contents", "size_bytes", "split_up")
+
+    def __init__(self, channel: int, number: int, contents: list[bytes], size_bytes: int) -> None:
+        super().__init__(channel, b"")
+        self.number = number
+        self.started_chunks = 1
+        self.is_wanted = True
+        self.contents = contents
+        self.size_bytes = size_bytes
+        self.split_up: list[OutgoingMessage] = []
+
+    def split(self) -> list[OutgoingMessage]:
+        """The messages, each as if it had left alone."""
+        for number, data in enumerate(self.contents, self.number):
+            message = OutgoingMessage(self.channel, data)
+            message.number = number
+            message.started_chunks = 1
+            message.is_wanted = True
+            self.split_up.append(message)
+        return self.split_up
+
+
 class LargeMessage(OutgoingMessage):
     """A message that is asked for before it starts; see `actors.link.large`."""
 
     __slots__ = ("first_unacked", "ordinal")
-
-    is_large: ClassVar[bool] = True
 
     def __init__(self, channel: int, data: bytes) -> None:
         super().__init__(channel, data)

@@ -14,6 +14,7 @@ from actors.link.frames import Ack, Message, Piece
 from actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
 from actors.link.incoming import Incoming
 from actors.link.outgoing import Outgoing
+from actors.link.outgoing_message import OutgoingRun
 from actors.link.ranges import MAX_RANGES, CounterRanges
 from actors.link.settings import (
     INITIAL_CREDIT_BYTES,
@@ -174,7 +175,15 @@ class TestCongestion:
 
 def filled(outgoing: Outgoing, room_bytes: int = 1168) -> list[tuple[int, int, int]]:
     """(channel, number, part) of what the next datagram would carry."""
-    return [(message.channel, message.number, part) for message, part in outgoing.fill(room_bytes, [])]
+    return [
+        (message.channel, number, part)
+        for message, part in outgoing.fill(room_bytes, [])
+        for number in (
+            range(message.number, message.number + len(message.contents))
+            if isinstance(message, OutgoingRun)
+            else [message.number]
+        )
+    ]
 
 
 class TestOutgoing:
