@@ -126,7 +126,10 @@ class DelegationGrant(_Certificate):
 
 
 class PassCertificate(_Certificate):
-    """`source` passed `entity` directly to `target`, which holds it at (epoch, sub) from `tick` on."""
+    """`source` passed `entity` directly to `target`, which holds it at (epoch, sub) from `tick` on.
+
+    `incarnation` is as in `CommitCertificate`, as the target itself has told.
+    """
 
     kind: Literal["pass"] = "pass"
     transfer_id: TransferId
@@ -134,6 +137,7 @@ class PassCertificate(_Certificate):
     target: Name
     tick: TickNumber
     state_hash: Hash
+    incarnation: Epoch = 0
     parent: Hash
 
 

@@ -7,8 +7,8 @@ from pydantic import Field
 from authority.absence import MAX_OWNER_TIMEOUT_S
 from authority.certificates import Epoch, Name, OwnerName
 from authority.message_base import MessageModel as _Message
+from authority.message_base import ReasonText
 from authority.ownership import Ownership
-from authority.player_messages import ReasonText
 
 __all__ = ["Despawn", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
 

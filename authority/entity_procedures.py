@@ -9,7 +9,7 @@ from authority.directory_procedures import check_simserver
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached, cut_out
-from authority.lease_procedures import check_lease
+from authority.lease_procedures import check_lease, incarnation_of
 from authority.records import EntityRecord
 from authority.recovery import OrphanPolicy
 from authority.rights import find_entity, save_entity
@@ -51,6 +51,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         heir=args.get("heir", ""),
         owner_timeout_s=args.get("owner_timeout_s", 0),
         authority=server,
+        incarnation=incarnation_of(rows, server),
     )
     save_entity(rows, record)
     return record.to_data()

@@ -125,11 +125,12 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
     for transfer in members:
         record = records[transfer.id]
         fence = record.fence.raised()
-        record = record.changed(authority=transfer.target, epoch=fence.epoch, sub=fence.sub, delegation=())
+        lives = {"incarnation": incarnation_of(rows, transfer.target), "source_incarnation": record.incarnation}
+        record = record.changed(authority=transfer.target, incarnation=lives["incarnation"])
+        record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
-        given = {"owner": record.owner, "owner_rev": record.owner_rev}
-        given |= {"incarnation": incarnation_of(rows, transfer.target)}
+        given = {"owner": record.owner, "owner_rev": record.owner_rev} | lives
         save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))
 

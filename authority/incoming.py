@@ -110,6 +110,11 @@ class Incoming:
         """Whether something has been announced, so that early inputs are worth keeping."""
         return bool(self._offers) or self._permission is not None
 
+    @property
+    def waits_with(self) -> Permission | None:
+        """The leave that was given and not used, because its state has not come."""
+        return self._permission
+
     def fence_raised(self, fence: Fence) -> None:
         """This server learned elsewhere (its own hand-over, the log) that the entity has reached `fence`."""
         if fence > self.seen:

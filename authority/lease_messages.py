@@ -9,7 +9,6 @@ from pydantic import Field
 
 from authority.certificates import Name, OwnerName
 from authority.message_base import MessageModel
-from authority.placement_messages import Load
 
 __all__ = ["MAX_PEERS", "Renew", "RenewReply"]
 
@@ -26,8 +25,7 @@ class Renew(MessageModel):
     """Simulation server → home: I am there; renew the lease of this incarnation, or begin it.
 
     `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known.
-    `load` is how much it has to do, if that is known. `peers` is the digest of the list
-    of the other servers that it knows: another list is told in the answer.
+    `peers` is the digest of the list of the other servers that it knows: another list is told in the answer.
     """
 
     type: Literal["renew"] = "renew"
@@ -37,7 +35,6 @@ class Renew(MessageModel):
     previous_nonce: PreviousNonce = ""
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
     peers: PeersDigest = ""
-    load: Load | None = None
 
 
 class RenewReply(MessageModel):

@@ -16,7 +16,15 @@ from authority.lease import LeasePhase
 from authority.records import LeaseOffice, LeaseRow
 from authority.rows import Rows
 
-__all__ = ["LEASE_PROCEDURES", "check_lease", "find_lease", "incarnation_of", "lease_office", "may_be_given"]
+__all__ = [
+    "LEASE_PROCEDURES",
+    "check_lease",
+    "find_lease",
+    "given_late",
+    "incarnation_of",
+    "lease_office",
+    "may_be_given",
+]
 
 
 def lease_office(rows: Rows) -> LeaseOffice:
@@ -44,6 +52,13 @@ def may_be_given(rows: Rows, server: str) -> bool:
     """
     row = find_lease(rows, server)
     return row is None or row.phase is LeasePhase.ALIVE
+
+
+def given_late(rows: Rows, server: str, incarnation: int) -> None:
+    """The log learns that a server was given an entity as this incarnation: if that is dead, it is swept once more."""
+    row = find_lease(rows, server)
+    if row is not None and row.swept and row.has_outlived(incarnation):
+        _save(rows, row.changed(swept=False))
 
 
 def check_lease(rows: Rows, server: str) -> None:

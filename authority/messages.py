@@ -15,13 +15,16 @@ import cbor2
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from authority.admission import MAX_PLACES
-from authority.certificates import MAX_CHAIN, Epoch, Hash, Name, OwnerName, TickNumber, TransferId
+from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
 from authority.entity_messages import Despawn, OwnerRequest, OwnerWord, Release, Spawn, Spawned
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.inquiry_messages import Passed, StageInquiry, StageWord, Stranded
 from authority.lease_messages import Renew, RenewReply
 from authority.letters import Batch
+from authority.message_base import Chain, ReasonText, Token
+from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
 from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
@@ -39,7 +42,6 @@ from authority.player_messages import (
     NoticeMs,
     NotOwner,
     Present,
-    ReasonText,
 )
 from authority.precopy import MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_RECIPE_BYTES, MAX_ROUNDS
 from authority.recovery_messages import Adopt, Adopted, Collect, Collected, Copies, CopiesKept
@@ -90,6 +92,7 @@ __all__ = [
     "OwnerRequest",
     "OwnerWord",
     "Parcel",
+    "Passed",
     "Precopied",
     "Precopy",
     "Present",
@@ -108,16 +111,14 @@ __all__ = [
     "StageWord",
     "Staged",
     "StateTransfer",
+    "Stranded",
     "decode_link_untrusted",
     "decode_message_untrusted",
     "encode_link",
     "encode_message",
 ]
 
-MAX_TOKEN_CHARS: Final = 8192
 
-Token = Annotated[str, Field(max_length=MAX_TOKEN_CHARS)]
-Chain = Annotated[list[Token], Field(max_length=MAX_CHAIN + 1)]
 SchemaVersion = Annotated[int, Field(ge=0, lt=2**31)]
 StateBytes = Annotated[int, Field(ge=1, le=2**32)]
 Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
@@ -134,18 +135,6 @@ Counts = Annotated[
     dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]],
     Field(max_length=32),
 ]
-
-
-class _Fenced(_Message):
-    transfer_id: TransferId
-    entity: Name
-    epoch: Epoch
-    sub: Epoch
-
-    @property
-    def fence(self) -> Fence:
-        """The fence under which this message was sent."""
-        return Fence(self.epoch, self.sub)
 
 
 # --- to a homeserver, and between homeservers ---------------------------------------------------------------------
@@ -251,22 +240,6 @@ class Decline(_Message):
     reason: ReasonText
 
 
-class StageInquiry(_Fenced):
-    """Target → home: I have had this state on my disk for a while, frozen under this fence; what became of it?"""
-
-    type: Literal["stage_inquiry"] = "stage_inquiry"
-    target: Name
-
-
-class StageWord(_Message):
-    """Home → target: it is yours (with the certificate), nothing will come of it, or nobody has decided yet."""
-
-    type: Literal["stage_word"] = "stage_word"
-    transfer_id: TransferId
-    word: Literal["committed", "void", "open"]
-    certificate: Token = ""
-
-
 # --- homeserver → simulation server -------------------------------------------------------------------------------
 
 
@@ -314,7 +287,10 @@ class Reserve(_Message):
 
 
 class Reserved(_Message):
-    """New → old authority: so many places are kept for you for a while, or none for `reason`."""
+    """New → old authority: so many places are kept for you for a while, or none for `reason`.
+
+    They are `incarnation`'s: no later one acts on what is passed to it directly. 0 if there are no leases.
+    """
 
     type: Literal["reserved"] = "reserved"
     kind: Annotated[str, Field(max_length=64)]
@@ -322,6 +298,7 @@ class Reserved(_Message):
     state_bytes: StateBytes
     places: Places
     reason: ReasonText = ""
+    incarnation: Epoch = 0
 
 
 class Manifest(_Message):
@@ -467,6 +444,8 @@ Message = Annotated[
     | StageDiscard
     | StageInquiry
     | StageWord
+    | Passed
+    | Stranded
     | Activate
     | DirectHandoff
     | Activated

@@ -13,6 +13,9 @@ Rules it keeps, whatever the network does:
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
 5. The tombstone carries the fence that this transfer led to, however far the log has gone on since: the entity may be
    on its way back here, under a fence that must still be listened to.
+6. A direct pass that was signed cannot be taken back, so the log does not refuse it. If the target stays silent the log
+   is told of the pass: it knows whether the target is alive to act on it, or has the entity recovered, perhaps from
+   this very copy.
 
 Events go in together with `now_ns`; effects come out and are performed by the shell in the order given.
 """
@@ -280,7 +283,7 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
 # back off to a second, about the time in which a homeserver instance elects a new leader.
 FIRST_RETRY_NS: Final = 250_000_000
 MAX_RETRY_NS: Final = 1_000_000_000
-# A target that has not answered this many times may have handed the entity on and be gone. Only the log knows.
+# A target that has not answered this many times may be dead, or have handed the entity on. Only the log knows.
 ATTEMPTS_WITHOUT_HOME: Final = 3
 # How long a target may take to stage a state: the entity stands still meanwhile. A server that has its disk and its
 # network needs milliseconds for it, and one that is not there would be waited for in vain.
@@ -398,15 +401,16 @@ class Outgoing:
 
     def _believable(self, event: Event) -> bool:
         """Whatever ends the wait carries the fence that follows from the one frozen under; else it is of the past."""
+        is_passed = self.case is Case.DIRECT and self.phase in (OutgoingPhase.REQUESTED, OutgoingPhase.COMMITTED)
         match event:
             case Committed(fence=fence) | PeerActive(fence=fence):
                 return self._has_asked and fence >= self.leads_to
             case Superseded(fence=fence):
                 return fence >= self.leads_to
             case Refusal(fence=fence):
-                return fence == self.fence.raised()
+                return not is_passed and fence == self.fence.raised()
             case Lost(fence=fence):
-                return fence >= self.fence
+                return fence > self.leads_to if is_passed else fence >= self.fence
             case OverBudget():
                 return self._must_end_by_ns is not None
             case Tick() | Staged() | StageRefused():
@@ -431,7 +435,8 @@ class Outgoing:
         if self.phase is OutgoingPhase.ABORTING:
             return [AskAbort(self._abort_reason, self.attempt)]
         if self.case is Case.DIRECT:
-            return [SendDirect(self.attempt)]
+            is_silent = self.attempt > ATTEMPTS_WITHOUT_HOME
+            return [SendDirect(self.attempt), AskHome(self.attempt)] if is_silent else [SendDirect(self.attempt)]
         if self.phase is OutgoingPhase.REQUESTED:
             # The request leaves first: it has the longer way to go. What is staged need not be sent beside it.
             is_there = self.mode is Mode.STAGED and self.attempt == 1

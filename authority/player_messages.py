@@ -10,6 +10,7 @@ from pydantic import Field
 
 from authority.certificates import Epoch, Name, OwnerName, TickNumber
 from authority.message_base import MessageModel as _Message
+from authority.message_base import ReasonText
 
 __all__ = [
     "MAX_INPUTS",
@@ -25,7 +26,6 @@ __all__ = [
     "NotOwner",
     "NoticeMs",
     "Present",
-    "ReasonText",
 ]
 
 MAX_INPUTS: Final = 4096
@@ -33,7 +33,6 @@ MAX_INPUT_BYTES: Final = 4096
 # The longest notice that is given before an entity leaves.
 MAX_NOTICE_MS: Final = 10_000
 NoticeMs = Annotated[int, Field(ge=0, le=MAX_NOTICE_MS)]
-ReasonText = Annotated[str, Field(max_length=256)]
 
 
 class InputItem(_Message):

@@ -80,6 +80,7 @@ class EntityRecord(_Row):
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
+    `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     """
 
     id: str
@@ -91,6 +92,7 @@ class EntityRecord(_Row):
     rule: Rule = Rule.ASK
     rule_rev: int = 1
     authority: str
+    incarnation: int = 0
     epoch: int = 1
     sub: int = 0
     delegation: tuple[str, ...] = ()
@@ -175,7 +177,8 @@ def report_text(report: Any) -> str:
 class TransferRecord(_Row):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
-    `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then.
+    `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then, and
+    `source_incarnation` that of the source.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
     `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
     `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
@@ -207,6 +210,7 @@ class TransferRecord(_Row):
     owner: str = ""
     owner_rev: int = 0
     incarnation: int = 0
+    source_incarnation: int = 0
     tick: int = 0
     state_hash: str = ""
     report: Annotated[str, BeforeValidator(report_text)] = ""
@@ -294,6 +298,17 @@ class LeaseRow(_Row):
     nonce: str
     phase: LeasePhase = LeasePhase.RETURNING
     swept: bool = False
+
+    def has_outlived(self, incarnation: int) -> bool:
+        """Whether nobody acts any more on what was given to this incarnation of the server (0: it is not known which).
+
+        What a returning server has of an unknown one is an earlier one's: it is given nothing before it is alive.
+        """
+        if self.phase is LeasePhase.OVER:
+            return incarnation <= self.incarnation
+        if not incarnation:
+            return self.phase is LeasePhase.RETURNING
+        return incarnation < self.incarnation
 
 
 class RecoveryRow(_Row):

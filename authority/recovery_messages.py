@@ -9,9 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from actors.link import LARGE_MESSAGE_BYTES
-from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber
-from authority.epoch import Fence
-from authority.message_base import MessageModel
+from authority.certificates import Epoch, Hash, OwnerName, TickNumber
+from authority.message_base import FencedModel, MessageModel
 from authority.recovery import CopySource
 
 __all__ = [
@@ -35,18 +34,7 @@ MAX_RECOVERED: Final = 256
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
-class _FencedRow(MessageModel):
-    entity: Name
-    epoch: Epoch
-    sub: Epoch
-
-    @property
-    def fence(self) -> Fence:
-        """The fence that this row is about."""
-        return Fence(self.epoch, self.sub)
-
-
-class CopyItem(_FencedRow):
+class CopyItem(FencedModel):
     """An entity as it was at `tick`."""
 
     tick: TickNumber
@@ -60,7 +48,7 @@ class Copies(MessageModel):
     items: Annotated[list[CopyItem], Field(min_length=1, max_length=MAX_COPIES)]
 
 
-class KeptItem(_FencedRow):
+class KeptItem(FencedModel):
     """A copy that is kept."""
 
     tick: TickNumber
@@ -73,7 +61,7 @@ class CopiesKept(MessageModel):
     items: Annotated[list[KeptItem], Field(min_length=1, max_length=MAX_COPIES)]
 
 
-class RaisedItem(_FencedRow):
+class RaisedItem(FencedModel):
     """An entity, and the fence to which the log has raised it."""
 
 
@@ -85,7 +73,7 @@ class Collect(MessageModel):
     items: Annotated[list[RaisedItem], Field(min_length=1, max_length=MAX_RECOVERED)]
 
 
-class FoundItem(_FencedRow):
+class FoundItem(FencedModel):
     """A copy that a server has, or, with `holds`, an entity that it simulates under a fence of its own chain."""
 
     tick: TickNumber
@@ -103,7 +91,7 @@ class Collected(MessageModel):
     items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
 
 
-class AdoptItem(_FencedRow):
+class AdoptItem(FencedModel):
     """An entity that the log has given to a server, with the copy to go on from, and its owner."""
 
     tick: TickNumber
@@ -120,7 +108,7 @@ class Adopt(MessageModel):
     items: Annotated[list[AdoptItem], Field(min_length=1, max_length=MAX_RECOVERED)]
 
 
-class AdoptedItem(_FencedRow):
+class AdoptedItem(FencedModel):
     """An entity that is simulated under this fence, or under a later one since."""
 
 

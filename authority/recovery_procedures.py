@@ -12,25 +12,26 @@ from typing import Any, Final
 from authority.deletion import bury
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.lease import LeasePhase
-from authority.lease_procedures import check_lease, find_lease
+from authority.lease_procedures import check_lease, find_lease, incarnation_of
 from authority.records import EntityRecord, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
+from authority.transfer_rows import find_transfer
 
 __all__ = ["RECOVERY_PROCEDURES"]
 
 
 def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Take entities from a server whose lease is over, or that is a later incarnation; those that it has not are left.
+    """Take entities from a server whose lease is over, or that is a later incarnation than the one that had them.
 
-    What becomes of each is its policy's to say. The ids of those that are to be recovered.
+    Those that it has not, or has as what it is now, are left. What becomes of each is its policy's to say. The ids of
+    those that are to be recovered.
     """
     server = args["server"]
     lease = find_lease(rows, server)
-    if lease is None or lease.phase is LeasePhase.ALIVE:
-        raise Refused(Reason.LEASE_HELD, f"{server} is alive: nothing can be taken from it", server=server)
+    if lease is None:
+        raise Refused(Reason.LEASE_HELD, f"{server} has no lease: nothing can be taken from it", server=server)
     taken = []
     for entity_id, epoch, sub in args["entities"]:
         data = rows.get_or(("entities", entity_id), None)
@@ -39,6 +40,8 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
         record = EntityRecord.from_data(data)
         if (record.authority, record.fence) != (server, Fence(epoch, sub)):
             continue
+        if not lease.has_outlived(record.incarnation):
+            continue
         if record.orphans is OrphanPolicy.DESPAWN:
             bury(rows, record)
         else:
@@ -46,9 +49,33 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
     return taken
 
 
+def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """An authority that is alive has no state to begin with, and who handed the entity over is dead; or it never will.
+
+    Taken like any other: whatever state may come after all is one of the copies that are asked for.
+
+    Raises `Refused`: `too_late` if the entity is not this server's (any more), `lease_held` if its source is alive.
+    """
+    record, transfer = find_entity(rows, args["entity"]), find_transfer(rows, args["transfer_id"])
+    is_its = (record.authority, record.fence) == (args["target"], Fence(args["epoch"], args["sub"]))
+    if not is_its or record.incarnation not in (0, args["incarnation"]):
+        raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} now", epoch=record.epoch)
+    if transfer is None or (transfer.entity, transfer.fence) != (record.id, record.fence):
+        raise Refused(Reason.TOO_LATE, f"{args['transfer_id']} is not how {record.id} came", epoch=record.epoch)
+    lease = find_lease(rows, transfer.source)
+    is_dead = lease is not None and lease.has_outlived(transfer.source_incarnation)
+    if not args["never"] and not is_dead:
+        text = f"{transfer.source} is alive and has the state of {record.id}"
+        raise Refused(Reason.LEASE_HELD, text, server=transfer.source)
+    if record.orphans is OrphanPolicy.DESPAWN and not args["never"]:
+        bury(rows, record)
+        return ""
+    return _begin(rows, record.changed(authority=transfer.source))
+
+
 def _begin(rows: Rows, record: EntityRecord) -> str:
     raised = record.fence.raised()
-    fields = {"authority": "", "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
+    fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
     save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
     row = RecoveryRow(
         entity=record.id, last=record.authority, epoch=raised.epoch, held=record.orphans is OrphanPolicy.FREEZE
@@ -91,7 +118,8 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
     check_lease(rows, args["target"])
     fence = record.fence.raised()
-    record = record.changed(authority=args["target"], epoch=fence.epoch, sub=fence.sub, standing=Standing.SIMULATED)
+    fields = {"incarnation": incarnation_of(rows, args["target"]), "epoch": fence.epoch, "sub": fence.sub}
+    record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     save_entity(rows, record)
     found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
     rows.put(("recoveries", record.id), row.changed(epoch=fence.epoch, target=args["target"], **found).to_data())
@@ -130,4 +158,5 @@ RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "recovery.begin": recovery_begin,
     "recovery.finish": recovery_finish,
     "recovery.lost": recovery_lost,
+    "recovery.strand": recovery_strand,
 }

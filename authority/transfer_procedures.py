@@ -21,7 +21,7 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.hierarchy import parts_from
-from authority.lease_procedures import incarnation_of, may_be_given
+from authority.lease_procedures import given_late, incarnation_of, may_be_given
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
@@ -79,10 +79,11 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             save_transfer(rows, transfer)
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
-    record = _with_requester_as_owner(record.changed(authority=args["target"]), existing)
+    given = {"authority": args["target"], "incarnation": incarnation_of(rows, args["target"])}
+    transfer = (existing or _begin(args)).changed(source_incarnation=record.incarnation)
+    record = _with_requester_as_owner(record.changed(**given), existing)
     save_entity(rows, record)
-    transfer = _committed(existing or _begin(args), record, args)
-    transfer = transfer.changed(incarnation=incarnation_of(rows, args["target"]))
+    transfer = _committed(transfer, record, args)
     save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer)
 
@@ -154,11 +155,11 @@ def _begin(args: Mapping[str, Any]) -> TransferRecord:
 
 
 def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fence) -> bool:
-    """Whether this very request, by this server under this fence, was decided before."""
+    """Whether this very request was decided before, or tells of a pass that the log has taken note of."""
     return (
         existing.phase in DECIDED
         and (existing.entity, existing.target, existing.source) == (args["entity"], args["target"], args["source"])
-        and existing.fence == asked_at.raised()
+        and existing.fence in (asked_at.raised(), asked_at.passed())
     )
 
 
@@ -225,6 +226,7 @@ def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str
         sub=record.sub,
         owner=record.owner,
         owner_rev=record.owner_rev,
+        incarnation=record.incarnation,
         tick=args["tick"],
         state_hash=args["state_hash"],
     )
@@ -237,16 +239,18 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
 
 
 def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
-    """What became of the transfer, and who has authority now, which may be later than that."""
+    """What became of the transfer, and who has authority now, which may be later than that.
+
+    While the entity is being recovered, nobody has it: whoever handed it over may have the only state that is left, and
+    a later fence would tell him that he is not needed any more. He gets the answer of the time of the commit.
+    """
     outcomes = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
-    record = find_entity(rows, transfer.entity)
-    return {
-        "outcome": outcomes.get(transfer.phase, Outcome.COMMITTED).value,
-        "transfer": transfer.to_data(),
-        "authority": record.authority,
-        "epoch": record.epoch,
-        "sub": record.sub,
-    }
+    outcome, record = outcomes.get(transfer.phase, Outcome.COMMITTED), find_entity(rows, transfer.entity)
+    authority, fence = record.authority, record.fence
+    if outcome is Outcome.COMMITTED and rows.get_or(("recoveries", transfer.entity), None) is not None:
+        authority, fence = transfer.target, transfer.fence
+    answer = {"outcome": outcome.value, "transfer": transfer.to_data(), "authority": authority}
+    return answer | {"epoch": fence.epoch, "sub": fence.sub}
 
 
 def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping[str, Any] = _NONE) -> EntityRecord:
@@ -268,7 +272,8 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
             raise Refused(
                 Reason.NO_DELEGATION, f"{record.id} is not delegated to {item['source']} and {item['target']}"
             )
-        record = record.changed(authority=item["target"], sub=item["sub"])
+        source_incarnation, incarnation = record.incarnation, item.get("incarnation", 0)
+        record = record.changed(authority=item["target"], incarnation=incarnation, sub=item["sub"])
         existing = find_transfer(rows, item["transfer_id"])
         # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
         mine = existing is None or _is_open_for(existing, item)
@@ -276,10 +281,12 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
         if mine:
-            transfer = _committed((existing or _begin(item)).changed(direct=True), record, item)
+            known = (existing or _begin(item)).changed(direct=True, source_incarnation=source_incarnation)
+            transfer = _committed(known, record, item)
             if (report.get("transfer_id"), report.get("source")) == (transfer.id, transfer.source):
                 transfer = transfer.changed(phase=Phase.DONE, report=report_text(report["report"]))
             save_transfer(rows, transfer, is_new=existing is None)
+        given_late(rows, record.authority, incarnation)
     return record
 
 

@@ -35,6 +35,7 @@ from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
 from homeserver.federation import Federation
 from homeserver.hierarchies import Hierarchies
+from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
 from homeserver.owners import Owners
@@ -85,6 +86,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints_of(config.name) or nowhere)
+    Inquiries(transfers, store, directory, federation, config.instance)
     raft = config.metadata.backend == "raft"
     leases = Leases(
         config.name,

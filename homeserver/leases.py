@@ -17,7 +17,6 @@ from authority.errors import MessageError, Reason, Refused
 from authority.lease import Granter, LeasePhase, LeaseTerms
 from authority.lease_messages import MAX_PEERS, Renew, RenewReply
 from authority.messages import Message
-from authority.placement_messages import Load
 from authority.records import LeaseOffice, LeaseRow
 from authority.sealing import Opened
 from homeserver.store import Store
@@ -59,8 +58,6 @@ class Leases:
         self._leads = leads
         self._sweep = sweep
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
-        self.loads: Final[dict[str, Load]] = {}
-        """What each server said last of how much it has to do; only those whose leases this member grants."""
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
         self._office_changed_ns = clock.monotonic_ns()
@@ -106,8 +103,6 @@ class Leases:
             return _answer(message, "over", known=0 if row is None else row.incarnation)
         if not (self._is_mine(office) and self.granter.may_grant(message.server, message.incarnation, office)):
             return _answer(message, "elsewhere")
-        if message.load is not None:
-            self.loads[message.server] = message.load
         peers = self._peers()
         return _answer(
             message,
@@ -158,7 +153,6 @@ class Leases:
         if self.granter.office and office.number != self.granter.office:
             _log.info("%s grants leases now, not %s", office.holder, self._name)
             self.granter.left_office()
-            self.loads.clear()
         await self._hold_office(office)
         rows = self._store.leases()
         alive = [(row.server, row.incarnation) for row in rows if row.phase is not LeasePhase.OVER]

@@ -126,7 +126,7 @@ class Node:
             owner=record.owner,
             owner_rev=record.owner_rev,
             params=dict(params),
-            incarnation=self.store.incarnation_of(record.authority),
+            incarnation=record.incarnation,
         )
         try:
             await self.transfers.post(message, Trace(f"spawn-{record.id}"), record.authority, on_path=False)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Bell, Clock
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
 from authority.lease import LeasePhase
@@ -89,14 +89,19 @@ class Recoveries:
         and from then on will not take it.
         """
         await self._store.confirmed()
-        records = self._store.entities_of(lease.server)
+        records = self._left_behind(lease)
         delegated = [record for record in records if record.delegation]
         for some in _in_parts([record for record in records if not record.delegation]):
             await self._take(lease, some)
         for some in _in_parts(delegated):
             await self._take(lease, await self._nowhere_else(some, lease.server))
         await self._store.confirmed()
-        return not self._store.entities_of(lease.server)
+        return not self._left_behind(lease)
+
+    def _left_behind(self, lease: LeaseRow) -> list[EntityRecord]:
+        """What the log says that a server has, and was given to a life of it that is over."""
+        records = self._store.entities_of(lease.server)
+        return [record for record in records if lease.has_outlived(record.incarnation)]
 
     async def _take(self, lease: LeaseRow, records: Sequence[EntityRecord]) -> None:
         if not records:
@@ -107,8 +112,12 @@ class Recoveries:
         _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), *_told(lease))
 
     async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
-        """Of delegated entities those that nobody holds by a chain that the log has not seen."""
-        items = tuple(RaisedItem(entity=record.id, epoch=record.fence.raised().epoch, sub=0) for record in records)
+        """Of delegated entities those that nobody holds by a chain that the log has not seen.
+
+        The fence is not raised yet: whoever holds one goes on, and tells of its chain. Nobody else takes a pass of this
+        epoch from here on.
+        """
+        items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
         asked = {name: number for name, number in self._alive().items() if name != server}
         answers = await self._ask(items, asked)
         held = {item.entity for found in answers.values() for item in found if item.holds}
@@ -169,13 +178,14 @@ class Recoveries:
         """Tell everybody with what to go on; until they say that they do."""
         for target in sorted({row.target for row in rows} & set(alive)):
             for some in _in_parts([row for row in rows if row.target == target]):
-                items = [item for row in some if (item := self._adopt_item(row)) is not None]
+                items = [item for row in some if (item := self._adopt_item(row, alive[target])) is not None]
                 if items:
                     await self._tell(Adopt(incarnation=alive[target], items=items), target)
 
-    def _adopt_item(self, row: RecoveryRow) -> AdoptItem | None:
+    def _adopt_item(self, row: RecoveryRow, incarnation: int) -> AdoptItem | None:
         record = self._store.entity(row.entity)
-        if record is None:
+        if record is None or record.incarnation not in (0, incarnation):
+            # It was given to an earlier life of the target, from which it will be taken.
             return None
         return AdoptItem(
             entity=row.entity,

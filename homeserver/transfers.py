@@ -39,8 +39,6 @@ from authority.messages import (
     Parcel,
     Report,
     ReportReply,
-    StageInquiry,
-    StageWord,
     encode_link,
 )
 from authority.names import instance_of
@@ -242,8 +240,6 @@ class Transfers:
                 return await self._handoff(request, opened)
             case HandoffAbort() as request:
                 return await self._abort(request, opened)
-            case StageInquiry() as request:
-                return await self._stage_inquiry(request, opened)
             case AdmitRequest() as request:
                 return await self._admit(request, opened)
             case Report() as report:
@@ -283,6 +279,9 @@ class Transfers:
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(decided)
+        if decided["transfer"]["sub"]:
+            # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
+            return Letter(reply, opened.trace, on_path=False)
         is_case_2 = instance_of(request.source) == instance_of(request.target) == self._instance
         if reply.outcome == "pending":
             # Nothing is decided about the others either.
@@ -403,27 +402,6 @@ class Transfers:
         await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
         return Letter(self._reply(dict(decided)), opened.trace, on_path=False)
 
-    async def _stage_inquiry(self, request: StageInquiry, opened: Opened) -> Letter:
-        """A server asks what became of a state that it has staged."""
-        await self.check_speaks_for(opened.sender, request.target)
-        home = instance_of(request.entity)
-        if home != self._instance:
-            return await self._passed_on(request, home, opened)
-        await self._store.fresh()
-        return Letter(self._word_of(request), opened.trace, on_path=False)
-
-    def _word_of(self, request: StageInquiry) -> StageWord:
-        record, transfer = self._store.entity(request.entity), self._store.transfer(request.transfer_id)
-        if record is not None and transfer is not None and transfer.entity == record.id:
-            is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
-            if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
-                return StageWord(
-                    transfer_id=transfer.id, word="committed", certificate=self.certificates.commit(transfer)
-                )
-        # Frozen under the fence that the log still knows: it may come to a commit yet.
-        is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
-        return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
-
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
         await self._check_homeserver_of(opened.sender, instance_of(request.entity))
@@ -478,9 +456,7 @@ class Transfers:
             raise
         return TransferRecord.from_data(data)
 
-    async def _passed_on(
-        self, message: Report | Decline | HandoffAbort | StageInquiry, home: str, opened: Opened
-    ) -> Letter:
+    async def _passed_on(self, message: Report | Decline | HandoffAbort, home: str, opened: Opened) -> Letter:
         """The answer of the record's home to what was said here."""
         reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
         return Letter(reply, opened.trace, on_path=False)
@@ -512,6 +488,13 @@ class Transfers:
             NOT_TOLD: it cannot be told now; it asks when the new owner gives its first input.
         """
         await self.post(owner_word(record), Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
+
+    async def learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
+        """Bring the log up to date with direct passes, and give the holder a new grant."""
+        passes = await self.certificates.passes_untrusted(chain, entity_id)
+        if passes:
+            await self._store.submit("transfer.passed", entity=entity_id, passes=passes)
+            await self._renew_grant(entity_id, chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
 
     async def _renew_grant(self, entity_id: str, last: str, fence: Fence) -> None:
         """The log has learned of direct passes up to `last`: a new grant for the holder, so that chains stay short."""

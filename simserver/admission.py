@@ -42,6 +42,9 @@ class Admission(Protocol):
     def ask(self, target: str, need: Need, decided: Decided) -> None:
         """Find out whether `target` has a place for this; `decided` hears it once, perhaps before this returns."""
 
+    def incarnation_of(self, target: str) -> int:
+        """The incarnation as which `target` answered last; 0 if it did not say."""
+
 
 @dataclass
 class _Question:
@@ -63,6 +66,8 @@ class Admissions:
         self._places = Places()
         # Bounded by the entities that want to go, each to one target.
         self._questions: dict[tuple[str, Need], _Question] = {}
+        # Bounded by the servers to which entities want to go.
+        self._incarnations: dict[str, int] = {}
         self._wake = clock.bell()
 
     def ask(self, target: str, need: Need, decided: Decided) -> None:
@@ -76,6 +81,10 @@ class Admissions:
                 return
         decided(answer)
 
+    def incarnation_of(self, target: str) -> int:
+        """As `Admission.incarnation_of`."""
+        return self._incarnations.get(target, 0)
+
     def answered(self, opened: Opened, message: Reserved) -> None:
         """A target says how many it takes, or why none."""
         now_ns = self._clock.monotonic_ns()
@@ -84,6 +93,7 @@ class Admissions:
         if question is None:
             self._counts["late_reserved"] += 1
             return
+        self._incarnations[opened.sender] = message.incarnation
         reason = message.reason or ("" if message.places else Reason.CAPACITY.value)
         self._places.answered(opened.sender, need, message.places, reason, now_ns)
         for number, decided in enumerate(question.waiting):
@@ -151,6 +161,7 @@ class Reception:
     Args:
         max_state_bytes: the longest encoded state.
         is_drained: whether this server takes no entities at all, as its home instance says.
+        incarnation: the one that takes them; 0 if there are no leases, None if its lease was not granted yet.
     """
 
     def __init__(
@@ -162,6 +173,7 @@ class Reception:
         vacancies: Vacancies,
         max_state_bytes: int,
         is_drained: Callable[[], bool] = lambda: False,
+        incarnation: Callable[[], int | None] = lambda: 0,
     ) -> None:
         self._world = world
         self._courier = courier
@@ -170,12 +182,16 @@ class Reception:
         self._vacancies = vacancies
         self._max_state_bytes = max_state_bytes
         self._is_drained = is_drained
+        self._incarnation = incarnation
 
     def asked(self, opened: Opened, message: Reserve) -> None:
         """Another server wants to hand entities over."""
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
+        incarnation = self._incarnation()
         if self._is_drained():
             reason = Reason.DRAINING.value
+        elif incarnation is None:
+            reason = Reason.TARGET_DOWN.value
         places = 0
         if not reason:
             now_ns = self._clock.monotonic_ns()
@@ -187,6 +203,7 @@ class Reception:
             state_bytes=message.state_bytes,
             places=places,
             reason=reason,
+            incarnation=incarnation or 0,
         )
         self._courier.send(answer, _TRACE, opened.sender, on_path=False)
 

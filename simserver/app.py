@@ -46,6 +46,7 @@ from simserver.lease import LeaseKeeper, Nonces
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import LoadMeter, Loads, moved_bytes
+from simserver.loose_ends import LooseEnds
 from simserver.node import Node
 from simserver.owners import Owners
 from simserver.recovery import Recovery
@@ -124,7 +125,6 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         home,
         clock,
         counts,
-        load=lambda: node.loads.meter.last,
         stepped_down=lambda: recovery.step_down(),  # noqa: PLW0108
     )
     holdings = Holdings(environment, ledger)
@@ -137,14 +137,34 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         Vacancies(config.max_entities),
         config.max_state_bytes,
         lambda: lease.is_drained,
+        lambda: lease.told_incarnation,
     )
     stages = Stages(config.directory / "stages")
-    departures = Departures(sealer, home, courier, holdings, admissions, clock, counts, reached=breakpoints or nowhere)
+    departures = Departures(
+        sealer,
+        home,
+        courier,
+        holdings,
+        admissions,
+        clock,
+        counts,
+        reached=breakpoints or nowhere,
+        kept=lambda entity, frozen: copier.keep_handed_over(entity, frozen),  # noqa: PLW0108
+    )
     arrivals = Arrivals(
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
     )
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation = lambda: lease.incarnation
+    loose_ends = LooseEnds(
+        config.name,
+        home,
+        arrivals.unsettled,
+        holdings,
+        arrivals.still_wants,
+        lambda: lease.incarnation,
+        counts,
+    )
     table = CopyTable(config.max_copies_bytes, MAX_COPIES_KEPT)
     copier = Copier(
         config.name,
@@ -186,7 +206,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lease,
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
-    node.copier, node.recovery, node.silences = copier, recovery, silences
+    node.copier, node.recovery, node.silences, node.loose_ends = copier, recovery, silences, loose_ends
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,
@@ -233,6 +253,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("copies", node.copier.serve),
             ServiceSpec("owners", partial(_serve_owners, node)),
             ServiceSpec("inquiries", node.inquiries.serve),
+            ServiceSpec("loose_ends", node.loose_ends.serve),
             messages,
             ServiceSpec("rest", web.serve),
             ServiceSpec("ticks", node.serve_ticks),

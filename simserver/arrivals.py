@@ -57,6 +57,7 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
+from simserver.loose_ends import Unsettled
 from simserver.stages import Stage, Stages, StagesFull
 
 __all__ = ["Arrivals"]
@@ -116,6 +117,7 @@ class Arrivals:
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         self._contexts: OrderedDict[str, _Context] = OrderedDict()
         self._staging = Staging()
+        self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
         # Keys whose time is over are not among those that are good now.
         self._certificates = CertificateReader(self._signer_of, lambda: -math.inf)
@@ -286,6 +288,8 @@ class Arrivals:
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
+        if not self._is_for_this_life(last.incarnation):
+            return
         context = _Context(opened.trace, True, [], tuple(message.chain), grant.group, grant.ownership)
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
@@ -367,6 +371,11 @@ class Arrivals:
         for known in self._machines.values():
             known.step_down()
 
+    def still_wants(self, entity: str, permission: Permission) -> bool:
+        """Whether there is leave to begin with an entity, and its state is waited for."""
+        known = self._machines.get(entity)
+        return known is not None and known.waits_with == permission
+
     def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
         """Go on with an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)
@@ -395,6 +404,8 @@ class Arrivals:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
+            case machine.Wait() if (leave := self._machines[entity].waits_with) is not None:
+                self.unsettled.wants(entity, leave)
             case _:
                 pass
 
@@ -413,6 +424,7 @@ class Arrivals:
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
         holding.delegated(self._renewals.applied(entity, context.chain, context.group), context.group)
+        self.unsettled.begun(entity, by_chain=len(holding.chain) > 1)
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
         self._answer(entity, permission, context)
@@ -433,6 +445,10 @@ class Arrivals:
         if here or (gone is not None and gone.fence >= permission.fence):
             self._counts["answered_again"] += 1
             self._answer(entity, permission, context)
+        elif permission.fence < self._machine(entity).seen:
+            # It came after word of a higher fence, so this is not the place where it will go on.
+            self._counts["never_active"] += 1
+            self.unsettled.wants(entity, permission, never=True)
         else:
             self._counts["not_active_yet"] += 1
 

@@ -67,6 +67,8 @@ class Departure:
     trace: Trace
     base: Trace
     chain: tuple[str, ...] = ()
+    # The one that promised a place; 0 if there are no leases.
+    target_incarnation: int = 0
     # What the home instance is being asked over REST at the moment, by the type of the message.
     asking: set[str] = field(default_factory=set)
     # The lease under which it began is over, so it does not go on here whatever is decided.
@@ -91,7 +93,10 @@ class Departure:
         return list(self.holding.chain) if len(self.holding.chain) > 1 else []
 
     def pass_certificate(self) -> PassCertificate:
-        """What gives the entity to the target, once it is signed. That cannot be taken back."""
+        """What gives the entity to the target, once it is signed. That cannot be taken back.
+
+        No other incarnation of the target will act on it than the one that promised a place.
+        """
         fence = self.frozen.fence.passed()
         return PassCertificate(
             entity=self.plan.entity,
@@ -102,6 +107,7 @@ class Departure:
             target=self.plan.target,
             tick=self.frozen.tick,
             state_hash=self.frozen.state_hash,
+            incarnation=self.target_incarnation,
             parent=token_hash(self.holding.chain[-1]),
         )
 
@@ -112,7 +118,7 @@ class Departure:
     # --- messages --------------------------------------------------------------------------------------------------
 
     def request(self) -> HandoffRequest:
-        """To home: commit it."""
+        """To home: commit it; of what was passed directly, to a target that is silent: what became of it?"""
         return HandoffRequest(
             transfer_id=self.plan.transfer_id,
             entity=self.plan.entity,
@@ -123,7 +129,7 @@ class Departure:
             tick=self.frozen.tick,
             state_hash=self.frozen.state_hash,
             transport="link" if self.plan.transport == "link" else "rest",
-            chain=self.passes,
+            chain=list(self.chain) or self.passes,
         )
 
     def abort(self, reason: str) -> HandoffAbort:

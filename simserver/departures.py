@@ -82,8 +82,14 @@ class Departures:
         counts: Counter[str],
         new_id: Callable[[], str] = _random_id,
         reached: Reached = nowhere,
+        kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
     ) -> None:
-        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps."""
+        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
+
+        `kept` is told of every state that is not needed here any more: what the new authority begins with. Until there
+        is a later copy it is worth keeping.
+        """
+        self._kept = kept
         self._reached = reached
         self._sealer = sealer
         self._home = home
@@ -289,6 +295,7 @@ class Departures:
             plan.freeze_budget_ms * 1_000_000,
         )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
+        departure.target_incarnation = self._admission.incarnation_of(plan.target)
         if plan.ahead is not None:
             departure.counters.update(precopy_rounds=plan.ahead.round, precopied_bytes=plan.ahead.sent_bytes)
         return departure
@@ -371,7 +378,7 @@ class Departures:
         if departure is None:
             self._counts["late_reply"] += 1
             return
-        if reply.outcome == "committed" and not departure.machine.over:
+        if reply.outcome == "committed" and not departure.machine.over and departure.machine.case is not Case.DIRECT:
             departure.trace = opened.trace
         if reply.outcome == "pending":
             # The others of its group are not frozen yet; it is asked again.
@@ -381,7 +388,7 @@ class Departures:
     def _reading(self, departure: Departure, reply: HandoffReply) -> machine.Event:
         """What the log's answer means to the machine."""
         if reply.outcome == "committed":
-            if reply.fence > departure.frozen.fence.raised():
+            if reply.fence > departure.machine.leads_to:
                 # The log is past this transfer's fence: the target was active and has handed the entity on.
                 return machine.PeerActive(reply.fence)
             return machine.Committed(reply.fence, reply.certificate)
@@ -454,7 +461,11 @@ class Departures:
                 self._courier.send(departure.discard(), Trace(plan.transfer_id), plan.target, on_path=False)
             case machine.AskHome(attempt):
                 departure.counters["requests"] += 1
-                self._send_home(departure, departure.request(), departure.base, attempt, on_path=True)
+                if departure.machine.case is not Case.DIRECT:
+                    self._send_home(departure, departure.request(), departure.base, attempt, on_path=True)
+                elif departure.chain:
+                    base = Trace(plan.transfer_id)
+                    self._send_home(departure, departure.request(), base, attempt, on_path=False)
             case machine.SendState():
                 self._send_state(departure)
             case machine.SendDirect(attempt):
@@ -525,6 +536,7 @@ class Departures:
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
+        self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
         self._patience.took(self._clock.monotonic_ns() - departure.frozen.frozen_ns)

@@ -22,7 +22,6 @@ from actors.clock import Clock
 from authority.hops import Trace
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from authority.lease_messages import Renew, RenewReply
-from authority.placement_messages import Load
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from tree.disk import replace_file
 
@@ -64,7 +63,6 @@ class LeaseKeeper:
 
     Args:
         nonces: what is kept of incarnations.
-        load: how much there is to do, told with every renewal.
         stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing of
             what was simulated may go on.
     """
@@ -76,7 +74,6 @@ class LeaseKeeper:
         home: Home,
         clock: Clock,
         counts: Counter[str],
-        load: Callable[[], Load | None],
         stepped_down: Callable[[], None],
     ) -> None:
         self._server = server
@@ -84,7 +81,6 @@ class LeaseKeeper:
         self._home = home
         self._clock = clock
         self._counts = counts
-        self._load = load
         self._stepped_down = stepped_down
         self._nonce = ""
         self._previous_nonce = ""
@@ -104,6 +100,15 @@ class LeaseKeeper:
     def incarnation(self) -> int:
         """Of the lease that is held, or was last; 0 before the first."""
         return self.holder.incarnation
+
+    @property
+    def told_incarnation(self) -> int | None:
+        """The incarnation on which others may rely; None while it was never granted.
+
+        A number that the log has not seen may still become that of another process.
+        """
+        is_granted = self.holder.until_ns and self.holder.phase is not HolderPhase.OVER
+        return self.holder.incarnation if is_granted else None
 
     def may_act(self, now_ns: int) -> bool:
         """Whether anything may be simulated at this moment."""
@@ -176,7 +181,6 @@ class LeaseKeeper:
             previous_nonce=self._previous_nonce,
             renewal=self._renewal,
             peers=self._peers_digest,
-            load=self._load(),
         )
         try:
             answer = await self._home.ask(message, Trace(f"renew-{self._renewal:08d}"), on_path=False)

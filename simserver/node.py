@@ -70,6 +70,7 @@ from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import EntityEnvironment
 from simserver.load import Loads
+from simserver.loose_ends import LooseEnds
 from simserver.owners import Owners
 from simserver.recovery import Recovery
 from simserver.silence import Silences
@@ -114,6 +115,7 @@ class Node:
     copier: Copier = field(init=False, repr=False)
     recovery: Recovery = field(init=False, repr=False)
     silences: Silences = field(init=False, repr=False)
+    loose_ends: LooseEnds = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 

@@ -18,7 +18,7 @@ from simserver.arrivals import Arrivals
 from simserver.copies import Copier, new_copy
 from simserver.courier import Courier
 from simserver.departures import Departures
-from simserver.holdings import Holdings
+from simserver.holdings import Holding, Holdings
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import Snapshot
@@ -62,14 +62,19 @@ class Recovery:
         self._departures.step_down()
         self._arrivals.step_down()
         for holding in self._holdings:
-            life = holding.life
-            life.freeze()
-            copy = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
-            self._copier.table.keep(holding.id, copy)
-            self._holdings.remember_lived(holding.id, life.fence)
-            if not self._departures.is_leaving(holding.id):
-                self._counts["stepped_down"] += 1
-                self._holdings.drop(holding.id)
+            is_leaving = self._departures.is_leaving(holding.id)
+            self._give_up(holding, stays=is_leaving)
+            self._counts["stepped_down"] += not is_leaving
+
+    def _give_up(self, holding: Holding, *, stays: bool = False) -> None:
+        """It stands still, and what it came to is a copy; nothing else is left of it, unless it `stays`."""
+        life = holding.life
+        life.freeze()
+        copy = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
+        self._copier.table.keep(holding.id, copy)
+        self._holdings.remember_lived(holding.id, life.fence)
+        if not stays:
+            self._holdings.drop(holding.id)
 
     def remember(self, ledger: Ledger) -> None:
         """After a restart: the checkpoints of what lived here are copies too."""
@@ -86,14 +91,30 @@ class Recovery:
         for item in message.items:
             self._arrivals.fence_raised(item.entity, item.fence)
             self._copier.table.raised(item.entity, item.fence)
+            self._take_away(item)
             if (one := self._found(item)) is not None:
                 found.append(one)
         answer = Collected(number=message.number, incarnation=self._lease.incarnation, items=found)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
+    def _take_away(self, item: RaisedItem) -> None:
+        """What lives here under an earlier epoch is nobody's by the log: it must not go on, whoever is given it next.
+
+        So it is if this server was given leave, and the log, which did not hear that it had been used, took it back.
+        """
+        holding = self._holdings.get(item.entity)
+        if holding is None or self._departures.is_leaving(item.entity) or holding.fence.epoch >= item.epoch:
+            return
+        self._counts["taken_away"] += 1
+        _log.warning("%s was simulated here under %s; the log is at %s", item.entity, holding.fence, item.fence)
+        self._give_up(holding)
+
     def _found(self, item: RaisedItem) -> FoundItem | None:
         holding, table = self._holdings.get(item.entity), self._copier.table
+        # By a chain of the epoch that the log knows; it is told of that chain now.
         holds = holding is not None and not self._departures.is_leaving(item.entity)
+        if holds:
+            self._arrivals.unsettled.hurry(item.entity)
         if holding is not None and not holding.life.over:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             life = holding.life

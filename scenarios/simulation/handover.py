@@ -20,7 +20,6 @@ What keeps the model small, and why nothing is lost by it:
 The promises judged at every step are those of the architecture; `_judge` has them.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,14 +27,15 @@ from typing import Any, Final, NamedTuple
 
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
-from authority.messages import Grant, HandoffReply, Message, ReportReply, StageWord
+from authority.messages import HandoffReply, Message, ReportReply, StageWord
 from authority.outgoing import OutgoingPhase
 from authority.records import EntityRecord, Phase
-from crypto import base64url
-from scenarios.simulation.handover_host import ENTITY, HOME, Host, Keys, Note, Parts, TransfersAtHome, homeserver_for
+from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Note, Parts, TransfersAtHome
+from scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
+from scenarios.simulation.handover_words import details, told, transfer_of
 from scenarios.simulation.search import Step
 from simserver.departing import Plan
-from simserver.life import Snapshot, state_hash
+from simserver.life import state_hash
 
 __all__ = ["HOMES", "Bounds", "Handovers", "State"]
 
@@ -55,6 +55,8 @@ class Bounds:
     more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets the two
     first servers pass the entity directly; `refusals` has a world try a transfer that the log refuses; `staged` moves
     the entity in staged mode. `stale_ledger` lets a crash take the last note with it that a server made in its ledger.
+    `leases` has every life of a server be another incarnation, as it is with leases: what was given to an earlier one
+    is recovery's to go on with, which is not searched.
     """
 
     homes: str = "one-home"
@@ -67,6 +69,7 @@ class Bounds:
     refusals: bool = False
     staged: bool = False
     stale_ledger: bool = False
+    leases: bool = False
 
 
 class State(NamedTuple):
@@ -114,6 +117,7 @@ class _Server:
     phase: str
     staged: tuple[tuple[str, str], ...]
     wondering: tuple[str, ...]
+    incarnation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,7 @@ class Handovers:
         self._parts: Final = parts or Parts()
         self._names: Final = HOMES[bounds.homes]
         keys = Keys(self._names)
+        ROOMS.incarnations = {}
         self._hosts = [Host(name, keys, self._parts) for name in self._names]
         self._home = TransfersAtHome(keys, self._parts)
         self._servers = [_Numbers() for _ in self._names]
@@ -161,6 +166,9 @@ class Handovers:
 
     def initial(self) -> State:
         """The entity lives on the first server, and nothing is under way."""
+        if self.bounds.leases:
+            for name in self._names:
+                self._home.lease(name, 1)
         self._home.create(self._names[0])
         servers = []
         for place, host in enumerate(self._hosts):
@@ -195,6 +203,7 @@ class Handovers:
                 "" if departure is None else f"{departure.machine.phase} to {departure.plan.target}",
                 host.staged,
                 host.wondering,
+                host.incarnation,
             )
 
         return self._servers[place].number(host.fingerprint(), look)
@@ -205,7 +214,7 @@ class Handovers:
 
     def _posted(self, sender: str, sent: list[tuple[str, Message]]) -> tuple[int, ...]:
         numbers = {
-            self._messages.number((sender, to, repr(message)), _Envelope(sender, to, message, _transfer_of(message)))
+            self._messages.number((sender, to, repr(message)), _Envelope(sender, to, message, transfer_of(message)))
             for to, message in sent
             if (to == HOME or to in self._names) and not isinstance(message, ReportReply)
         }
@@ -286,8 +295,20 @@ class Handovers:
         crashed = state._replace(
             crashes=state.crashes + 1, is_destroyed=state.is_destroyed or is_newest, heir="" if is_newest else heir
         )
+        if self.bounds.leases:
+            crashed = self._as_another(crashed, place)
         for note in dict.fromkeys(notes):
             yield self._changed(("crash", place, note), crashed, place, ("crash", note), is_free=False)
+
+    def _as_another(self, state: State, place: int) -> State:
+        """A server begins its next life. What was given to the last one, or is on the way to it, is recovery's."""
+        name = self._names[place]
+        servers = [self._servers[other].things[number] for other, number in enumerate(state.servers)]
+        is_given = self._record(state).authority == name or any(one.phase.endswith(f" {name}") for one in servers)
+        claim = ("lease", name, servers[place].incarnation + 1)
+        crashed = state._replace(is_destroyed=state.is_destroyed or is_given)
+        after: State = self._decided(claim, crashed, claim, is_free=False).state
+        return after
 
     def _is_staged_at_authority(self, state: State, server: _Server) -> bool:
         """Whether the log has given the entity to a server that has the very state on its disk (FAILURES row 13)."""
@@ -327,7 +348,10 @@ class Handovers:
         self, action: tuple[Any, ...], state: State, place: int, event: tuple[Any, ...], *, is_free: bool
     ) -> Step:
         before = state.servers[place]
-        key = (place, before, event)
+        if self.bounds.leases:
+            lives = [self._servers[other].things[number].incarnation for other, number in enumerate(state.servers)]
+            ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
+        key = (place, before, event, tuple(ROOMS.incarnations.values()))
         change = self._changes.get(key)
         if change is None:
             change = self._changes[key] = self._happen(place, before, event)
@@ -426,6 +450,8 @@ class Handovers:
         match event:
             case ("order", transfer_id, target, direct):
                 home.propose(transfer_id, target, direct=direct, staged=self.bounds.staged)
+            case ("lease", name, incarnation):
+                home.lease(name, incarnation)
             case ("take", number):
                 envelope = self._messages.things[number]
                 home.take(homeserver_for(envelope.sender) or envelope.sender, envelope.message)
@@ -500,7 +526,7 @@ class Handovers:
         match action:
             case ("deliver" | "repeat" | "lose" as what, number):
                 sender, to, message, transfer_id = self._messages.things[number]
-                line = f"{message.type} of {sender} to {to}{_about(message, transfer_id)}"
+                line = f"{message.type} of {sender} to {to}{details(message, transfer_id)}"
                 return {"deliver": "", "repeat": "REPEATED: ", "lose": "LOST: "}[what] + line
             case ("timer" | "early timer" as what, place):
                 early = "" if what == "timer" else ", before its time"
@@ -532,7 +558,7 @@ class Handovers:
         for place, number in enumerate(state.servers):
             server = self._servers[place].things[number]
             what = "nothing" if server.fence is None else f"{'running' if server.is_running else 'frozen'} under "
-            applied = "" if server.fence is None else f"{server.fence}, {_told(server.snapshot)}"
+            applied = "" if server.fence is None else f"{server.fence}, {told(server.snapshot)}"
             lines.append(f"{self._names[place]}: {what}{applied}{f', {server.phase}' if server.phase else ''}")
         lines += [f"under way: {self.tell(state, ('deliver', number))}" for number in state.network]
         return lines
@@ -545,25 +571,3 @@ def _why_not_after(before: EntityRecord, record: EntityRecord) -> str:
     if record.fence == before.fence and record.authority != before.authority:
         return f"the log gave {record.fence} to {before.authority} and to {record.authority}"
     return ""
-
-
-def _transfer_of(message: Message) -> str:
-    """The transfer that a message is about; empty for a delegation, which is about none."""
-    if isinstance(message, Grant):
-        claims: dict[str, str] = json.loads(base64url.decode_untrusted(message.certificate.split(".")[1].encode()))
-        return claims["transfer_id"]
-    return str(getattr(message, "transfer_id", ""))
-
-
-def _about(message: Message, transfer_id: str) -> str:
-    """What matters in a message, for people."""
-    parts = [transfer_id] if transfer_id else []
-    if hasattr(message, "epoch"):
-        parts.append(f"at {message.epoch}.{getattr(message, 'sub', 0)}")
-    if isinstance(message, HandoffReply):
-        parts.append(message.outcome)
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _told(snapshot: bytes) -> str:
-    return f"inputs applied: {Snapshot.decode(snapshot).world}"

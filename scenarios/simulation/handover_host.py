@@ -7,13 +7,9 @@ them. Not here: trio, sockets, the sealing of parcels, REST. A `Host` takes one 
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final, cast
-
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from actors.clock import Clock
 from authority import outgoing, procedures
@@ -25,12 +21,13 @@ from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Rep
 from authority.names import instance_of
 from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
 from authority.ownership import Ownership
-from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from authority.records import EntityRecord, TransferRecord
 from authority.sealing import Opened, Sealer
-from crypto.keys import Identity, PublicIdentity
+from homeserver.inquiries import Inquiries as InquiriesAtHome
 from homeserver.transfers import Transfers
 from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.durable_stages import DurableStages
+from scenarios.simulation.handover_keys import HOME, Keys, identity_of
 from simserver.arrivals import Arrivals
 from simserver.custody import Stint
 from simserver.departing import Plan
@@ -41,21 +38,14 @@ from simserver.inquiries import Inquiries
 from simserver.life import EntityEnvironment
 from simserver.node import Node
 
-__all__ = ["ENTITY", "HOME", "PLAYER", "Host", "Keys", "Note", "Parts", "TransfersAtHome", "homeserver_for"]
+__all__ = ["ENTITY", "PLAYER", "ROOMS", "Host", "Note", "Parts", "TransfersAtHome"]
 
 ENTITY: Final = "alpha.ball"
-HOME: Final = "alpha.h1"
 PLAYER: Final = "alpha.ada"
 # Rights and rules are not searched: the owner stays the first one.
 _OWNED: Final = Ownership(PLAYER, 1)
 # Attempts from here on are alike: the machine does nothing new.
 _ATTEMPTS_APART: Final = ATTEMPTS_WITHOUT_HOME + 1
-
-
-def homeserver_for(server: str) -> str:
-    """The homeserver through which a server of another instance speaks with the entity's home; empty for one of it."""
-    instance = instance_of(server)
-    return "" if instance == instance_of(HOME) else f"{instance}.h1"
 
 
 def _run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -66,64 +56,6 @@ def _run_now(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return stopped.value
     coroutine.close()
     raise AssertionError("waited for something that does not exist in a search")
-
-
-# --- keys ----------------------------------------------------------------------------------------------------------
-
-
-class _RepeatableKey:
-    """A P-256 key that signs the same text with the same signature (RFC 6979), so that equal tokens are equal."""
-
-    def __init__(self, number: int) -> None:
-        self._key: Final = ec.derive_private_key(number, ec.SECP256R1())
-
-    def public_key(self) -> ec.EllipticCurvePublicKey:
-        return self._key.public_key()
-
-    def sign(self, data: bytes, _: ec.EllipticCurveSignatureAlgorithm) -> bytes:
-        return self._key.sign(data, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))
-
-
-@cache
-def _identity(name: str) -> Identity:
-    number = int.from_bytes(name.encode(), "big")
-    return Identity(cast(Any, _RepeatableKey(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
-
-
-class Keys:
-    """The key directory, as both kinds of server ask for it; `names` are all there are."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names: Final = names
-        self._rows = {
-            name: DirectoryRow(
-                name=name,
-                role=Role.SIMSERVER if name in names else Role.HOMESERVER,
-                keys=_identity(name).public.to_jwks(),
-                link_port=1,
-            )
-            for name in (*names, HOME, *filter(None, map(homeserver_for, names)))
-        }
-
-    async def row(self, name: str) -> DirectoryRow | None:
-        """The row of a server, or None."""
-        return self._rows.get(name)
-
-    async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
-        """The keys of a server, or None."""
-        return _identity(name).public if name in self._rows else None
-
-    def parse(self, row: DirectoryRow) -> PublicIdentity | None:
-        """The keys in a row."""
-        return _identity(row.name).public
-
-    def members(self) -> Iterator[DirectoryRow]:
-        """The homeservers."""
-        yield self._rows[HOME]
-
-    def registrations(self) -> Iterator[DirectoryRow]:
-        """The rows that are in the log of the entity's home."""
-        return (row for row in self._rows.values() if instance_of(row.name) == instance_of(HOME))
 
 
 class _StoppedClock(Clock):
@@ -192,10 +124,19 @@ class _History:
 
 
 class _Rooms:
-    """There is room everywhere: asking for it comes before anything that a search is about."""
+    """There is room everywhere: asking for it comes before anything that a search is about.
+
+    `incarnations` are those of the servers that would answer now.
+    """
+
+    def __init__(self) -> None:
+        self.incarnations: dict[str, int] = {}
 
     def ask(self, target: str, need: Need, decided: Callable[[str], None]) -> None:
         decided("")
+
+    def incarnation_of(self, target: str) -> int:
+        return self.incarnations.get(target, 0)
 
     def arrived(self, source: str) -> None:
         pass
@@ -204,7 +145,7 @@ class _Rooms:
         return ""
 
 
-_ROOMS: Final = _Rooms()
+ROOMS: Final = _Rooms()
 
 
 class Host:
@@ -216,6 +157,7 @@ class Host:
         self.sent: list[tuple[str, Message]] = []
         self.begun: list[Stint] = []
         self.acknowledged = 0
+        self.incarnation = 0
         clock, counts = _StoppedClock(), Counter[str]()
         environment = EntityEnvironment(
             server=name,
@@ -229,7 +171,7 @@ class Host:
             wants_to_go=lambda entity, destination: None,
             count=lambda what: None,
         )
-        sealer, attendant = Sealer(name, _identity(name)), Attendant(environment)
+        sealer, attendant = Sealer(name, identity_of(name)), Attendant(environment)
         nothing = cast(Any, None)
         self._node: Final = Node(
             nothing, clock, sealer, cast(Any, keys), nothing, cast(Any, self), environment, nothing, nothing, nothing,
@@ -238,7 +180,7 @@ class Host:
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
             id(part): part
-            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, _ROOMS)
+            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, ROOMS)
         }
         self._attendant: Final = attendant
         self.counts: Final = counts
@@ -269,6 +211,7 @@ class Host:
 
     def first(self) -> None:
         """Start it with an empty disk."""
+        self.incarnation = 0
         self._node.stages = cast(Any, DurableStages())
         self.new()
 
@@ -279,7 +222,7 @@ class Host:
         node.holdings = Holdings(node.environment, ledger)
         node.holdings.caretaker = cast(Any, self._attendant)
         node.departures = self._parts.departures(
-            node.sealer, node.home, node.courier, node.holdings, _ROOMS, node.clock, node.counts
+            node.sealer, node.home, node.courier, node.holdings, ROOMS, node.clock, node.counts
         )
         node.arrivals = self._parts.arrivals(
             node.sealer,
@@ -287,7 +230,7 @@ class Host:
             node.courier,
             node.holdings,
             node.departures,
-            cast(Any, _ROOMS),
+            cast(Any, ROOMS),
             node.stages,
             node.clock,
             node.counts,
@@ -295,6 +238,8 @@ class Host:
         node.inquiries = Inquiries(
             self.name, node.home, node.stages, node.holdings, node.clock, node.counts, node.arrivals.stage_word
         )
+        self.incarnation += 1
+        node.arrivals.incarnation = lambda: self.incarnation
         node.arrivals._machines[ENTITY] = self._parts.incoming()
         ledger.row = note
         if note is not None and note.moved_to:
@@ -320,13 +265,15 @@ class Host:
             machine.__class__ = self._parts.outgoing
             # The clock stands still, so the next timer is due.
             machine._retry_at_ns, machine.attempt = 0, min(machine.attempt, _ATTEMPTS_APART)
-        return (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
+        parts = (node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries)
+        return (*parts, self.incarnation)
 
     def load(self, saved: tuple[Any, ...]) -> None:
         """Go on from a copy of what was saved."""
         node = self._node
         parts = copy.deepcopy(saved, dict(self._shared))
-        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts
+        node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts[:-1]
+        self.incarnation = parts[-1]
         self.sent, self.begun, self.acknowledged = [], [], 0
         node.counts.clear()
 
@@ -439,6 +386,7 @@ class Host:
             tuple(sorted(departures._begun)),
             self._fingerprint_of_arrivals(),
             (self.staged, cast(DurableStages, self._node.stages).begun),
+            self.incarnation,
         )
 
     def _fingerprint_of_life(self) -> tuple[Any, ...]:
@@ -548,10 +496,10 @@ class TransfersAtHome(Transfers):
     def __init__(self, keys: Keys, parts: Parts) -> None:
         self.store = _Store(parts)
         self.sent: list[tuple[str, Message]] = []
-        sealer = Sealer(HOME, _identity(HOME))
-        super().__init__(
-            sealer, cast(Any, self.store), cast(Any, keys), cast(Any, _Federation()), cast(Any, None), _StoppedClock()
-        )
+        sealer = Sealer(HOME, identity_of(HOME))
+        store, directory, federation = cast(Any, self.store), cast(Any, keys), cast(Any, _Federation())
+        super().__init__(sealer, store, directory, federation, cast(Any, None), _StoppedClock())
+        InquiriesAtHome(self, store, directory, federation, instance_of(HOME))
         for row in keys.registrations():
             self.store.run("directory.register", {"row": row.to_data()})
 
@@ -563,6 +511,12 @@ class TransfersAtHome(Transfers):
         """The record of the entity."""
         args = {"entity": ENTITY, "kind": "ball", "spawner": PLAYER, "server": server, "rule": "allow"}
         self.store.run("entity.create", args)
+
+    def lease(self, server: str, incarnation: int) -> None:
+        """A server begins a life, and nothing is left of the last one that somebody would have to go on with."""
+        args = {"server": server, "incarnation": incarnation, "nonce": f"{server}-{incarnation}"}
+        self.store.run("lease.claim", {**args, "previous_nonce": f"{server}-{incarnation - 1}"})
+        self.store.run("lease.swept", {"server": server, "incarnation": incarnation})
 
     def take_id(self, transfer_id: str, server: str, target: str) -> None:
         """Somebody wants another entity, one of this server, moved under this id; nobody ever does it."""

@@ -14,7 +14,8 @@ from authority.incoming import Incoming, Offer, Permission
 from authority.messages import Stage, StageWord
 from authority.outgoing import Outgoing, OutgoingPhase
 from scenarios.simulation.handover import Bounds
-from scenarios.simulation.handover_host import ENTITY, HOME, Parts
+from scenarios.simulation.handover_host import ENTITY, Parts
+from scenarios.simulation.handover_keys import HOME
 from simserver.arrivals import Arrivals
 
 __all__ = ["WEAKNESSES", "Weakness"]
@@ -122,6 +123,11 @@ class _AnswersBeforeItIsOnDisk(Arrivals):
         return ""
 
 
+class _ActsForAnotherLife(Arrivals):
+    def _is_for_this_life(self, incarnation: int) -> bool:
+        return True
+
+
 class _HearsNoWord(Arrivals):
     async def stage_word(self, stage: Any, word: StageWord) -> None: ...
 
@@ -219,6 +225,15 @@ _ALL: Final = (
     ),
 )
 
+_LIVES: Final = (
+    Weakness(
+        "acts-for-another-life",
+        "a server that came back begins with what an earlier life of it was given",
+        Parts(arrivals=_ActsForAnotherLife),
+        replace(_CRASH, transfers=1, leases=True, stale_ledger=True),
+    ),
+)
+
 _STAGING: Final = (
     Weakness(
         "asks-before-staged",
@@ -248,5 +263,5 @@ _STAGING: Final = (
 )
 
 WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType(
-    {weakness.name: weakness for weakness in (*_ALL, *_STAGING)}
+    {weakness.name: weakness for weakness in (*_ALL, *_LIVES, *_STAGING)}
 )

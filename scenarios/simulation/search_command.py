@@ -33,6 +33,10 @@ SCOPES: Final[Mapping[str, Bounds]] = MappingProxyType(
         "staged-crash": Bounds(transfers=1, losses=1, repeats=0, inputs=0, crashes=1, staged=True),
         "staged-direct": Bounds(transfers=1, losses=1, repeats=0, inputs=1, delegated=True, staged=True),
         "crash": Bounds(repeats=0, inputs=0, crashes=1),
+        "lives": Bounds(transfers=1, repeats=0, inputs=0, crashes=2, leases=True, stale_ledger=True),
+        "lives-direct": Bounds(
+            transfers=1, losses=0, repeats=0, inputs=0, crashes=2, delegated=True, leases=True, stale_ledger=True
+        ),
     }
 )
 _BUDGETS: Final = ("transfers", "losses", "repeats", "crashes", "inputs")

@@ -64,6 +64,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "moved_to": st.sampled_from(["", "alpha.s2"]),
     "moves": st.lists(st.builds(MoveItem, transfer_id=IDS, entity=NAMES, target=NAMES), min_size=1, max_size=3),
     "number": WHOLE,
+    "never": st.booleans(),
     "nonce": st.sampled_from(["0" * 32, "0123456789abcdef" * 2]),
     "notice_ms": st.integers(0, 10_000),
     "within_ms": st.integers(0, 10_000),

@@ -11,6 +11,7 @@ from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_PEERS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
+from authority.message_base import MAX_TOKEN_CHARS
 from authority.messages import (
     INLINE_STATE_BYTES,
     MAX_BODY_BYTES,
@@ -18,7 +19,6 @@ from authority.messages import (
     MAX_INPUTS,
     MAX_NOTICE_MS,
     MAX_STATE_BYTES,
-    MAX_TOKEN_CHARS,
 )
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES

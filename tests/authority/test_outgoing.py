@@ -81,8 +81,11 @@ def test_a_home_that_says_nothing_is_asked_again_for_ever(case: Case) -> None:
     assert ticks(started(case), 50) == [[AskHome(n), SendState()] for n in range(2, 52)]
 
 
-def test_a_target_that_says_nothing_is_told_again_for_ever() -> None:
-    assert ticks(started(Case.DIRECT), 50) == [[SendDirect(n)] for n in range(2, 52)]
+def test_a_target_that_says_nothing_is_told_again_for_ever_and_the_log_is_told_of_the_pass() -> None:
+    repeated = ticks(started(Case.DIRECT), 50)
+    assert [effects[0] for effects in repeated] == [SendDirect(n) for n in range(2, 52)]
+    asked = [effects[1:] for effects in repeated]
+    assert asked == [[]] * 2 + [[AskHome(n)] for n in range(ATTEMPTS_WITHOUT_HOME + 1, 52)]
 
 
 @pytest.mark.parametrize("case", Case)
@@ -222,6 +225,16 @@ def test_a_refusal_under_a_fence_further_on_is_not_believed() -> None:
     machine = started(Case.SAME_HOME)
     assert machine.handle(Refusal("not_holder", Fence(6)), 1) == []
     assert not machine.over
+
+
+def test_a_pass_that_was_signed_is_not_taken_back_and_the_state_is_kept_until_somebody_goes_on_with_it() -> None:
+    machine = started(Case.DIRECT)
+    assert machine.handle(Refusal("not_holder", Fence(5)), 1) == []
+    assert machine.handle(Lost("alpha.s9", Fence(4, 3)), 1) == [], "the log has heard of the pass, not of a state"
+    assert machine.handle(Committed(Fence(4, 3), "token"), 1) == []
+    assert ticks(machine, 1) == [[SendDirect(1)]]
+    assert machine.handle(Refusal("not_holder", Fence(5)), HOUR_NS) == []
+    assert machine.handle(PeerActive(Fence(5)), HOUR_NS) == [ForwardJournal(), Retire(Fence(4, 3)), Report()]
 
 
 def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:

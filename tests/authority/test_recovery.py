@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from authority.epoch import Fence
 from authority.errors import Reason
+from authority.lease_procedures import find_lease
+from authority.records import Role
 from authority.recovery import Candidate, Copy, CopySource, CopyTable, all_answered, choose, followers_of
-from tests.authority.log import ADA, BALL, S1, S2, S3, Log, request
+from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, passing, request
+from tests.authority.rows import directory_row
 
 SERVERS = st.lists(st.sampled_from([f"alpha.s{n}" for n in range(9)]), unique=True, max_size=9)
 
@@ -102,13 +105,25 @@ def test_the_table_keeps_to_its_bounds(offers: list[tuple[int, int]]) -> None:
 
 
 @pytest.fixture
-def leased(log: Log) -> Log:
-    """Three servers with leases, and one homeserver that grants them."""
+def leased() -> Log:
+    """Three servers with leases, one homeserver that grants them, and Ada's ball on the first."""
+    log = Log()
+    for name in (S1, S2, S3):
+        log.run("directory.register", row=directory_row(name).to_data())
+    log.run("directory.register", row=directory_row(HOMESERVER, Role.HOMESERVER).to_data())
     log.run("lease.take_office", by="alpha.h1", after=0)
     for server in (S1, S2, S3):
         log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
         log.run("lease.swept", server=server, incarnation=1)
+    log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="ask")
     return log
+
+
+def comes_back(log: Log, server: str, incarnation: int = 2) -> None:
+    """A server was killed and starts again; nothing has been taken from it yet."""
+    previous = server if incarnation == 2 else f"{server}-{incarnation - 1}"
+    nonce = f"{server}-{incarnation}"
+    log.run("lease.claim", server=server, incarnation=incarnation, nonce=nonce, previous_nonce=previous)
 
 
 def over(log: Log, server: str) -> None:
@@ -124,7 +139,8 @@ def found(epoch: int = 2, target: str = S2) -> dict[str, Any]:
 
 
 def test_a_takeover_goes_by_two_epochs_and_raises_the_fence_first(leased: Log) -> None:
-    leased.refuses(Reason.LEASE_HELD, "recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == [], "it is alive"
+    leased.refuses(Reason.LEASE_HELD, "recovery.begin", server="alpha.s9", entities=[])
     over(leased, S1)
     assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == [BALL]
     record = leased.rows.entity(BALL)
@@ -160,8 +176,125 @@ def test_failures_row_13_a_target_that_dies_before_it_goes_on_is_swept_like_any_
     leased.commit()
     over(leased, S2)
     assert leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]]) == [BALL]
-    answer = leased.run("transfer.commit", **request())
-    assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("committed", "", 3), "no resuming"
+    assert leased.run("transfer.commit", **request())["outcome"] == "committed", "no resuming"
+
+
+# --- which life of a server had it -----------------------------------------------------------------------------------
+
+
+def delegated(log: Log) -> Log:
+    log.run("entity.delegate", entity=BALL, group=[S1, S2, S3])
+    return log
+
+
+def test_from_a_server_that_came_back_only_what_its_earlier_lives_had_is_taken(leased: Log) -> None:
+    comes_back(delegated(leased), S2)
+    early, late = passing(1, S1, S2, incarnation=1), passing(1, S1, S2, incarnation=2)
+    twin = Log()
+    twin.rows.data = dict(leased.rows.data)
+    leased.run("transfer.passed", entity=BALL, passes=[late])
+    assert leased.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]]) == [], "it is simulated by this life"
+    twin.run("transfer.passed", entity=BALL, passes=[early])
+    assert twin.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]]) == [BALL]
+
+
+@pytest.mark.parametrize("how", ["came back", "is dead"])
+def test_a_pass_of_which_the_log_hears_when_its_target_was_swept_already_has_it_swept_again(
+    leased: Log, how: str
+) -> None:
+    delegated(leased)
+    if how == "came back":
+        comes_back(leased, S2)
+    else:
+        over(leased, S2)
+    number = 2 if how == "came back" else 1
+    leased.run("lease.swept", server=S2, incarnation=number)
+    leased.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, incarnation=1)])
+    lease = find_lease(leased.rows, S2)
+    assert lease is not None
+    assert (lease.incarnation, lease.swept) == (number, False)
+    assert leased.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]]) == [BALL]
+
+
+def test_what_is_given_through_the_log_is_given_to_the_present_life(leased: Log) -> None:
+    answer = leased.commit()
+    assert (answer["transfer"]["incarnation"], answer["transfer"]["source_incarnation"]) == (1, 1)
+    assert leased.rows.entity(BALL).incarnation == 1
+    comes_back(leased, S2)
+    assert leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]]) == [BALL]
+    assert leased.run("recovery.finish", **found(3, S3)) == [BALL]
+    assert leased.rows.entity(BALL).incarnation == 1
+
+
+def test_failures_row_13_who_handed_over_is_not_told_that_others_went_on_before_they_do(leased: Log) -> None:
+    """The old authority has the only state: a later fence would have it drop that."""
+    first = leased.commit()
+    over(leased, S2)
+    leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]])
+    for _ in range(2):
+        again = leased.run("transfer.commit", **request())
+        assert (again["outcome"], again["authority"], again["epoch"]) == ("committed", S2, 2)
+        assert again["transfer"] == first["transfer"]
+        leased.run("recovery.finish", **found(3, S3))
+    leased.run("recovery.adopted", items=[{"entity": BALL, "epoch": 4, "target": S3}])
+    assert (leased.run("transfer.commit", **request())["authority"], leased.rows.entity(BALL).epoch) == (S3, 4)
+
+
+def test_an_unanswered_pass_is_told_to_the_log_by_who_passed(leased: Log) -> None:
+    step = passing(1, S1, S2, incarnation=1, transfer_id="transfer-1")
+    for _ in range(2):
+        answer = delegated(leased).run("transfer.commit", **request(), passes=[step])
+        assert (answer["outcome"], answer["authority"], answer["epoch"], answer["sub"]) == ("committed", S2, 1, 1)
+
+
+# --- an authority that is alive and has nothing -----------------------------------------------------------------------
+
+
+def stranded(never: bool = False, **changes: Any) -> dict[str, Any]:
+    asked = {"entity": BALL, "transfer_id": "transfer-1", "target": S2, "epoch": 2, "sub": 0, "incarnation": 1}
+    return {**asked, "never": never, **changes}
+
+
+def test_failures_row_10_the_state_was_on_its_way_when_its_server_died_for_good(leased: Log) -> None:
+    leased.commit()
+    leased.refuses(Reason.LEASE_HELD, "recovery.strand", **stranded())
+    over(leased, S1)
+    assert leased.run("recovery.strand", **stranded()) == BALL
+    record = leased.rows.entity(BALL)
+    assert (record.authority, record.fence, record.standing) == ("", Fence(3), "recovering")
+    leased.refuses(Reason.TOO_LATE, "recovery.strand", **stranded())
+    assert leased.run("recovery.finish", **found(3, S3)) == [BALL]
+
+
+def test_a_server_that_came_back_has_not_what_it_had_frozen(leased: Log) -> None:
+    leased.commit()
+    comes_back(leased, S1)
+    assert leased.run("recovery.strand", **stranded()) == BALL
+
+
+def test_what_was_given_to_somebody_else_or_to_another_life_is_nobodys_to_give_back(leased: Log) -> None:
+    leased.commit()
+    over(leased, S1)
+    for changes in ({"target": S3}, {"epoch": 1}, {"sub": 1}, {"incarnation": 2}, {"transfer_id": "transfer-2"}):
+        leased.refuses(Reason.TOO_LATE, "recovery.strand", **stranded(**changes))
+
+
+def test_who_will_never_begin_gives_it_back_while_its_source_is_alive(leased: Log) -> None:
+    delegated(leased).run("entity.change_rights", entity=BALL, by=ADA, orphans="despawn")
+    leased.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, incarnation=1)])
+    asked = stranded(never=True, transfer_id="transfer-p1", epoch=1, sub=1)
+    assert leased.run("recovery.strand", **asked) == BALL, "nobody has died"
+    assert leased.rows.get_or(("recoveries", BALL), None)["last"] == S1
+
+
+@pytest.mark.parametrize("policy", ["adopt", "freeze", "despawn"])
+def test_what_died_with_its_source_is_treated_by_its_policy(leased: Log, policy: str) -> None:
+    leased.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    leased.commit()
+    over(leased, S1)
+    leased.run("recovery.strand", **stranded())
+    row = leased.rows.get_or(("recoveries", BALL), None)
+    assert (row and (row["last"], row["held"])) == {"adopt": (S1, False), "freeze": (S1, True), "despawn": None}[policy]
 
 
 def test_of_two_decisions_the_first_counts(leased: Log) -> None:

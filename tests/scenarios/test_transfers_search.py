@@ -50,11 +50,13 @@ def test_with_the_guard_the_same_bounds_are_safe_at_the_beginning(weakness: Weak
     assert search_scope(weakness.name, bounds, max_states=50_000).violation is None
 
 
-def test_a_note_that_a_crash_takes_along_lets_a_fence_begin_twice() -> None:
-    """A known limit: the ledger is written behind. Whoever lifts it turns this round."""
-    found = search_scope("crash", replace(SCOPES["crash"], transfers=1, stale_ledger=True))
+def test_without_leases_a_note_that_a_crash_takes_along_lets_a_fence_begin_twice() -> None:
+    """The ledger is written behind, and guards nothing: that every life is another incarnation does."""
+    bounds = replace(SCOPES["crash"], transfers=1, stale_ledger=True)
+    found = search_scope("crash", bounds)
     assert found.violation is not None
     assert "simulated under Fence(epoch=2, sub=0) already" in found.violation.sentence
+    assert search_scope("crash", replace(bounds, leases=True)).violation is None
 
 
 def test_two_searches_see_the_same() -> None:

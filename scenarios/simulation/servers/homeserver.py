@@ -15,6 +15,7 @@ from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, Transf
 from authority.sealing import Opened, Sealer
 from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
+from homeserver.inquiries import Inquiries
 from homeserver.owners import Owners
 from homeserver.transfers import NOT_TOLD, Transfers
 from scenarios.simulation.servers.calls import Call, Calls
@@ -78,6 +79,7 @@ class Home(Transfers):
         self.moved = self.balancer.moved
         self.answer_by(Renew, self.leases.renewed)
         self.answer_by(OwnerRequest, Owners(self._instance, self.store, neighbours, self).answer)
+        Inquiries(self, self.store, cast(Any, self._keys), neighbours, self._instance)
         self.process.begin()
         self.process.start_soon(self.leases.look_around, self.process)
         self.process.start_soon(self.recoveries.serve)

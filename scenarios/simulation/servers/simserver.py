@@ -36,8 +36,9 @@ from simserver.custody import Stint
 from simserver.holdings import Holding, Tombstone
 from simserver.home import HomeRefused, HomeUnreachable
 from simserver.inquiries import Inquiries
-from simserver.life import EntityEnvironment, Life
+from simserver.life import EntityEnvironment, Frozen, Life
 from simserver.load import LoadMeter, Loads
+from simserver.loose_ends import LooseEnds
 from simserver.node import Node
 from simserver.silence import Silences
 
@@ -139,6 +140,7 @@ class SimulationServer:
         node.departures._nursery = cast(Any, self.process)
         for serve in (
             node.inquiries.serve,
+            node.loose_ends.serve,
             node.admissions.serve,
             node.lease.serve,
             node.copier.serve,
@@ -175,7 +177,6 @@ class SimulationServer:
             home,
             clock,
             counts,
-            load=lambda: None,
             stepped_down=self._step_down,
         )
         admissions = Admissions(courier, clock, counts)
@@ -187,8 +188,19 @@ class SimulationServer:
             Vacancies(_MAX_ENTITIES),
             _MAX_STATE_BYTES,
             lambda: lease.is_drained,
+            lambda: lease.told_incarnation,
         )
-        departures = parts.departures(self._sealer, home, courier, holdings, admissions, clock, counts, self._next_id)
+        departures = parts.departures(
+            self._sealer,
+            home,
+            courier,
+            holdings,
+            admissions,
+            clock,
+            counts,
+            self._next_id,
+            kept=self._keep_handed_over,
+        )
         arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
         arrivals.incarnation = lambda: lease.incarnation
         copier = parts.copier(
@@ -228,6 +240,16 @@ class SimulationServer:
             lease=lease,
         )
         node.copier = copier
+        node.loose_ends = LooseEnds(
+            self.name,
+            home,
+            arrivals.unsettled,
+            holdings,
+            arrivals.still_wants,
+            lambda: lease.incarnation,
+            clock,
+            counts,
+        )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
         node.silences = Silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
@@ -277,6 +299,9 @@ class SimulationServer:
 
     def _may_act(self, now_ns: int) -> bool:
         return self.node.lease.may_act(now_ns)
+
+    def _keep_handed_over(self, entity: str, frozen: Frozen) -> None:
+        self.node.copier.keep_handed_over(entity, frozen)
 
     def _step_down(self) -> None:
         self.node.recovery.step_down()

@@ -1,0 +1,95 @@
+"""What a homeserver answers to simulation servers whose hand-overs did not come to an end by themselves.
+
+A state was staged and nothing was heard since; an entity came by a chain of which the log may not know; or the log gave
+an entity to a server that has no state for it. Everything here may be asked again, of any member.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from authority.errors import MessageError, Reason, Refused
+from authority.messages import Message, Passed, ReportReply, StageInquiry, StageWord, Stranded
+from authority.names import instance_of
+from authority.records import Phase, Role
+from authority.sealing import Opened
+from homeserver.directory import Directory
+from homeserver.federation import Federation
+from homeserver.store import Store
+from homeserver.transfers import Transfers
+
+__all__ = ["Inquiries"]
+
+_Asked = TypeVar("_Asked", StageInquiry, Passed, Stranded)
+
+
+class Inquiries:
+    """One member's answers. What is about entities of another instance is asked there."""
+
+    def __init__(
+        self, transfers: Transfers, store: Store, directory: Directory, federation: Federation, instance: str
+    ) -> None:
+        self._transfers: Final = transfers
+        self._store: Final = store
+        self._directory: Final = directory
+        self._federation: Final = federation
+        self._instance: Final = instance
+        transfers.answer_by(StageInquiry, self._at_home(StageInquiry, self.stage_word))
+        transfers.answer_by(Passed, self._at_home(Passed, self.passed))
+        transfers.answer_by(Stranded, self._at_home(Stranded, self.stranded))
+
+    def _at_home(
+        self, kind: type[_Asked], answer: Callable[[_Asked], Awaitable[Message]]
+    ) -> Callable[[Opened], Awaitable[Message]]:
+        """Answers what is about entities of this instance, and has the others answered by theirs."""
+
+        async def answered(opened: Opened) -> Message:
+            message = opened.message
+            if not isinstance(message, kind):
+                raise MessageError(f"{opened.message.type} is no inquiry")
+            await self._check_may_ask(message, opened.sender)
+            home = instance_of(message.entity)
+            if home == self._instance:
+                return await answer(message)
+            reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
+            return reply
+
+        return answered
+
+    async def _check_may_ask(self, message: StageInquiry | Passed | Stranded, sender: str) -> None:
+        """What is about a server is asked by itself, or by its home; a chain speaks for itself, whoever brings it."""
+        if not isinstance(message, Passed):
+            await self._transfers.check_speaks_for(sender, message.target)
+            return
+        row = await self._directory.row(sender)
+        if row is None or row.role not in (Role.SIMSERVER, Role.HOMESERVER):
+            raise MessageError(f"{sender} is no server")
+
+    async def stage_word(self, request: StageInquiry) -> StageWord:
+        """A server asks what became of a state that it has staged."""
+        await self._store.fresh()
+        record, transfer = self._store.entity(request.entity), self._store.transfer(request.transfer_id)
+        if record is not None and transfer is not None and transfer.entity == record.id:
+            is_newest = (record.authority, record.fence) == (transfer.target, transfer.fence)
+            if transfer.phase in (Phase.COMMITTED, Phase.DONE) and is_newest and transfer.target == request.target:
+                certificate = self._transfers.certificates.commit(transfer)
+                return StageWord(transfer_id=transfer.id, word="committed", certificate=certificate)
+        # Frozen under the fence that the log still knows: it may come to a commit yet.
+        is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
+        return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
+
+    async def passed(self, message: Passed) -> ReportReply:
+        """A server simulates an entity that was passed to it."""
+        await self._transfers.learn_passes(message.entity, message.chain)
+        return ReportReply(transfer_id=message.transfer_id)
+
+    async def stranded(self, message: Stranded) -> StageWord:
+        """A server was given an entity and has no state to begin with."""
+        args = message.model_dump(exclude={"type"})
+        try:
+            await self._store.submit("recovery.strand", **args)
+        except Refused as refused:
+            if refused.reason is Reason.LEASE_HELD:
+                return StageWord(transfer_id=message.transfer_id, word="open")
+            if refused.reason not in (Reason.TOO_LATE, Reason.NOT_FOUND, Reason.GONE):
+                raise
+        return StageWord(transfer_id=message.transfer_id, word="void")

@@ -1,0 +1,128 @@
+"""What a server says and gives up when its home instance looks for copies."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from actors import System
+from authority.epoch import MAX_EPOCH, Fence
+from authority.hops import Trace
+from authority.messages import Adopt, Adopted, Collect, Collected
+from authority.ownership import Ownership
+from authority.recovery import CopySource, CopyTable
+from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
+from simserver.holdings import Holdings
+from simserver.life import Snapshot
+from simserver.recovery import Recovery
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_holdings import Written
+
+HOME = "alpha.h1"
+
+
+class Scene:
+    """A server, as far as recoveries are concerned; it is what its parts are given, too."""
+
+    incarnation = 7
+
+    def __init__(self, system: System) -> None:
+        self.stage = Stage(system)
+        self.holdings = Holdings(self.stage.environment, Written())
+        self.table = CopyTable(10**6, 100)
+        self.raised: list[tuple[str, Fence]] = []
+        self.leaving: set[str] = set()
+        self.hurried: list[str] = []
+        self.sent: list[Any] = []
+        self.counts: Counter[str] = Counter()
+        me: Any = self
+        self.unsettled = me
+        self.recovery = Recovery(self.holdings, me, me, me, me, me, me, self.counts)
+
+    # As arrivals, departures, stages, courier.
+    def fence_raised(self, entity: str, fence: Fence) -> None:
+        self.raised.append((entity, fence))
+
+    def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
+        self.holdings.start(entity, fence, snapshot, ownership=ownership)
+
+    def hurry(self, entity: str) -> None:
+        self.hurried.append(entity)
+
+    def is_leaving(self, entity: str) -> bool:
+        return entity in self.leaving
+
+    def of(self, entity: str) -> None:
+        return None
+
+    def send(self, message: Any, trace: Trace, to: str, **_: Any) -> None:
+        self.sent.append(message)
+
+    def collect(self, epoch: int, sub: int = 0) -> FoundItem | None:
+        items = [RaisedItem(entity=BALL, epoch=epoch, sub=sub)]
+        self.recovery.collect(Collect(number=1, items=items), HOME)
+        answer = self.sent.pop()
+        assert isinstance(answer, Collected)
+        return answer.items[0] if answer.items else None
+
+    def live(self, fence: Fence = Fence(3)) -> None:  # noqa: B008 — an immutable tuple
+        holding = self.holdings.spawn(BALL, "ball", {}, fence, Ownership(ADA, 1))
+        holding.life.commit(holding.life.world, 1)
+
+
+@pytest.fixture
+async def scene(system: System) -> Scene:
+    return Scene(system)
+
+
+async def test_what_lives_here_under_a_fence_that_the_log_has_left_behind_goes_on_no_longer(scene: Scene) -> None:
+    """It was begun, and the log, which had not heard of it, took it back: its next life begins where this one ends."""
+    scene.live()
+    stint = scene.stage.custody.to_data()
+    found = scene.collect(4)
+    assert scene.holdings.get(BALL) is None
+    (ended,) = scene.stage.custody.to_data()
+    assert not stint[0]["ended_ns"]
+    assert (ended["ended_tick"], ended["ended_hash"]) == (1, found and found.state_hash)
+    assert found is not None
+    assert (found.fence, found.tick, found.source, found.holds) == (Fence(3), 1, CopySource.OWN, False)
+    assert scene.raised == [(BALL, Fence(4))]
+    # And goes on from there, if it is given back.
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    assert (holding.fence, holding.life.tick) == (Fence(5), 1)
+    assert isinstance(scene.sent.pop(), Adopted)
+
+
+async def test_who_holds_it_by_a_chain_of_the_same_epoch_goes_on_and_tells_of_its_chain(scene: Scene) -> None:
+    scene.live(Fence(3, 2))
+    found = scene.collect(3, MAX_EPOCH)
+    assert (found and found.holds, scene.hurried) == (True, [BALL])
+    assert scene.holdings.get(BALL) is not None
+
+
+async def test_what_is_leaving_stays_as_it_stands_still_and_is_a_copy(scene: Scene) -> None:
+    scene.live()
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    holding.life.freeze()
+    scene.leaving.add(BALL)
+    found = scene.collect(5)
+    assert (found and (found.tick, found.holds)) == (1, False)
+    assert scene.holdings.get(BALL) is holding
+
+
+async def test_nothing_is_said_of_what_was_never_here(scene: Scene) -> None:
+    assert scene.collect(2) is None
+
+
+async def test_what_is_given_to_another_life_of_this_server_is_not_gone_on_with(scene: Scene) -> None:
+    scene.live()
+    found = scene.collect(4)
+    assert found is not None
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner="", owner_rev=0)
+    scene.recovery.adopt(Adopt(incarnation=6, items=[item]), HOME)
+    assert scene.holdings.get(BALL) is None
+    assert scene.sent == []
