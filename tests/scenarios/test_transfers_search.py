@@ -24,6 +24,8 @@ STATES: Final = {
     "staged-crash": 400,
     "staged-direct": 3_000,
     "crash": 20_000,
+    "lives": 3_000,
+    "lives-direct": 2_500,
 }
 
 
