@@ -188,10 +188,11 @@ class Reception:
         """Another server wants to hand entities over."""
         reason = self.why_not(message.kind, message.schema_version, message.state_bytes // 2 + 1)
         incarnation = self._incarnation()
+        if incarnation is None:
+            # It can promise nothing yet, and will in a moment: the question is repeated, and the entity simulated.
+            return
         if self._is_drained():
             reason = Reason.DRAINING.value
-        elif incarnation is None:
-            reason = Reason.TARGET_DOWN.value
         places = 0
         if not reason:
             now_ns = self._clock.monotonic_ns()
@@ -203,7 +204,7 @@ class Reception:
             state_bytes=message.state_bytes,
             places=places,
             reason=reason,
-            incarnation=incarnation or 0,
+            incarnation=incarnation,
         )
         self._courier.send(answer, _TRACE, opened.sender, on_path=False)
 
