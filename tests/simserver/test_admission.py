@@ -43,7 +43,17 @@ class Pair:
         held: Any = self.held
         self.vacancies = Vacancies(max_entities)
         self.drained = False
-        self.target = Reception(Versioned(), post, held, TrioClock(), self.vacancies, 4096, lambda: self.drained)
+        self.incarnation: int | None = 3
+        self.target = Reception(
+            Versioned(),
+            post,
+            held,
+            TrioClock(),
+            self.vacancies,
+            4096,
+            lambda: self.drained,
+            lambda: self.incarnation,
+        )
         self.heard: list[tuple[int, str]] = []
 
     @asynccontextmanager
@@ -197,3 +207,20 @@ async def test_more_that_wait_than_there_were_places_are_asked_for_again(autojum
         pair.target.arrived(HERE)
     pair.deliver()
     assert pair.heard[-1] == (2, "capacity")
+
+
+async def test_places_are_those_of_an_incarnation_and_none_is_promised_before_its_lease_is_granted(
+    autojump_clock: MockClock,
+) -> None:
+    pair = Pair()
+    assert pair.asking.incarnation_of(THERE) == 0
+    pair.incarnation = None
+    async with pair.served():
+        pair.ask()
+        pair.deliver()
+        assert pair.heard == [], "it is asked again, and the entity is simulated meanwhile"
+        pair.incarnation = 4
+        await trio.sleep(0.3)
+        pair.deliver()
+    assert pair.heard == [(0, "")]
+    assert pair.asking.incarnation_of(THERE) == 4
