@@ -163,6 +163,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         holdings,
         arrivals.still_wants,
         lambda: lease.incarnation,
+        clock,
         counts,
     )
     table = CopyTable(config.max_copies_bytes, MAX_COPIES_KEPT)

@@ -119,6 +119,7 @@ class LooseEnds:
         holdings: Holdings,
         still_wants: Callable[[str, Permission], bool],
         incarnation: Callable[[], int],
+        clock: Clock,
         counts: Counter[str],
     ) -> None:
         self._server = server
@@ -127,6 +128,7 @@ class LooseEnds:
         self._holdings = holdings
         self._still_wants = still_wants
         self._incarnation = incarnation
+        self._clock = clock
         self._counts = counts
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -135,7 +137,7 @@ class LooseEnds:
         while True:
             for question in self.due():
                 await self._ask(question)
-            await trio.sleep(_LOOK_S)
+            await self._clock.sleep_s(_LOOK_S)
 
     def due(self) -> list[Passed | Stranded]:
         """What it is time to ask."""

@@ -37,7 +37,9 @@ class Desk:
         self.unsettled = Unsettled(TrioClock())
         self.waited_with: Permission | None = GIVEN
         home: Any = self
-        self.ends = LooseEnds(HERE, home, self.unsettled, self.holdings, self.still_wants, lambda: 7, Counter())
+        self.ends = LooseEnds(
+            HERE, home, self.unsettled, self.holdings, self.still_wants, lambda: 7, TrioClock(), Counter()
+        )
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
         return (entity, permission) == (BALL, self.waited_with)
