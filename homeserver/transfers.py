@@ -279,7 +279,7 @@ class Transfers:
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(decided)
-        if reply.outcome == "committed" and decided["transfer"]["sub"]:
+        if reply.outcome == "committed" and decided["transfer"].get("sub"):
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply, opened.trace, on_path=False)
         is_case_2 = instance_of(request.source) == instance_of(request.target) == self._instance
