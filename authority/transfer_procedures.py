@@ -26,7 +26,7 @@ from authority.records import EntityRecord, Outcome, Phase, TransferRecord, repo
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Want, is_locked_against
-from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
+from authority.transfer_rows import DECIDED, find_transfer, is_recovering, known_transfer, recovered, save_transfer
 
 __all__ = ["TRANSFER_PROCEDURES"]
 
@@ -66,6 +66,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     if (record.authority, record.fence) != (args["source"], asked_at):
         # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
         return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
+    recovered(rows, record)
     reason = refusal or _why_not(rows, record, existing, args)
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
@@ -247,7 +248,7 @@ def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
     outcomes = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
     outcome, record = outcomes.get(transfer.phase, Outcome.COMMITTED), find_entity(rows, transfer.entity)
     authority, fence = record.authority, record.fence
-    if outcome is Outcome.COMMITTED and rows.get_or(("recoveries", transfer.entity), None) is not None:
+    if outcome is Outcome.COMMITTED and is_recovering(rows, record):
         authority, fence = transfer.target, transfer.fence
     answer = {"outcome": outcome.value, "transfer": transfer.to_data(), "authority": authority}
     return answer | {"epoch": fence.epoch, "sub": fence.sub}
@@ -272,6 +273,7 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
             raise Refused(
                 Reason.NO_DELEGATION, f"{record.id} is not delegated to {item['source']} and {item['target']}"
             )
+        recovered(rows, record)
         source_incarnation, incarnation = record.incarnation, item.get("incarnation", 0)
         record = record.changed(authority=item["target"], incarnation=incarnation, sub=item["sub"])
         existing = find_transfer(rows, item["transfer_id"])

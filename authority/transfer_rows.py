@@ -6,7 +6,15 @@ from authority.errors import Reason, Refused
 from authority.records import EntityRecord, Phase, TransferRecord
 from authority.rows import Rows
 
-__all__ = ["DECIDED", "MAX_TRANSFERS", "find_transfer", "known_transfer", "save_transfer"]
+__all__ = [
+    "DECIDED",
+    "MAX_TRANSFERS",
+    "find_transfer",
+    "is_recovering",
+    "known_transfer",
+    "recovered",
+    "save_transfer",
+]
 
 # Finished transfers are kept so that late repetitions get the same answer. Sealed requests expire after a minute, so
 # this covers 160 transfers a second; older ones are forgotten first. Beyond this number stay only those that somebody
@@ -30,6 +38,18 @@ def known_transfer(rows: Rows, transfer_id: str) -> TransferRecord:
     if transfer is None:
         raise Refused(Reason.NOT_FOUND, f"there is no transfer {transfer_id}", transfer=transfer_id)
     return transfer
+
+
+def is_recovering(rows: Rows, record: EntityRecord) -> bool:
+    """Whether nobody has said that he goes on with an entity since its authority died."""
+    row = rows.get_or(("recoveries", record.id), None)
+    return row is not None and row["epoch"] == record.epoch
+
+
+def recovered(rows: Rows, record: EntityRecord) -> None:
+    """Its authority has acted under its fence: it has gone on, and whoever was to hear of that may have missed it."""
+    if rows.get_or(("recoveries", record.id), None) is not None:
+        rows.delete(("recoveries", record.id))
 
 
 def save_transfer(rows: Rows, record: TransferRecord, *, is_new: bool | None = None) -> None:

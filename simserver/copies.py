@@ -25,7 +25,7 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
-from simserver.life import Frozen, Life, state_hash
+from simserver.life import Life, state_hash
 
 __all__ = ["Copier", "new_copy"]
 
@@ -238,14 +238,6 @@ class Copier:
                     sent.waits_for.discard(follower)
                     if not sent.waits_for and holding.fence == sent.fence:
                         holding.life.made_durable(sent.applied)
-
-    # --- as a former authority -------------------------------------------------------------------------------------
-
-    def keep_handed_over(self, entity: str, frozen: Frozen) -> None:
-        """Keep what another server begins with: if it dies in its first moments, it has sent no copy to anybody yet."""
-        if self._interval_s:
-            copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash)
-            self.table.keep(entity, copy)
 
     # --- as a follower ---------------------------------------------------------------------------------------------
 
