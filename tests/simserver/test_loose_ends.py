@@ -17,13 +17,13 @@ from authority.sealing import Opened
 from simserver import loose_ends
 from simserver.holdings import Holding, Holdings
 from simserver.home import HomeUnreachable
-from simserver.loose_ends import CHAIN_AFTER_NS, STATE_AFTER_NS, LooseEnds, Unsettled
+from simserver.loose_ends import LooseEnds, Unsettled
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import HERE, TrioClock
 from tests.simserver.test_holdings import Written
 
 GIVEN = Permission("transfer-1", Fence(3), "0" * 64, "alpha.s2")
-STATE_AFTER_S, CHAIN_AFTER_S = STATE_AFTER_NS / 1e9, CHAIN_AFTER_NS / 1e9
+STATE_AFTER_S, CHAIN_AFTER_S = 2.0, 1.0
 
 
 class Desk:
@@ -69,7 +69,9 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(system: System, autojump_clock: MockClock) -> Desk:
+async def desk(system: System, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setattr(loose_ends, "STATE_AFTER_NS", round(STATE_AFTER_S * 1e9))
+    monkeypatch.setattr(loose_ends, "CHAIN_AFTER_NS", round(CHAIN_AFTER_S * 1e9))
     return Desk(system)
 
 
@@ -80,7 +82,7 @@ async def test_a_chain_that_nobody_told_of_is_told_until_there_is_a_new_grant(de
     assert [(m.entity, m.chain) for m in told if isinstance(m, Passed)] == [(BALL, ["grant", "pass"])] * len(told)
     assert len(told) > 1
     holding.delegated(("new grant",), holding.group)
-    assert await desk.serve(10.0) == []
+    assert await desk.serve(3.0) == []
 
 
 async def test_a_chain_is_told_at_once_when_home_asks_who_has_it(desk: Desk) -> None:
@@ -92,7 +94,7 @@ async def test_a_chain_is_told_at_once_when_home_asks_who_has_it(desk: Desk) -> 
 async def test_who_has_handed_it_on_says_nothing_any_more(desk: Desk) -> None:
     desk.passed_here()
     desk.holdings.leave(BALL, "alpha.s2", Fence(3, 2))
-    assert await desk.serve(10.0) == []
+    assert await desk.serve(3.0) == []
 
 
 async def test_leave_without_a_state_is_said_when_it_takes_too_long(desk: Desk) -> None:
@@ -105,7 +107,7 @@ async def test_leave_without_a_state_is_said_when_it_takes_too_long(desk: Desk) 
     assert await desk.serve(STATE_AFTER_S + 1.0) == [expected], "its source is alive: it may come yet"
     desk.word = "void"
     await desk.serve(STATE_AFTER_S + 1.0)
-    assert await desk.serve(100.0) == []
+    assert await desk.serve(5.0) == []
 
 
 async def test_home_is_asked_again_if_it_cannot_be_reached(desk: Desk) -> None:
@@ -123,13 +125,13 @@ async def test_leave_that_was_used_or_is_of_the_past_is_not_asked_about(desk: De
         desk.unsettled.begun(BALL, by_chain=False)
     else:
         desk.waited_with = None
-    assert await desk.serve(100.0) == []
+    assert await desk.serve(5.0) == []
 
 
 async def test_leave_that_came_too_late_is_given_back_once_each_time_it_comes(desk: Desk) -> None:
     for _ in range(2):
         desk.unsettled.wants(BALL, GIVEN, never=True)
-        asked = await desk.serve(10.0)
+        asked = await desk.serve(3.0)
         assert [message.never for message in asked if isinstance(message, Stranded)] == [True]
 
 
