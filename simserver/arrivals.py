@@ -52,6 +52,7 @@ from crypto.keys import PublicIdentity
 from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
+from simserver.early import EXPECTED_NS, EarlyInputs
 from simserver.entity import NewInput
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home
@@ -122,6 +123,7 @@ class Arrivals:
         # Keys whose time is over are not among those that are good now.
         self._certificates = CertificateReader(self._signer_of, lambda: -math.inf)
         self._chunks = ChunkTable()
+        self._early = EarlyInputs()
         self._read: tuple[str, Snapshot] | None = None
 
     # --- messages --------------------------------------------------------------------------------------------------
@@ -417,7 +419,8 @@ class Arrivals:
         else:
             snapshot = _decoded_untrusted(offer.state, entity)
         self._clear_the_way(entity, permission.fence)
-        holding = self._holdings.start(entity, permission.fence, snapshot, context.inputs, context.ownership)
+        inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
+        holding = self._holdings.start(entity, permission.fence, snapshot, inputs, context.ownership)
         self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
         self._reached("activated", permission.transfer_id)
@@ -428,6 +431,15 @@ class Arrivals:
         context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
         context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
         self._answer(entity, permission, context)
+
+    def keep_early(self, entity: str, item: InputItem) -> bool:
+        """An input came for an entity that is not here; whether it is kept, because the entity is about to come."""
+        now_ns, known = self._clock.monotonic_ns(), self._machines.get(entity)
+        latest_ns = max((offer.staged_ns for offer in known.offers), default=None) if known is not None else None
+        if latest_ns is None or now_ns - latest_ns > EXPECTED_NS or not self._early.keep(entity, item, now_ns):
+            return False
+        self._counts["input_early"] += 1
+        return True
 
     def _clear_the_way(self, entity: str, fence: Fence) -> None:
         """An old copy of our own may still stand here, frozen, when an entity comes back faster than it was retired."""

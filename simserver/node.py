@@ -29,6 +29,7 @@ from authority.messages import (
     Grant,
     HandoffReply,
     Input,
+    InputItem,
     LetGo,
     Moves,
     NotHere,
@@ -204,6 +205,9 @@ class Node:
         holding = self.holdings.get(message.entity)
         if holding is not None:
             holding.cast(NewInput(player, message.owner_rev, message.seq, message.data))
+            return
+        item = InputItem(source=player, owner_rev=message.owner_rev, seq=message.seq, data=message.data)
+        if self.arrivals.keep_early(message.entity, item):
             return
         self.counts["input_not_here"] += 1
         gone = self.holdings.gone(message.entity)

@@ -28,6 +28,7 @@ from authority.sealing import LIFETIME_S
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
+from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
@@ -51,6 +52,7 @@ EXPECTED = {
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
     "entities, levels of a hierarchy; children of one": f"{MAX_TREE}, {MAX_DEPTH}; {MAX_CHILDREN}",
+    "early inputs of an entity; entities with some": f"{MAX_EARLY}, {MAX_EARLY_BYTES // 1024} KiB; {MAX_ENTITIES}",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
     "notice before an entity leaves": f"{MAX_NOTICE_MS:,} ms",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
