@@ -154,7 +154,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
     )
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
-    arrivals.incarnation = lambda: lease.incarnation
+    arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
     loose_ends = LooseEnds(
         config.name,
         home,

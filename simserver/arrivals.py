@@ -115,6 +115,8 @@ class Arrivals:
         self._counts = counts
         # Of this server's lease; 0 for none. Whoever has a lease sets this.
         self.incarnation: Callable[[], int] = lambda: 0
+        # Whether that lease lasts at this moment.
+        self.may_act: Callable[[int], bool] = lambda now_ns: True
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         self._contexts: OrderedDict[str, _Context] = OrderedDict()
         self._staging = Staging()
@@ -210,6 +212,8 @@ class Arrivals:
         """Staged mode: a frozen state that is to be on disk before anybody asks for the commit."""
         message = self._whole(message, opened)
         snapshot = self._checked(message, opened)
+        if not self._has_lease():
+            return
         reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state))
         if not reason:
             effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
@@ -290,7 +294,7 @@ class Arrivals:
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
-        if not self._is_for_this_life(last.incarnation):
+        if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
             return
         context = _Context(opened.trace, True, [], tuple(message.chain), grant.group, grant.ownership)
         known = self._machine(message.entity)
@@ -320,6 +324,8 @@ class Arrivals:
 
     def _offer(self, message: StateTransfer | DirectHandoff, fence: Fence, opened: Opened) -> None:
         self._checked(message, opened)
+        if not self._has_lease():
+            return
         effect = self._machine(message.entity).offered(self._offer_of(message, fence, opened.sender))
         self._reached("offered", message.transfer_id)
         self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
@@ -357,6 +363,16 @@ class Arrivals:
             self._counts["staged_state_dropped"] += 1
             self._machines[other].forget_offer(transfer_id)
 
+    def _has_lease(self) -> bool:
+        """Whether anything may begin here now; if not, whoever offers it repeats it.
+
+        Who hears that an entity has begun here drops the state that he has. Without a lease it may be somebody else's
+        at any moment, and nobody asks this server for it then.
+        """
+        has_lease = self.may_act(self._clock.monotonic_ns())
+        self._counts["arrival_without_lease"] += not has_lease
+        return has_lease
+
     def _is_for_this_life(self, incarnation: int) -> bool:
         """Whether leave given to this incarnation holds: what an earlier one was given may be taken from it."""
         if incarnation and incarnation != self.incarnation():
@@ -385,7 +401,7 @@ class Arrivals:
         self._holdings.start(entity, fence, snapshot, ownership=ownership)
 
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
-        if not self._is_for_this_life(certificate.incarnation):
+        if not (self._is_for_this_life(certificate.incarnation) and self._has_lease()):
             return
         context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)

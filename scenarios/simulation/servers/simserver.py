@@ -201,7 +201,7 @@ class SimulationServer:
             self._next_id,
         )
         arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
-        arrivals.incarnation = lambda: lease.incarnation
+        arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
         copier = parts.copier(
             self.name,
             holdings,

@@ -1,0 +1,36 @@
+"""What a server that is cut off from home is not to do: in a cluster in which nothing else happens."""
+
+from random import Random
+
+from scenarios.simulation.servers.cluster import Cluster
+from scenarios.simulation.servers.mixes import MIXES
+
+ENTITY, SOURCE, TARGET = "alpha.e0", "alpha.s1", "alpha.s2"
+
+
+def passing(cluster: Cluster, seconds: float) -> None:
+    cluster.schedule.run_until(cluster.schedule.now_s + seconds)
+
+
+def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
+    """Who hears that it has begun drops the state; and nobody would ask a server without a lease for it."""
+    cluster = Cluster(MIXES["calm"], Random("lapses"))
+    source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
+    for name in ("alpha.h1", "alpha.h2"):
+        cluster.mail.cut(TARGET, name)
+        cluster.mail.cut(name, TARGET)
+    while target.has_lease:
+        passing(cluster, 0.01)
+    how = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, how)
+    moved = cluster.homes["alpha.h1"].store
+    while (record := moved.entity(ENTITY)) is None or record.authority != TARGET:
+        passing(cluster, 0.01)
+        assert target.node.lease.holder.until_ns, "the log gave it to a server whose lease was not over yet"
+    passing(cluster, 1.0)
+    assert target.holding(ENTITY) is None
+    assert source.holding(ENTITY) is not None, "the only state there is"
+    assert target.counts["arrival_without_lease"] > 0
+    cluster.mail.heal()
+    passing(cluster, 12.0)
+    assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
