@@ -194,8 +194,9 @@ class Cluster:
             instance = instance_of(name)
             is_drained = server.process.is_running and self._stores[instance].drain(name) is not None
             others = [one for one in self.servers_of(instance) if one not in (name, *self.gone)]
-            if is_drained and others and len(server.node.holdings):
-                return f"{name} is drained and still has {[one.id for one in server.node.holdings]}"
+            left = [one.id for one in server.node.holdings if not self.left_out(one.id)]
+            if is_drained and others and left:
+                return f"{name} is drained and still has {left}"
         return ""
 
     def figures(self) -> dict[str, Any]:
