@@ -378,9 +378,8 @@ def _read_piece(body: bytes, at: int) -> tuple[Piece, int]:
         or end > len(body)
     ):
         raise Malformed("a piece is cut off, too small, or outside its message")
-    # A view keeps the whole body in memory, so it must be worth that: a fifteenth more than the credit was charged for.
-    is_most = end - start > _COPIED_BYTES and 16 * (end - start) >= 15 * len(body)
-    data = memoryview(body)[start:end] if is_most else body[start:end]
+    # A view keeps the whole body in memory, but only until the piece is in its place.
+    data = memoryview(body)[start:end] if end - start > _COPIED_BYTES else body[start:end]
     return _new_piece((channel, number, total, piece_bytes, part, data)), end
 
 

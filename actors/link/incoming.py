@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import BytesIO
 from typing import Final, NamedTuple
 
 from actors.link.frames import Message, MessageRun, Piece, Want, write_grant
@@ -39,26 +40,53 @@ _new_received: Final = partial(tuple.__new__, ReceivedMessage)
 class _Assembly:
     """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first piece.
 
-    The pieces stay where they were decrypted, until one copy of each makes the message. Of a large message only those
-    within reach of the first missing one are taken, so that what is held is what has arrived.
+    Pieces are put in their place in one buffer as they come, which grows with what has arrived and becomes the message
+    without another copy: `BytesIO.getvalue` gives its buffer away when that is all of it. Of a large message only those
+    within reach of the first missing one are taken, so that the buffer is no longer than what has arrived and that.
     """
 
-    __slots__ = ("first_missing", "missing", "piece_bytes", "pieces", "seen_s", "total_bytes")
+    __slots__ = ("_arrived", "_buffer", "_first_missing", "missing", "piece_bytes", "seen_s", "total_bytes")
 
     def __init__(self, total_bytes: int, piece_bytes: int) -> None:
         self.total_bytes = total_bytes
         self.piece_bytes = piece_bytes
         self.missing = -(-total_bytes // piece_bytes)
-        self.pieces: list[bytes | memoryview | None] = [None] * self.missing
-        self.first_missing = 0  # kept for large messages
         self.seen_s = NEVER  # when somebody first waited for its room
+        self._arrived = bytearray(self.missing)  # 1 for each piece that has
+        self._buffer = BytesIO()
+        self._first_missing = 0  # kept for large messages
+
+    def has(self, part: int) -> bool:
+        """Whether this piece is there."""
+        return bool(self._arrived[part])
+
+    def has_none_of(self, first: int, end: int) -> bool:
+        """Whether these pieces, of which there are as many, are all missing."""
+        return end <= len(self._arrived) and self._arrived.find(1, first, end) < 0
+
+    def put(self, part: int, data: bytes | memoryview) -> None:
+        """A piece that was missing."""
+        self._buffer.seek(part * self.piece_bytes)
+        self._buffer.write(data)
+        self._arrived[part] = 1
+        self.missing -= 1
+
+    def put_run(self, first: int, contents: Sequence[bytes]) -> None:
+        """As `put`, for pieces in sequence."""
+        self._buffer.seek(first * self.piece_bytes)
+        self._buffer.writelines(contents)
+        count = len(contents)
+        self._arrived[first : first + count] = bytes([1]) * count
+        self.missing -= count
+
+    def message(self) -> bytes:
+        """All of it, when nothing is missing any more; it is not to be used afterwards."""
+        return self._buffer.getvalue()
 
     def reaches(self, part: int) -> bool:
         """Whether the piece may be sent already, when the message is large."""
-        pieces = self.pieces
-        while pieces[self.first_missing] is not None:
-            self.first_missing += 1
-        return (part - self.first_missing) * self.piece_bytes < REACH_BYTES
+        self._first_missing = self._arrived.index(0, self._first_missing)
+        return (part - self._first_missing) * self.piece_bytes < REACH_BYTES
 
 
 class _Channel:
@@ -291,19 +319,18 @@ class Incoming:
             assembly = self._begin_assembly(channel, number, total_bytes, piece_bytes)
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             raise Malformed("the peer cut one message in two ways")
-        if assembly.pieces[part] is not None:
+        if assembly.has(part):
             return
         if total_bytes > LARGE_MESSAGE_BYTES and not assembly.reaches(part):
             raise Malformed("a piece of a large message is too far ahead of what is missing")
-        assembly.pieces[part] = data
-        assembly.missing -= 1
+        assembly.put(part, data)
         if not assembly.missing:
             del channel.assemblies[number]
             if assembly is self._large_assembly:
                 self._large_assembly = None  # it would keep the pieces
             elif channel_number >= ORDERED_CHANNELS or number == channel.next_number:
                 self._unfinished.release(total_bytes)
-            self._complete(channel_number, number, b"".join(assembly.pieces))  # type: ignore[arg-type]  # none is None
+            self._complete(channel_number, number, assembly.message())
 
     def on_piece_run(self, first: Piece, contents: Sequence[bytes]) -> bool:
         """As `on_piece` for the pieces from `first` on, when nothing is special about them; False, and nothing has
@@ -322,12 +349,11 @@ class Incoming:
         elif total_bytes != assembly.total_bytes or piece_bytes != assembly.piece_bytes:
             return False
         end = part + len(contents)
-        if assembly.missing <= len(contents) or assembly.pieces[part:end].count(None) != len(contents):
+        if assembly.missing <= len(contents) or not assembly.has_none_of(part, end):
             return False
         if total_bytes > LARGE_MESSAGE_BYTES and not assembly.reaches(end - 1):
             return False
-        assembly.pieces[part:end] = contents
-        assembly.missing -= len(contents)
+        assembly.put_run(part, contents)
         return True
 
     def _begin_assembly(self, channel: _Channel, number: int, total_bytes: int, piece_bytes: int) -> _Assembly:

@@ -68,7 +68,7 @@ def deliver(link: Link, train: list[bytes], now: float, source: tuple[str, int])
 
 def state(link: Link) -> tuple[object, ...]:
     held = [
-        (number, assembly.missing, tuple(assembly.pieces))
+        (number, assembly.missing, bytes(assembly._arrived), assembly._buffer.getvalue())
         for channel in link._incoming._channels
         for number, assembly in channel.assemblies.items()
     ]

@@ -1,6 +1,7 @@
 """What many peers begin to send and do not end is bounded for all of them together, and goes when others wait."""
 
 import random
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -202,7 +203,12 @@ def test_a_piece_keeps_little_more_in_memory_than_it_is_charged_for(padding_byte
     body = piece_head(1, 0, 4_000_000, size_bytes, 0) + bytes(size_bytes)
     if padding_bytes:
         body += message_head(5, 0, padding_bytes) + bytes(padding_bytes)
+    incoming = Incoming(window_bytes=8 * 2**20, window_messages=64)
+    before = sys.getrefcount(body)
     piece = read_frames_untrusted(body)[0] if padding_bytes else read_lone_piece_untrusted(body)
     assert isinstance(piece, Piece)
-    kept_bytes = len(body) if isinstance(piece.data, memoryview) else len(piece.data)
-    assert kept_bytes * 15 <= size_bytes * 16
+    incoming.on_piece(piece)
+    del piece
+    assert sys.getrefcount(body) == before, "the datagram is kept"
+    (assembly,) = incoming._channels[1].assemblies.values()
+    assert size_bytes <= sys.getsizeof(assembly._buffer) <= size_bytes * 9 // 8 + 1000
