@@ -117,6 +117,8 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     if record.authority:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
     check_lease(rows, args["target"])
+    if args.get("incarnation", 0) not in (0, incarnation_of(rows, args["target"])):
+        raise Refused(Reason.TARGET_DOWN, f"{args['target']} has been killed since, perhaps with its copy")
     fence = record.fence.raised()
     fields = {"incarnation": incarnation_of(rows, args["target"]), "epoch": fence.epoch, "sub": fence.sub}
     record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)

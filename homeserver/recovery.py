@@ -165,7 +165,8 @@ class Recoveries:
                 self._lost_for[row.entity] = seen
             else:
                 fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
-                found.append({"entity": row.entity, "epoch": row.epoch, "target": best.holder} | fields)
+                fields |= {"target": best.holder, "incarnation": alive[best.holder]}
+                found.append({"entity": row.entity, "epoch": row.epoch} | fields)
         if found:
             await self._store.submit("recovery.finish", items=found)
         if lost:

@@ -149,6 +149,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         clock,
         counts,
         reached=breakpoints or nowhere,
+        kept=lambda entity, frozen: copier.keep_handed_over(entity, frozen),  # noqa: PLW0108
     )
     arrivals = Arrivals(
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere

@@ -6,7 +6,7 @@ own store (`Ledger.checkpoint`) more slowly. What a follower says to keep is dur
 """
 
 import logging
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,7 +25,7 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
-from simserver.life import Life, state_hash
+from simserver.life import Frozen, Life, state_hash
 
 __all__ = ["Copier", "new_copy"]
 
@@ -41,6 +41,11 @@ _AGAIN_AFTER: Final = 10
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
 _MESSAGE_BYTES: Final = 64 * 1024
+# How long a state that was handed over is kept: the first copy of its next authority follows at once, and if that one
+# dies before, nobody asks for what is left until its lease is over. Later ones count, so it does no harm meanwhile.
+HANDED_OVER_NS: Final = 20_000_000_000
+MAX_HANDED_OVER: Final = 16_384
+MAX_HANDED_OVER_BYTES: Final = 64 * 1024 * 1024
 
 
 def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
@@ -112,6 +117,8 @@ class Copier:
         self._copied: dict[str, _Copied] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
+        self._handed_over: OrderedDict[str, tuple[int, Copy]] = OrderedDict()
+        self._handed_over_bytes = 0
 
     @property
     def copies(self) -> bool:
@@ -238,6 +245,32 @@ class Copier:
                     sent.waits_for.discard(follower)
                     if not sent.waits_for and holding.fence == sent.fence:
                         holding.life.made_durable(sent.applied)
+
+    # --- as a former authority -------------------------------------------------------------------------------------
+
+    def keep_handed_over(self, entity: str, frozen: Frozen) -> None:
+        """Keep what another server has begun with until that has sent copies of its own.
+
+        It may have been the only follower: then what was durable here is durable nowhere but with itself.
+        """
+        if not self._interval_s:
+            return
+        until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
+        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash)
+        self._forget_handed_over(entity)
+        self._handed_over[entity] = until_ns, copy
+        self._handed_over_bytes += len(copy.state)
+        while self._handed_over_bytes > MAX_HANDED_OVER_BYTES or len(self._handed_over) > MAX_HANDED_OVER:
+            self._forget_handed_over(next(iter(self._handed_over)))
+
+    def _forget_handed_over(self, entity: str) -> None:
+        known = self._handed_over.pop(entity, None)
+        self._handed_over_bytes -= 0 if known is None else len(known[1].state)
+
+    def handed_over(self, entity: str) -> Copy | None:
+        """What this server handed over a moment ago, if it was the last to do so."""
+        until_ns, copy = self._handed_over.get(entity, (0, None))
+        return copy if until_ns > self._clock.monotonic_ns() else None
 
     # --- as a follower ---------------------------------------------------------------------------------------------
 

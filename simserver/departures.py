@@ -82,8 +82,13 @@ class Departures:
         counts: Counter[str],
         new_id: Callable[[], str] = _random_id,
         reached: Reached = nowhere,
+        kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
     ) -> None:
-        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps."""
+        """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
+
+        `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
+        """
+        self._kept: Final = kept
         self._reached = reached
         self._sealer = sealer
         self._home = home
@@ -530,6 +535,7 @@ class Departures:
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
+        self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
         self._patience.took(self._clock.monotonic_ns() - departure.frozen.frozen_ns)

@@ -122,6 +122,8 @@ class Recovery:
         staged = self._stages.of(item.entity)
         if staged is not None:
             table.keep(item.entity, new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT))
+        if (handed_over := self._copier.handed_over(item.entity)) is not None:
+            table.keep(item.entity, handed_over)
         copy = table.get(item.entity)
         if copy is None:
             return None

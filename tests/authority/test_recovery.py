@@ -297,6 +297,16 @@ def test_what_died_with_its_source_is_treated_by_its_policy(leased: Log, policy:
     assert (row and (row["last"], row["held"])) == {"adopt": (S1, False), "freeze": (S1, True), "despawn": None}[policy]
 
 
+def test_an_entity_is_given_to_the_life_that_said_it_has_a_copy(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    comes_back(leased, S2)
+    leased.run("lease.swept", server=S2, incarnation=2)
+    for incarnation, done in ((1, []), (2, [BALL])):
+        (item,) = found()["items"]
+        assert leased.run("recovery.finish", items=[item | {"incarnation": incarnation}]) == done
+
+
 def test_of_two_decisions_the_first_counts(leased: Log) -> None:
     over(leased, S1)
     leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])

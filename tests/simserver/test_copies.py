@@ -196,3 +196,46 @@ async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Pla
     copier.keep(offer(BALL, 4, 7), FOLLOWER, ("127.0.0.1", 17000))
     assert (place.posted, copier.table.get(BALL)) == ([], None)
     assert (place.counts["copies_of_strangers"], place.counts["copies_refused"]) == (1, 1)
+
+
+# --- what was handed over --------------------------------------------------------------------------------------------
+
+
+async def test_what_was_handed_over_is_a_copy_for_a_while(
+    place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next authority may be the only one that kept a copy for this one: dead, it takes both along."""
+    monkeypatch.setattr(copies, "HANDED_OVER_NS", 2_000_000_000)
+    copier = place.copier()
+    frozen = place.spawn().life.freeze()
+    assert frozen is not None
+    copier.keep_handed_over(BALL, frozen)
+    kept = copier.handed_over(BALL)
+    assert (kept and (kept.fence, kept.state_hash)) == (Fence(1), frozen.state_hash)
+    await trio.sleep(2.1)
+    assert copier.handed_over(BALL) is None
+
+
+async def test_of_what_was_handed_over_the_oldest_is_forgotten_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "MAX_HANDED_OVER", 2)
+    copier = place.copier()
+    for number in range(4):
+        frozen = place.spawn(f"alpha.e{number}").life.freeze()
+        assert frozen is not None
+        copier.keep_handed_over(f"alpha.e{number}", frozen)
+    assert [copier.handed_over(f"alpha.e{number}") is not None for number in range(4)] == [False, False, True, True]
+    monkeypatch.setattr(copies, "MAX_HANDED_OVER_BYTES", 1)
+    last = place.spawn().life.freeze()
+    assert last is not None
+    copier.keep_handed_over(BALL, last)
+    assert copier.handed_over(BALL) is None, "it is larger than all that may be kept"
+
+
+async def test_where_no_copies_are_sent_nothing_is_kept(place: Place) -> None:
+    copier = place.copier(interval_s=0.0)
+    frozen = place.spawn().life.freeze()
+    assert frozen is not None
+    copier.keep_handed_over(BALL, frozen)
+    assert copier.handed_over(BALL) is None

@@ -10,8 +10,9 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
-from authority.recovery import CopySource, CopyTable
+from authority.recovery import Copy, CopySource, CopyTable
 from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
+from simserver.copies import new_copy
 from simserver.holdings import Holdings
 from simserver.life import Snapshot
 from simserver.recovery import Recovery
@@ -33,6 +34,7 @@ class Scene:
         self.raised: list[tuple[str, Fence]] = []
         self.leaving: set[str] = set()
         self.hurried: list[str] = []
+        self.was_handed_over: Copy | None = None
         self.sent: list[Any] = []
         self.counts: Counter[str] = Counter()
         me: Any = self
@@ -45,6 +47,9 @@ class Scene:
 
     def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
         self.holdings.start(entity, fence, snapshot, ownership=ownership)
+
+    def handed_over(self, entity: str) -> Copy | None:
+        return self.was_handed_over
 
     def hurry(self, entity: str) -> None:
         self.hurried.append(entity)
@@ -112,6 +117,12 @@ async def test_what_is_leaving_stays_as_it_stands_still_and_is_a_copy(scene: Sce
     found = scene.collect(5)
     assert (found and (found.tick, found.holds)) == (1, False)
     assert scene.holdings.get(BALL) is holding
+
+
+async def test_what_was_handed_over_a_moment_ago_is_said_too(scene: Scene) -> None:
+    scene.was_handed_over = new_copy(Fence(3), 9, b"state", CopySource.FOLLOWER)
+    found = scene.collect(5)
+    assert (found and (found.fence, found.tick)) == (Fence(3), 9)
 
 
 async def test_nothing_is_said_of_what_was_never_here(scene: Scene) -> None:

@@ -36,7 +36,7 @@ from simserver.custody import Stint
 from simserver.holdings import Holding, Tombstone
 from simserver.home import HomeRefused, HomeUnreachable
 from simserver.inquiries import Inquiries
-from simserver.life import EntityEnvironment, Life
+from simserver.life import EntityEnvironment, Frozen, Life
 from simserver.load import LoadMeter, Loads
 from simserver.loose_ends import LooseEnds
 from simserver.node import Node
@@ -199,6 +199,7 @@ class SimulationServer:
             clock,
             counts,
             self._next_id,
+            kept=self._keep_handed_over,
         )
         arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
@@ -298,6 +299,9 @@ class SimulationServer:
 
     def _may_act(self, now_ns: int) -> bool:
         return self.node.lease.may_act(now_ns)
+
+    def _keep_handed_over(self, entity: str, frozen: Frozen) -> None:
+        self.node.copier.keep_handed_over(entity, frozen)
 
     def _step_down(self) -> None:
         self.node.recovery.step_down()
