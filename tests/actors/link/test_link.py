@@ -17,50 +17,12 @@ from actors.link import (
     PeerUnreachable,
 )
 from actors.link.frames import HEADER_BYTES, Kind, message_head, read_header_untrusted, write_ack, write_header
-from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MIN_DATAGRAM_BYTES
+from actors.link.settings import INITIAL_CREDIT_MESSAGES, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
 from crypto.keys import Identity
 from crypto.session import Initiator, _hello_mac, _hello_proof
 from crypto.static_secrets import StaticSecrets
-from tests.actors.link.network import IDENTITIES, Faults, Network, Node, Transit
-
-SMALL = LinkSettings(window_messages=32, max_datagram_bytes=MIN_DATAGRAM_BYTES)
-
-MESSAGES = st.lists(
-    st.tuples(
-        st.booleans(),
-        st.integers(0, 15),
-        st.one_of(st.integers(0, 40), st.integers(0, 3000), st.integers(0, 120_000)),
-        st.sampled_from([0.0, 0.0, 0.0005, 0.01, 0.3]),
-    ),
-    min_size=1,
-    max_size=40,
-)
-FAULTS = st.builds(
-    Faults,
-    lose=st.sampled_from([0.0, 0.02, 0.1, 0.3]),
-    repeat=st.sampled_from([0.0, 0.1, 0.5]),
-    corrupt=st.sampled_from([0.0, 0.05]),
-    delay_s=st.sampled_from([0.00005, 0.001, 0.05, 0.4]),
-    jitter_s=st.sampled_from([0.0, 0.002, 0.2]),
-)
-
-
-def sent_by(network: Network, node: Node, script: list[tuple[bool, int, int, float]]) -> dict[int, list[bytes]]:
-    expected: dict[int, list[bytes]] = {channel: [] for channel in range(16)}
-    for number, (from_alpha, channel, size, _) in enumerate(script):
-        if from_alpha == (node is network.alpha):
-            expected[channel].append(content(number, size))
-    return expected
-
-
-def content(number: int, size: int) -> bytes:
-    return (number.to_bytes(4, "big") * (size // 4 + 1))[:size]
-
-
-def play(network: Network, script: list[tuple[bool, int, int, float]]) -> None:
-    for number, (from_alpha, channel, size, pause_s) in enumerate(script):
-        network.send(network.alpha if from_alpha else network.beta, content(number, size), channel)
-        network.run_for(pause_s)
+from tests.actors.link.network import IDENTITIES, Faults, Network, Transit
+from tests.actors.link.scripts import FAULTS, MESSAGES, SMALL, content, joined, play, sent_by
 
 
 @given(st.integers(0, 2**32), FAULTS, MESSAGES, st.sampled_from([1200, 9000, 61_440]))
@@ -143,12 +105,6 @@ def test_both_opening_at_once_converges_on_one_session(seed: int, faults: Faults
     assert live[1][0].peer_session_id == live[0][0].session_id
     assert [message.data for message in network.alpha.received] == [b"beta", b"again"]
     assert [message.data for message in network.beta.received] == [b"alpha", b"again"]
-
-
-def joined(network: Network) -> Network:
-    network.send(network.alpha, b"hello")
-    network.run(lambda: bool(network.beta.received) and network.is_quiet)
-    return network
 
 
 def test_a_first_message_takes_one_and_a_half_round_trips() -> None:
@@ -410,44 +366,6 @@ def test_a_polite_end_is_noticed_at_once() -> None:
     network.run(lambda: bool(network.beta.received), limit_s=0.1)
 
 
-@given(st.integers(0, 2**32), FAULTS)
-def test_keys_are_replaced_under_way_and_nothing_is_lost(seed: int, faults: Faults) -> None:
-    network = Network(seed, faults, replace(SMALL, rekey_after_datagrams=20))
-    script = [(number % 3 == 0, number % 4, 500, 0.005) for number in range(150)]
-    play(network, script)
-    network.run(lambda: network.is_quiet, limit_s=1000)
-    for node in network.nodes:
-        expected = sent_by(network, network.other(node), script)
-        assert {channel: node.data_received(channel) for channel in range(16)} == expected
-        assert PeerRestarted() not in node.events
-    for _ in range(200):  # a handshake may need more time than all of that, when much is lost
-        if network.alpha.counters["handshakes"] > 1:
-            break
-        network.send(network.alpha, bytes(500))
-        network.run_for(0.05)
-    assert 1 < network.alpha.counters["handshakes"] < 30
-
-
-def test_when_the_directory_names_other_keys_the_old_ones_are_not_trusted_any_longer() -> None:
-    network = joined(Network())
-    network.alpha.link.know_keys(Identity.generate().public)
-    assert not network.alpha.link.is_open
-    network.send(network.beta, b"with the old key")
-    network.run_for(2)
-    assert network.alpha.received == []
-
-
-def test_a_peer_without_the_right_key_never_gets_a_session() -> None:
-    network = Network()
-    network.alpha.link.know_keys(Identity.generate().public)
-    network.send(network.alpha, b"to somebody")
-    network.send(network.beta, b"from somebody else")
-    network.run_for(10)
-    assert not network.alpha.link.is_open
-    assert not network.beta.link.is_open
-    assert network.alpha.received == network.beta.received == []
-
-
 def test_what_waits_is_bounded() -> None:
     network = Network(settings=LinkSettings(queue_messages=3, queue_bytes=MAX_MESSAGE_BYTES))
     network.passes = lambda _: False
@@ -546,104 +464,7 @@ def test_a_cookie_that_answers_nothing_is_dropped() -> None:
     assert network.alpha.counters["dropped_malformed"] == 1
 
 
-def test_a_peer_that_left_the_directory_loses_its_session() -> None:
-    network = joined(Network())
-    network.alpha.link.know_keys(None)
-    assert not network.alpha.link.is_open
-    network.send(network.alpha, b"kept until it is back")
-    network.run_for(3)
-    network.alpha.link.know_keys(IDENTITIES["beta"].public)
-    network.run(lambda: network.is_quiet and network.beta.received[-1].data == b"kept until it is back", limit_s=5)
-
-
 # Keys that change
-
-
-def rotated(name: str, overlap_s: float = 60.0) -> Identity:
-    return IDENTITIES[name].rotated(Identity.generate(), now_s=1_700_000_000, overlap_s=overlap_s)
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 2**32), FAULTS, st.permutations(["alpha", "beta"]), st.booleans())
-def test_a_change_of_keys_under_way_loses_nothing(
-    seed: int, faults: Faults, order: list[str], heard_first: bool
-) -> None:
-    """One side proves itself with new keys, then with the next; the other hears of each at some time around that."""
-    network = Network(seed, faults, SMALL)
-    changing, hearing = (getattr(network, name) for name in order)
-    script = [(number % 3 == 0, number % 4, 500, 0.005) for number in range(60)]
-    play(network, script[:20])
-    renewed = rotated(order[0])
-    steps = [
-        lambda: changing.link.change_identity(renewed, network.now),
-        lambda: hearing.link.know_keys(renewed.public),
-    ]
-    if heard_first:
-        steps.reverse()
-        changing.link.change_identity(
-            renewed.led_by(IDENTITIES[order[0]].public.signing_kid, expires_at_s=0), network.now
-        )
-    steps[0]()
-    play(network, script[20:40])
-    steps[1]()
-    play(network, script[40:])
-    network.run(lambda: network.is_quiet, limit_s=1000)
-    for node in network.nodes:
-        parts = [sent_by(network, network.other(node), part) for part in (script[:20], script[20:40], script[40:])]
-        for channel in range(16):
-            assert node.data_received(channel) == [data for part in parts for data in part[channel]]
-        assert PeerRestarted() not in node.events
-    network.run(lambda: is_proved_with(hearing, renewed), limit_s=60)
-
-
-def is_proved_with(node: Node, peer: Identity) -> bool:
-    """Whether the peer of `node` has proved the session in use with the current keys of `peer`."""
-    current = node.link._sessions.current
-    return current is not None and current.peer_kid == peer.public.signing_kid
-
-
-def test_a_peer_that_knows_only_the_old_keys_gets_a_session_until_the_overlap_ends() -> None:
-    renewed = rotated("beta")
-    for node_opens in ("alpha", "beta"):
-        network = Network()
-        network.beta.link.change_identity(renewed, network.now)
-        network.send(getattr(network, node_opens), b"over the old keys")
-        network.run_for(2)
-        assert [m.data for n in network.nodes for m in n.received] == [b"over the old keys"]
-        network = Network()
-        network.beta.link.change_identity(renewed.valid_at(1_700_000_060), network.now)
-        network.send(getattr(network, node_opens), b"too late")
-        network.run_for(4)
-        assert not network.alpha.link.is_open
-        assert not network.beta.link.is_open
-
-
-def test_a_session_proved_with_a_revoked_key_ends_when_that_is_heard_and_what_waits_arrives_over_the_new() -> None:
-    network = joined(Network())
-    revoked = rotated("beta").without(IDENTITIES["beta"].public.signing_kid, now_s=1_700_000_000)
-    network.beta.link.change_identity(revoked, network.now)
-    network.passes = lambda _: False
-    network.send(network.alpha, b"in between")
-    network.alpha.link.know_keys(revoked.public)
-    assert not network.alpha.link.is_open
-    network.passes = lambda _: True
-    network.run_for(2)
-    assert b"in between" in [message.data for message in network.beta.received]
-    assert is_proved_with(network.alpha, revoked)
-
-
-def test_the_end_of_an_overlap_ends_no_session_that_was_proved_with_the_new_keys() -> None:
-    network = joined(Network())
-    renewed = rotated("beta")
-    network.beta.link.change_identity(renewed, network.now)
-    network.alpha.link.know_keys(renewed.public)
-    network.run_for(15)
-    sessions = dict(network.alpha.link._sessions.live)
-    assert len(sessions) == 1
-    network.alpha.link.know_keys(renewed.public.valid_at(1_700_000_060))
-    network.beta.link.change_identity(renewed.valid_at(1_700_000_060), network.now)
-    assert network.alpha.link._sessions.live == sessions
-    assert network.alpha.link.is_open
 
 
 def test_a_peer_that_restarts_again_and_again_leaves_no_more_than_the_window_and_one_initial_credit() -> None:
