@@ -36,12 +36,13 @@ NoticeMs = Annotated[int, Field(ge=0, le=MAX_NOTICE_MS)]
 
 
 class InputItem(_Message):
-    """One numbered input of one source; numbers start at 1 and have no gaps. `owner_rev` as in `Input`."""
+    """One numbered input of one source; numbers have no gaps. `owner_rev` and `base` as in `Input`."""
 
     source: Name
     owner_rev: Epoch
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
+    base: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 
 Inputs = Annotated[list[InputItem], Field(max_length=MAX_INPUTS)]
@@ -50,7 +51,8 @@ Inputs = Annotated[list[InputItem], Field(max_length=MAX_INPUTS)]
 class Input(_Message):
     """Player → authority: one numbered input for an entity.
 
-    `owner_rev` is the revision of the ownership under which it is given; see `authority.ownership`.
+    `owner_rev` is the revision of the ownership under which it is given; see `authority.ownership`. Up to number `base`
+    the player gives nothing again, because it is durable: an authority that does not know the player begins there.
     """
 
     type: Literal["input"] = "input"
@@ -58,6 +60,7 @@ class Input(_Message):
     owner_rev: Epoch
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
+    base: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 
 class InputAck(_Message):

@@ -157,14 +157,22 @@ class InputStream:
             self.owner = ""
             return
         self.owner = correction.owner or NOBODY
+        self._settle()
         self.waiting.clear()
         self.sent, self.digest = self.acknowledged, self.applied_digest
+
+    def _settle(self) -> None:
+        """Its ownership is over: what was applied under it is not given again, whatever becomes of the authority."""
+        self.durable, self.durable_digest = self.acknowledged, self.applied_digest
+        self.kept.clear()
 
     def learn_owner(self, owner: str, owner_rev: int, player: str) -> None:
         """The log says who owns the entity. A player that has become its owner may give inputs again."""
         if owner_rev > self.owner_rev:
             self.owner_rev, self.in_flight = owner_rev, 0
             self.owner = "" if owner == player else owner or NOBODY
+            if self.owner:
+                self._settle()
 
     def overdue(self, now_s: float) -> bool:
         """Whether what is waiting should be sent again by now."""
@@ -292,7 +300,8 @@ class Players:
         where = (server["link_host"], server["link_port"])
         try:
             for seq, data in stream.next_to_send():
-                message = encode_link(Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data))
+                given = Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data, base=stream.durable)
+                message = encode_link(given)
                 self._link.post(stream.target, where, message)
         except (LinkDown, LinkFull) as error:
             _log.info("%s: %s", stream.entity, error)

@@ -494,7 +494,7 @@ class Arrivals:
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:
-            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data))
+            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data, item.base))
 
     # --- certificates ----------------------------------------------------------------------------------------------
 

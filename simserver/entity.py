@@ -38,6 +38,7 @@ class NewInput:
     owner_rev: int
     seq: int
     data: bytes
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Entity(Server[Life]):
         match message:
             case TickNow():
                 self._tick(state)
-            case NewInput(source, owner_rev, seq, data):
-                state.take_input(source, owner_rev, seq, data)
+            case NewInput(source, owner_rev, seq, data, base):
+                state.take_input(source, owner_rev, seq, data, base)
             case other:
                 raise TypeError(f"an entity takes no {other!r}")
 

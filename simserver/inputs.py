@@ -64,15 +64,19 @@ class Inbox:
         self.pending: list[PendingInput] = []
         self._pending_bytes = 0
 
-    def offer(self, source: str, seq: int, data: bytes) -> Admission:
-        """Accept an input if it is its source's next one and there is room."""
+    def offer(self, source: str, seq: int, data: bytes, base: int = 0) -> Admission:
+        """Accept an input if it is its source's next one and there is room.
+
+        One that is not known begins after `base`, up to which it never gives anything again. Of too many sources the
+        one that is idle for the longest time is forgotten.
+        """
         cursor = self.cursors.get(source)
         if cursor is None:
-            if len(self.cursors) >= MAX_SOURCES:
-                return Admission.FULL
-            if seq != 1:
+            if seq != base + 1:
                 return Admission.GAP
-            cursor = self.cursors[source] = Cursor()
+            if len(self.cursors) >= MAX_SOURCES and not self._forget_idle():
+                return Admission.FULL
+            cursor = self.cursors[source] = Cursor(base, base)
         if seq <= cursor.accepted:
             return Admission.DUPLICATE
         if seq != cursor.accepted + 1:
@@ -87,11 +91,26 @@ class Inbox:
     def take(self) -> list[PendingInput]:
         """Everything that waits, now counted as applied; the caller applies it in this order, in one tick."""
         taken, self.pending, self._pending_bytes = self.pending, [], 0
+        for source in {item.source: None for item in taken}:
+            # The idle ones come to stand in front.
+            self.cursors[source] = self.cursors.pop(source)
         for item in taken:
             cursor = self.cursors[item.source]
             cursor.applied = item.seq
             cursor.digest = fold(cursor.digest, item.seq, item.data)
         return taken
+
+    def _forget_idle(self) -> bool:
+        """Forget a source of which nothing waits, the one that was applied the longest time ago; whether there is one.
+
+        Only the owner's inputs are offered here, so it is never the owner that is forgotten; and who becomes owner
+        again gives its inputs under a new ownership, so nothing from before can be taken for them.
+        """
+        waiting = {item.source for item in self.pending}
+        idle = next((source for source in self.cursors if source not in waiting), None)
+        if idle is not None:
+            del self.cursors[idle]
+        return idle is not None
 
     def withdraw_all_but(self, owner: str) -> list[str]:
         """Take back every input that waits and is not `owner`'s, as if it had never come; the sources, by name."""

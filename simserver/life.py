@@ -259,13 +259,13 @@ class Life:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def take_input(self, source: str, owner_rev: int, seq: int, data: bytes) -> None:
+    def take_input(self, source: str, owner_rev: int, seq: int, data: bytes, base: int = 0) -> None:
         """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten.
 
         Whether its source owns the entity is decided when it leaves the journal: the owner may change until then.
         """
         if self.frozen:
-            self._keep_in_journal(InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data))
+            self._keep_in_journal(InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base))
             return
         verdict = judge_input(self.ownership, source, owner_rev)
         if verdict is not InputVerdict.ADMITTED:
@@ -274,7 +274,7 @@ class Life:
             if verdict is InputVerdict.UNHEARD_OWNERSHIP:
                 self._env.wants_word_of_owner(self.id)
             return
-        admission = self.inbox.offer(source, seq, data)
+        admission = self.inbox.offer(source, seq, data, base)
         if admission is Admission.ACCEPTED:
             return
         self._env.count(f"input_{admission}")
@@ -300,9 +300,12 @@ class Life:
     def made_durable(self, applied: dict[str, int]) -> None:
         """A copy is kept of a state to which so much was applied, by source; those for whom that is news are told."""
         for source, upto in applied.items():
-            if upto > self.durable.get(source, 0):
+            cursor = self.inbox.cursors.get(source)
+            if cursor is None:
+                self.durable.pop(source, None)
+            elif upto > self.durable.get(source, 0):
                 self.durable[source] = upto
-                self.acknowledge(source, self.inbox.cursors[source].applied)
+                self.acknowledge(source, cursor.applied)
 
     def _correct(self, source: str, verdict: InputVerdict) -> None:
         """Tell a source that its inputs are refused, who owns the entity, and how far its own were applied."""
@@ -392,7 +395,7 @@ class Life:
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
         for item in items:
-            self.take_input(item.source, item.owner_rev, item.seq, item.data)
+            self.take_input(item.source, item.owner_rev, item.seq, item.data, item.base)
 
     def take_journal(self) -> list[InputItem]:
         """The inputs that arrived since the freeze (or since the last `take_journal`)."""

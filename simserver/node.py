@@ -204,9 +204,10 @@ class Node:
             return
         holding = self.holdings.get(message.entity)
         if holding is not None:
-            holding.cast(NewInput(player, message.owner_rev, message.seq, message.data))
+            holding.cast(NewInput(player, message.owner_rev, message.seq, message.data, message.base))
             return
-        item = InputItem(source=player, owner_rev=message.owner_rev, seq=message.seq, data=message.data)
+        given = message.model_dump(include={"owner_rev", "seq", "data", "base"})
+        item = InputItem(source=player, **given)
         if self.arrivals.keep_early(message.entity, item):
             return
         self.counts["input_not_here"] += 1

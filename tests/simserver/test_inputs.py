@@ -208,3 +208,60 @@ def test_an_inbox_moves_as_it_is(seed: int) -> None:
     before = run.inbox.to_data()
     run.hand_over()
     assert run.inbox.to_data() == before
+
+
+# --- more sources than are remembered ---------------------------------------------------------------------------------
+
+OWNERS = ("alpha.a", "alpha.b", "alpha.c", "alpha.d")
+TURNS = st.lists(
+    st.tuples(st.sampled_from(OWNERS), st.lists(st.sampled_from(["give", "again", "skip", "tick"]), max_size=8)),
+    max_size=14,
+)
+
+
+@settings(max_examples=300)
+@given(TURNS)
+def test_an_owner_who_was_forgotten_goes_on_where_it_was_and_nothing_is_applied_twice(
+    turns: list[tuple[str, list[str]]],
+) -> None:
+    """Owners take turns, more of them than are remembered; what one gives comes once, or again, or never."""
+    inbox = Inbox()
+    applied: dict[str, list[int]] = {owner: [] for owner in OWNERS}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "MAX_SOURCES", 2)
+        for owner, acts in turns:
+            # Each turn is an ownership of its own; what nobody has applied by then is refused.
+            inbox.withdraw_all_but("")
+            # What a player does that has lost its ownership: it begins anew with what was not applied.
+            base = sent = len(applied[owner])
+            for act in acts:
+                match act:
+                    case "give":
+                        sent += 1
+                        if inbox.offer(owner, sent, b"", base) is Admission.GAP:
+                            sent -= 1
+                    case "again" if sent > base:
+                        assert inbox.offer(owner, sent, b"", base) is Admission.DUPLICATE
+                    case "skip":
+                        assert inbox.offer(owner, sent + 2, b"", base) is Admission.GAP
+                    case "tick":
+                        for item in inbox.take():
+                            applied[item.source].append(item.seq)
+                    case _:
+                        pass
+            assert len(inbox.cursors) <= 2
+            assert sent == base or owner in inbox.cursors, "never the one that is active"
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in applied.values())
+
+
+def test_the_one_that_is_idle_for_the_longest_time_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_SOURCES", 2)
+    inbox = Inbox()
+    for source, seq in ((ADA, 1), (BOB, 1), (ADA, 2)):
+        assert offers(inbox, source, seq) == [Admission.ACCEPTED]
+        inbox.take()
+    assert offers(inbox, "alpha.eve", 1) == [Admission.ACCEPTED]
+    assert set(inbox.cursors) == {ADA, "alpha.eve"}
+    assert inbox.offer(BOB, 2, b"", base=1) is Admission.ACCEPTED
+    assert inbox.cursors[BOB] == Cursor(2, 1)
+    assert inbox.offer("alpha.zoe", 1, b"") is Admission.FULL, "those that have something waiting are not idle"
