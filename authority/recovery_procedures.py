@@ -54,7 +54,8 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Taken like any other: whatever state may come after all is one of the copies that are asked for.
 
-    Raises `Refused`: `too_late` if the entity is not this server's (any more), `lease_held` if its source is alive.
+    Raises `Refused`: `too_late` if the entity is not this server's (any more), `lease_held` if its source is alive, or
+    it has no lease here itself: of another instance, it would not be asked, and could begin after all.
     """
     record, transfer = find_entity(rows, args["entity"]), find_transfer(rows, args["transfer_id"])
     is_its = (record.authority, record.fence) == (args["target"], Fence(args["epoch"], args["sub"]))
@@ -62,6 +63,9 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} now", epoch=record.epoch)
     if transfer is None or (transfer.entity, transfer.fence) != (record.id, record.fence):
         raise Refused(Reason.TOO_LATE, f"{args['transfer_id']} is not how {record.id} came", epoch=record.epoch)
+    if find_lease(rows, args["target"]) is None:
+        text = f"{args['target']} is not asked for copies here, so nothing can be taken from it while it may be alive"
+        raise Refused(Reason.LEASE_HELD, text, server=args["target"])
     lease = find_lease(rows, transfer.source)
     is_dead = lease is not None and lease.has_outlived(transfer.source_incarnation)
     if not args["never"] and not is_dead:

@@ -141,19 +141,11 @@ class Outcome(StrEnum):
 
 
 def is_open(trial: Trial) -> bool:
-    """Whether it is known that the entity may be unavailable after this: nobody has its state, or is known to have it.
+    """Whether it is known that the entity may be unavailable after this.
 
-    So it is as long as servers keep the states of entities in memory alone: that of an old authority before the new one
-    has it, and that of a new authority once the old one has dropped its copy, or cannot be answered any more. And of a
-    direct pass only the old authority tells the log: if it dies before that, the log does not know who has the entity.
+    So it is if the log has given it to a server of another instance, or may have: nobody takes it over from there.
     """
-    if trial.deed is not Deed.KILL:
-        return False
-    steps = STEPS[trial.case]
-    at = steps.index(trial.step)
-    if trial.victim is Victim.OLD:
-        return at < steps.index("reported" if trial.case == "3" else "activated")
-    return trial.victim is Victim.NEW and at >= steps.index("activated")
+    return trial.deed is Deed.KILL and trial.case == "1" and trial.victim is not Victim.LEADER
 
 
 @dataclass(frozen=True)

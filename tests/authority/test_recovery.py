@@ -14,7 +14,7 @@ from authority.errors import Reason
 from authority.lease_procedures import find_lease
 from authority.records import Role
 from authority.recovery import Candidate, Copy, CopySource, CopyTable, all_answered, choose, followers_of
-from tests.authority.log import ADA, BALL, HOMESERVER, S1, S2, S3, Log, passing, request
+from tests.authority.log import ADA, BALL, FAR, HOMESERVER, S1, S2, S3, Log, passing, request
 from tests.authority.rows import directory_row
 
 SERVERS = st.lists(st.sampled_from([f"alpha.s{n}" for n in range(9)]), unique=True, max_size=9)
@@ -277,6 +277,14 @@ def test_what_was_given_to_somebody_else_or_to_another_life_is_nobodys_to_give_b
     over(leased, S1)
     for changes in ({"target": S3}, {"epoch": 1}, {"sub": 1}, {"incarnation": 2}, {"transfer_id": "transfer-2"}):
         leased.refuses(Reason.TOO_LATE, "recovery.strand", **stranded(**changes))
+
+
+def test_from_a_server_that_is_not_asked_for_copies_nothing_is_taken_while_it_may_be_alive(leased: Log) -> None:
+    leased.commit(target=FAR, check_target=False)
+    over(leased, S1)
+    for never in (False, True):
+        asked = stranded(never=never, target=FAR, incarnation=0)
+        leased.refuses(Reason.LEASE_HELD, "recovery.strand", **asked)
 
 
 def test_who_will_never_begin_gives_it_back_while_its_source_is_alive(leased: Log) -> None:
