@@ -73,7 +73,7 @@ class Transfers:
 
     # A chain of so many passes is replaced by a new grant. Each pass makes a hand-over longer by some 700 bytes, and a
     # grant takes a signature, a message and two verifications.
-    renew_after = 6
+    renew_after = 4
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Custody", "FinalAuthority", "judge"]
+__all__ = ["Custody", "FinalAuthority", "gaps_ms", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,16 @@ class Custody:
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.findings) < 20:
             self.findings.append(f"{kind}: {text}")
+
+
+def gaps_ms(stints: Iterable[Mapping[str, Any]]) -> list[float]:
+    """For how long nobody simulated an entity, from the end of each stint to the beginning of the next of the same."""
+    ordered = sorted(stints, key=lambda stint: (stint["entity"], stint["epoch"], stint["sub"]))
+    return [
+        (after["started_ns"] - before["ended_ns"]) / 1e6
+        for before, after in pairwise(ordered)
+        if before["entity"] == after["entity"] and before["ended_ns"]
+    ]
 
 
 def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthority], period_ns: int) -> Custody:

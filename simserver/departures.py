@@ -363,9 +363,10 @@ class Departures:
             await self._clock.sleep_s(left_ns / 1e9)
         if alarm != self._alarms:
             return
+        now_ns = self._clock.monotonic_ns()
         for departure in list(self._leaving.values()):
             next_ns = departure.machine.next_timer_ns
-            if next_ns is not None and next_ns <= due_ns:
+            if next_ns is not None and next_ns <= now_ns:
                 self._event(departure, machine.Tick())
         self._set_alarm()
 

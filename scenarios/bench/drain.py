@@ -5,7 +5,6 @@ does it. What is judged is not what the servers believe, but their custody logs:
 exactly one server all the time but for its gap, from the freeze here to the first breath there.
 """
 
-import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from scenarios.bench.process_facts import processor_seconds
 from scenarios.cases import Run, open_run
 from scenarios.client import ApiFailure
 from scenarios.cluster import LocalCluster, Role
-from scenarios.custody import FinalAuthority, judge
+from scenarios.custody import FinalAuthority, gaps_ms, judge
 from scenarios.options import FiniteRange, json_file_option
 from scenarios.report.statistics import percentile
 from scenarios.topology import ClusterSpec
@@ -36,7 +35,6 @@ _SPAWNS_AT_ONCE: Final = 32
 _TRIES: Final = 20
 _POLL_S: Final = 0.05
 _PATIENCE_S: Final = 600.0
-_MILLISECONDS: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ async def _judged(run: Run, entities: int, tick_hz: float, seconds: float, used:
     stints: list[Mapping[str, Any]] = []
     for url in run.simservers.values():
         stints += (await run.client.get(f"{url}/v1/local/custody"))["stints"]
-    gaps_ms = _gaps_ms(stints)
+    gaps = gaps_ms(stints)
     last = {s["entity"]: s for s in stints if not s["ended_ns"]}
     finals = {name: FinalAuthority(s["server"], s["epoch"], s["sub"]) for name, s in last.items()}
     custody = judge(stints, finals, round(1e9 / tick_hz))
@@ -133,22 +131,13 @@ async def _judged(run: Run, entities: int, tick_hz: float, seconds: float, used:
         tick_hz=tick_hz,
         seconds=round(seconds, 2),
         per_second=round(entities / seconds, 1),
-        gap_p50_ms=round(percentile(gaps_ms, 50), 1),
-        gap_p99_ms=round(percentile(gaps_ms, 99), 1),
-        gap_max_ms=round(max(gaps_ms, default=math.nan), 1),
+        gap_p50_ms=round(percentile(gaps, 50), 1),
+        gap_p99_ms=round(percentile(gaps, 99), 1),
+        gap_max_ms=round(max(gaps, default=math.nan), 1),
         gap_ticks_max=max(custody.gaps_ticks.values(), default=0),
         processor_s=used,
         findings=findings,
     )
-
-
-def _gaps_ms(stints: list[Mapping[str, Any]]) -> list[float]:
-    ordered = sorted(stints, key=lambda s: (s["entity"], s["epoch"], s["sub"]))
-    return [
-        (after["started_ns"] - before["ended_ns"]) / _MILLISECONDS
-        for before, after in itertools.pairwise(ordered)
-        if before["entity"] == after["entity"] and before["ended_ns"]
-    ]
 
 
 @click.command(name="drain")

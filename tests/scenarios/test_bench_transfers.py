@@ -63,5 +63,7 @@ async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pyt
 @pytest.mark.timeout(120)
 async def test_a_drained_server_is_timed_until_it_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_batonpass, "DRAINED", 5)
+    monkeypatch.setattr(on_batonpass, "DRAIN_SIMSERVERS", 2)
+    monkeypatch.setattr(on_batonpass, "DRAIN_TICK_HZ", 20.0)
     assert figures_of(OURS, "drain") == {"drain"}
     assert (await on_batonpass.measure("drain", 0.1))["drain"] > 0

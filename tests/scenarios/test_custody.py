@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.custody import Custody, FinalAuthority, judge
+from scenarios.custody import Custody, FinalAuthority, gaps_ms, judge
 from simserver.custody import CustodyLog, Stint
 
 BALL = "alpha.ball"
@@ -258,3 +258,11 @@ def test_one_broken_link_anywhere_is_found(chain: list[Stint], data: st.DataObje
     }
     setattr(broken, what, changed[what])
     assert sum(counts(judged(chain, final_of(chain)))) > 0
+
+
+def test_gaps_lie_between_the_stints_of_one_entity() -> None:
+    def stint(entity: str, epoch: int, started_ns: int, ended_ns: int) -> dict[str, Any]:
+        return {"entity": entity, "epoch": epoch, "sub": 0, "started_ns": started_ns, "ended_ns": ended_ns}
+
+    stints = [stint("b", 1, 0, 0), stint("a", 2, 7_000_000, 9_000_000), stint("a", 1, 0, 5_000_000)]
+    assert gaps_ms(stints) == [2.0]

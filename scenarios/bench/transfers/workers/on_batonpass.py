@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import cbor2
-import httpx
 import trio
 
 from authority.hops import Trace
+from scenarios.bench import drain
 from scenarios.bench.loops import arguments, tell_all
 from scenarios.bench.transfers.course import BULK, DRAINED, MANY
 from scenarios.bench.transfers.world import ballast_for
 from scenarios.cases import Run, open_run
 from scenarios.cluster import LocalCluster
+from scenarios.custody import gaps_ms
 from scenarios.report.statistics import percentile
 from scenarios.topology import ClusterSpec
 
@@ -34,6 +35,9 @@ _PATIENCE_S: Final = 30.0
 _SPAWNS_AT_ONCE: Final = 16
 _LEAST: Final = 20
 _START_S: Final = 120.0
+# As `baton bench drain` does it: 10,000 entities at 20 Hz are more than one core can tick.
+DRAIN_SIMSERVERS: Final = 3
+DRAIN_TICK_HZ: Final = 1.0
 _GO: Final = cbor2.dumps([0, 0, 0])
 
 
@@ -44,12 +48,11 @@ def _spec() -> ClusterSpec:
 
 async def measure(work: str, seconds: float) -> dict[str, float]:
     """The figures of one sample: `CASE-SIZE-MODE`, `bulk` or `drain`."""
+    if work == "drain":
+        return await _drain()
     async with LocalCluster.start(_spec(), timeout_s=_START_S, grace_s=0.0) as cluster, open_run(cluster, 1) as run:
         if work == "bulk":
             return await _many(run, "3", 300, BULK, seconds)
-        if work == "drain":
-            url, token_file = cluster.server("alpha.h1").rest_url, cluster.operator_token_file("alpha")
-            return await _drain(run, url, token_file.read_text(encoding="utf-8").strip(), DRAINED)
         case, size, mode = work.split("-")
         one = await _one_by_one(run, case, _BYTES[size], mode, seconds)
         return one | (await _many(run, case, _BYTES[size], MANY, seconds) if mode == "eager" else {})
@@ -65,7 +68,7 @@ async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) ->
 async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds: float) -> dict[str, float]:
     await _spawn(run, "alpha.one", case, {"ballast": ballast_for(state_bytes)})
     took_ms: list[float] = []
-    gaps_ms: list[float] = []
+    active_ms: list[float] = []
     began_s = trio.current_time()
     for number in itertools.count():
         if number == _WARM_UP:
@@ -75,11 +78,11 @@ async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds:
         trace = await _moved(run, "alpha.one", _ENDS[(number + 1) % 2], case, mode)
         if number >= _WARM_UP:
             took_ms.append(_between_ms(trace, "frozen", "retired"))
-            gaps_ms.append(_between_ms(trace, "frozen", "activated"))
+            active_ms.append(_between_ms(trace, "frozen", "activated"))
     return {
         "p50": percentile(took_ms, 50),
         "p99": percentile(took_ms, 99),
-        "gap-p99": percentile(gaps_ms, 99),
+        "gap-p99": percentile(active_ms, 99),
         "rate": len(took_ms) / (trio.current_time() - began_s),
     }
 
@@ -119,18 +122,12 @@ async def _spawn_all(run: Run, case: str, params: Mapping[str, Any], count: int)
             nursery.start_soon(spawn, number)
 
 
-async def _drain(run: Run, url: str, token: str, count: int) -> dict[str, float]:
-    """How long it takes until nothing lives any more on a server of `count` entities."""
-    await _spawn_all(run, "2", {"ballast": ballast_for(300)}, count)
-    began_s = trio.current_time()
-    async with httpx.AsyncClient(trust_env=False, timeout=_PATIENCE_S) as http:
-        headers = {"authorization": f"Bearer {token}"}
-        (await http.post(f"{url}/v1/servers/{_ENDS[0]}/drain", headers=headers)).raise_for_status()
-        while True:
-            if not await run.client.get(f"{run.simservers[_ENDS[0]]}/v1/local/entities"):
-                break
-            await trio.sleep(_POLL_S)
-    return {"drain": trio.current_time() - began_s}
+async def _drain() -> dict[str, float]:
+    """How long it takes until nothing lives any more on a server of very many entities."""
+    drained = await drain.measure(DRAINED, DRAIN_SIMSERVERS, DRAIN_TICK_HZ)
+    if drained.findings:
+        raise RuntimeError(f"the custody logs show: {'; '.join(drained.findings)}")
+    return {"drain": drained.seconds}
 
 
 async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: float) -> dict[str, float]:
@@ -147,18 +144,18 @@ async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: floa
     before = await _custody(run)
     began_ns = time.monotonic_ns()
     stints: list[dict[str, Any]] = []
-    gaps_ms: list[float] = []
+    gaps: list[float] = []
     until_s = trio.current_time() + _PATIENCE_S
     # Large states need longer than they are given; what has come until the patience is over counts as it is.
-    while len(gaps_ms) < count and trio.current_time() < until_s:
+    while len(gaps) < count and trio.current_time() < until_s:
         await trio.sleep(seconds)
         stints = await _custody(run, before)
-        gaps_ms = _gaps_ms(stints)
+        gaps = gaps_ms(stints)
     ended_ns = max(stint["started_ns"] for stint in stints)
     begun = [stint for stint in stints if began_ns <= stint["started_ns"]]
     return {
-        "many-p50": percentile(gaps_ms, 50),
-        "many-p99": percentile(gaps_ms, 99),
+        "many-p50": percentile(gaps, 50),
+        "many-p99": percentile(gaps, 99),
         "many-rate": len(begun) / (ended_ns - began_ns) * 1e9,
     }
 
@@ -170,16 +167,6 @@ async def _custody(run: Run, after: list[dict[str, Any]] | None = None) -> list[
     for server in _ENDS:
         stints += (await run.client.get(f"{run.simservers[server]}/v1/local/custody"))["stints"]
     return [s for s in stints if (s["entity"], s["epoch"], s["sub"]) not in ended]
-
-
-def _gaps_ms(stints: list[dict[str, Any]]) -> list[float]:
-    """From the end of each stint to the beginning of the next of the same entity."""
-    ordered = sorted(stints, key=lambda s: (s["entity"], s["epoch"], s["sub"]))
-    return [
-        (after["started_ns"] - before["ended_ns"]) / 1e6
-        for before, after in itertools.pairwise(ordered)
-        if before["entity"] == after["entity"] and before["ended_ns"]
-    ]
 
 
 def main() -> None:
