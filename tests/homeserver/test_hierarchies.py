@@ -63,6 +63,13 @@ async def test_what_would_leave_its_crew_behind_stays_and_is_moved_with_it(world
     await until(lambda: all(target.get(entity) is not None for entity in (SHIP, *CREW)))
     assert await places(world) == {"alpha.s2"}
 
+    # Nor does a drain know of hierarchies.
+    operator = {"authorization": f"Bearer {(world.directory / 'operator').read_text()}"}
+    await world.api.do("POST", "/v1/servers/alpha.s2/drain", headers=operator)
+    target = world.simservers["alpha.s1"].holdings
+    await until(lambda: all(target.get(entity) is not None for entity in (SHIP, *CREW)))
+    assert await places(world) == {"alpha.s1"}
+
 
 async def test_failures_row_34_apart_what_can_move_moves_and_the_report_says_what_cannot(
     world: Home, ada: Player
