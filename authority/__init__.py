@@ -9,6 +9,10 @@
     procedures      every change of the rows, as deterministic procedures over one tree transaction, by name:
     ├ directory_procedures   names, their keys and addresses
     ├ entity_procedures      making, taking back, delegating
+    ├ absence_procedures     an owner's player has gone
+    ├ hierarchy              parents and children, which move together
+    ├ group_requests         several entities: together, or apart with one report
+    ├ group_commit           together: in one step, or none
     ├ transfer_requests      asking, answering, taking back
     └ transfer_procedures    the commit point; direct passes; reports
     rows            what a procedure may do to the tree
@@ -16,7 +20,11 @@
     outgoing        the old authority's side of a transfer: a machine with one table
     incoming        the new authority's side
     certificates    commit, delegation, pass: signed sentences about authority, and their chains
-    messages        every message, and the parcel that it travels in
+    messages        every message: those of transfers, and with them those of
+    ├ player_messages  entity_messages  lease_messages  placement_messages  recovery_messages
+    parcels         what a sealed message travels in
+    precopy         large states that go ahead
+    absence         what becomes of an entity whose owner has gone
     hops            the hop trace: what crossed the wire, counted there
     sealing         encrypting, signing, opening
     enrolment       proofs by a shared secret

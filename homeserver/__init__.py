@@ -5,6 +5,8 @@
     backend     where the replicated rows are kept: our own Raft, or etcd
     store       the replicated rows: procedures through the log, reads from the local copy
     transfers   what is done with the messages of transfers
+    hierarchies what tried to leave its parent or children is moved with them
+    owners      who owns what, for authorities; players who have gone
     directory   whose keys belong to which name
     federation  talking to other instances
     node        the parts together: spawning, the link's inbox

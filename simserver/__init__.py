@@ -9,6 +9,8 @@
     holdings    the entities that live here, and where the others went      caretaker  gives each of them its actor
     turnstile   how many leave for one server at a time
     departures  the old authority at work          arrivals  the new authority at work
+    copying_ahead  large states go before them     early  inputs that are here before their entity
+    silence     players of whom nothing is heard
     custody     the log of who simulated what, when and from which state
     courier     sealing and sending                home      client of the home instance
     node        the parts together: the link's inbox, the tick      status    local HTTP: health, custody log
