@@ -11,13 +11,12 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
-from authority.epoch import Fence
+from simserver.ledger_rows import ENTITIES, MAX_WRITE_BYTES, Interrupted, LedgerRows
 from tree.disk import replace_file
 from tree.raft import Timing
 from tree.replica import Replica
@@ -25,7 +24,7 @@ from tree.status import ReplicaConfig
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
 from tree.transport import Member
 
-__all__ = ["Interrupted", "Ledger"]
+__all__ = ["Ledger"]
 
 _log = logging.getLogger("simserver")
 
@@ -36,25 +35,11 @@ MAX_ROWS_PER_WRITE: Final = 512
 LINGER_S: Final = 0.05
 # How long a server that is stopped may write for: thousands of entities take less, and its supervisor waits for 5 s.
 CLOSING_S: Final = 3.0
-_ENTITIES: Final = "entities"
-_CHECKPOINTS: Final = "checkpoints"
-# Of one write; a larger checkpoint is not kept here.
-MAX_WRITE_BYTES: Final = 256 * 1024
 # There is nobody to elect but itself, and nobody to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
 
 
-@dataclass(frozen=True)
-class Interrupted:
-    """An entity that lived here when the server last stopped without handing it over."""
-
-    entity: str
-    kind: str
-    epoch: int
-    sub: int
-
-
-class Ledger:
+class Ledger(LedgerRows):
     """The tree of one simulation server. `await nursery.start(ledger.serve)`, then tell it what happens.
 
     It can be served again when it has ended: from what is on disk, and with what was noted and not written yet.
@@ -87,30 +72,9 @@ class Ledger:
         """The tree itself, for reading."""
         return self._replica
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        """It is simulated here from now on."""
-        self._note(entity, {"kind": kind, "epoch": fence.epoch, "sub": fence.sub})
-
-    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """Somebody else has authority now, under this fence."""
-        self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
-        self._note(entity, None, _CHECKPOINTS)
-
-    def forget(self, entity: str) -> None:
-        """It left so long ago that nobody asks any more."""
-        self._note(entity, None)
-
-    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
-        """Keep the state of an entity that lives here, to go on from after a restart; whether it is not too large."""
-        if len(state) > MAX_WRITE_BYTES:
-            return False
-        self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, _CHECKPOINTS)
-        return True
-
-    def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
-        """The last checkpoint of an entity: its fence, tick and state."""
-        row = self._replica.store.get_or((_CHECKPOINTS, entity), None)
-        return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
+    def _written_row(self, table: str, entity: str) -> dict[str, Any] | None:
+        row: dict[str, Any] | None = self._replica.store.get_or((table, entity), None)
+        return row
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the tree and write what is noted, until cancelled. Started when it is known what was interrupted.
@@ -189,23 +153,13 @@ class Ledger:
             self._hurry.set()
             await self._written.wait()
 
-    def moved(self) -> Iterator[tuple[str, str, Fence]]:
-        """The entities that left: who has each, under which fence."""
-        for entity, row in self._rows():
-            if "moved_to" in row:
-                yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
-
-    def _rows(self) -> Iterator[tuple[str, Any]]:
+    def _written_rows(self) -> Iterator[tuple[str, Any]]:
         store = self._replica.store
-        if store.exists((_ENTITIES,)):
-            for entity in store.children((_ENTITIES,)):
-                yield entity, store.get((_ENTITIES, entity))
+        if store.exists((ENTITIES,)):
+            for entity in store.children((ENTITIES,)):
+                yield entity, store.get((ENTITIES, entity))
 
-    def _find_interrupted(self) -> tuple[Interrupted, ...]:
-        rows = self._rows()
-        return tuple(Interrupted(name, row["kind"], row["epoch"], row["sub"]) for name, row in rows if "kind" in row)
-
-    def _note(self, entity: str, row: dict[str, Any] | None, table: str = _ENTITIES) -> None:
+    def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
         self._unwritten[table, entity] = row
         self._wake.set()
 

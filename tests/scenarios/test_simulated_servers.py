@@ -18,21 +18,20 @@ from scenarios.simulation.servers.run import simulate
 from scenarios.simulation.servers.weaknesses import WEAKNESSES
 
 SEEDS = int(os.environ.get("BATONPASS_SIMULATED_CLUSTERS", "1"))
-STRICT = ("calm", "log")
 ENOUGH = 40
 
 
 @pytest.mark.timeout(900)
 async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
     results: dict[str, MixResult] = {}
-    await run_campaign(servers_campaign(STRICT, SEEDS), results)
+    await run_campaign(servers_campaign(tuple(MIXES), SEEDS), results)
     for mix, result in results.items():
         assert result.runs == SEEDS
         again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
         assert not result.violated, again
         # It must have done something worth judging.
         assert result.figures["moves"] > 5 * result.runs, mix
-        assert result.figures["inputs"] > 50 * result.runs, mix
+        assert result.figures["inputs"] > 30 * result.runs, mix
         assert result.figures["ticks"] > 500 * result.runs, mix
 
 

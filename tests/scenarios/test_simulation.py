@@ -17,7 +17,7 @@ from scenarios.simulation.raft import raft_campaign
 from scenarios.simulation.run import simulate
 from scenarios.simulation.weaknesses import WEAKNESSES
 
-SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "40"))
+SEEDS = int(os.environ.get("BATONPASS_SIMULATED_SEEDS", "12"))
 
 
 @pytest.mark.timeout(900)

@@ -9,7 +9,8 @@ import trio
 
 from authority.epoch import Fence
 from simserver import ledger as module
-from simserver.ledger import Interrupted, Ledger
+from simserver.ledger import Ledger
+from simserver.ledger_rows import Interrupted
 from tree import DirectoryInUse
 
 

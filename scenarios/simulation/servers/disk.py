@@ -7,20 +7,18 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from authority.epoch import Fence
 from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.servers.tasks import Answer, Process, pause
-from simserver.ledger import LINGER_S, MAX_WRITE_BYTES, Interrupted
+from simserver.ledger import LINGER_S
+from simserver.ledger_rows import ENTITIES, Interrupted, LedgerRows
 from simserver.stages import Stage
 
 __all__ = ["Disk", "LateStages", "Nonces"]
 
 _SYNC_S: Final = 0.002
-_ENTITIES: Final = "entities"
-_CHECKPOINTS: Final = "checkpoints"
 
 
-class Disk:
+class Disk(LedgerRows):
     """A ledger: `crash` forgets what was not written yet."""
 
     def __init__(self, process: Process) -> None:
@@ -33,11 +31,7 @@ class Disk:
 
     def start(self) -> None:
         """Read what is there."""
-        self.interrupted = tuple(
-            Interrupted(name, row["kind"], row["epoch"], row["sub"])
-            for (table, name), row in self._rows.items()
-            if table == _ENTITIES and "kind" in row
-        )
+        self.interrupted = self._find_interrupted()
 
     def crash(self) -> None:
         """Its process is gone."""
@@ -47,36 +41,13 @@ class Disk:
 
     # --- as `Ledger` -----------------------------------------------------------------------------------------------
 
-    def lives(self, entity: str, kind: str, fence: Fence) -> None:
-        """As `Ledger.lives`."""
-        self._note(entity, {"kind": kind, "epoch": fence.epoch, "sub": fence.sub})
+    def _written_row(self, table: str, entity: str) -> dict[str, Any] | None:
+        return self._rows.get((table, entity))
 
-    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
-        """As `Ledger.left`."""
-        self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
-        self._note(entity, None, _CHECKPOINTS)
-
-    def forget(self, entity: str) -> None:
-        """As `Ledger.forget`."""
-        self._note(entity, None)
-
-    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
-        """As `Ledger.checkpoint`."""
-        if len(state) > MAX_WRITE_BYTES:
-            return False
-        self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, _CHECKPOINTS)
-        return True
-
-    def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
-        """As `Ledger.checkpoint_of`."""
-        row = self._rows.get((_CHECKPOINTS, entity))
-        return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
-
-    def moved(self) -> Iterator[tuple[str, str, Fence]]:
-        """As `Ledger.moved`."""
+    def _written_rows(self) -> Iterator[tuple[str, Any]]:
         for (table, entity), row in list(self._rows.items()):
-            if table == _ENTITIES and "moved_to" in row:
-                yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
+            if table == ENTITIES:
+                yield entity, row
 
     async def flush(self) -> None:
         """As `Ledger.flush`."""
@@ -86,7 +57,7 @@ class Disk:
             self._process.after(_SYNC_S, self._write)
             await written.wait()
 
-    def _note(self, entity: str, row: dict[str, Any] | None, table: str = _ENTITIES) -> None:
+    def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
         self._unwritten[table, entity] = row
         if not self._is_due:
             self._is_due = True

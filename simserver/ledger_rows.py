@@ -1,0 +1,80 @@
+"""The rows of a simulation server's ledger: what is noted of each entity, wherever it is written.
+
+entities/<id>      where it lives or went, and under which fence
+checkpoints/<id>   what it was when it was last written down, while it lives here
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from authority.epoch import Fence
+
+__all__ = ["CHECKPOINTS", "ENTITIES", "MAX_WRITE_BYTES", "Interrupted", "LedgerRows"]
+
+ENTITIES: Final = "entities"
+CHECKPOINTS: Final = "checkpoints"
+# Of one write; a larger checkpoint is not kept here.
+MAX_WRITE_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """An entity that lived here when the server last stopped without handing it over."""
+
+    entity: str
+    kind: str
+    epoch: int
+    sub: int
+
+
+class LedgerRows(ABC):
+    """What is told to a ledger and asked of it. Whoever keeps the rows says how one is noted and found."""
+
+    @abstractmethod
+    def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
+        """Write this row before long, or that there is none."""
+
+    @abstractmethod
+    def _written_row(self, table: str, entity: str) -> dict[str, Any] | None:
+        """A row as it is written."""
+
+    @abstractmethod
+    def _written_rows(self) -> Iterator[tuple[str, Any]]:
+        """Every entity with its row as it is written."""
+
+    def lives(self, entity: str, kind: str, fence: Fence) -> None:
+        """It is simulated here from now on."""
+        self._note(entity, {"kind": kind, "epoch": fence.epoch, "sub": fence.sub})
+
+    def left(self, entity: str, moved_to: str, fence: Fence) -> None:
+        """Somebody else has authority now, under this fence."""
+        self._note(entity, {"moved_to": moved_to, "epoch": fence.epoch, "sub": fence.sub})
+        self._note(entity, None, CHECKPOINTS)
+
+    def forget(self, entity: str) -> None:
+        """It left so long ago that nobody asks any more."""
+        self._note(entity, None)
+
+    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        """Keep the state of an entity that lives here, to go on from after a restart; whether it is not too large."""
+        if len(state) > MAX_WRITE_BYTES:
+            return False
+        self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, CHECKPOINTS)
+        return True
+
+    def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
+        """The last checkpoint of an entity: its fence, tick and state."""
+        row = self._written_row(CHECKPOINTS, entity)
+        return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
+
+    def moved(self) -> Iterator[tuple[str, str, Fence]]:
+        """The entities that left: who has each, under which fence."""
+        for entity, row in self._written_rows():
+            if "moved_to" in row:
+                yield entity, row["moved_to"], Fence(row["epoch"], row["sub"])
+
+    def _find_interrupted(self) -> tuple[Interrupted, ...]:
+        rows = self._written_rows()
+        return tuple(Interrupted(name, row["kind"], row["epoch"], row["sub"]) for name, row in rows if "kind" in row)
