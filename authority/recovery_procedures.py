@@ -132,6 +132,18 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     return record.id
 
 
+def recovery_again(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The targets of these do not go on with them, though they are alive: the copies may be gone. Look for others."""
+    return _each(rows, args["items"], _again)
+
+
+def _again(rows: Rows, args: Mapping[str, Any]) -> str:
+    record, row = _find(rows, args["entity"], args["epoch"])
+    if not row.target:
+        raise Refused(Reason.TOO_LATE, f"{record.id} is looked for already", epoch=record.epoch)
+    return _begin(rows, record.changed(authority=row.last))
+
+
 def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The targets have gone on with these: their recoveries are over, or were before."""
     return _each(rows, args["items"], _adopted)
@@ -161,6 +173,7 @@ def _lost(rows: Rows, args: Mapping[str, Any]) -> str:
 
 RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     "recovery.adopted": recovery_adopted,
+    "recovery.again": recovery_again,
     "recovery.begin": recovery_begin,
     "recovery.finish": recovery_finish,
     "recovery.lost": recovery_lost,

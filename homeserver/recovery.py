@@ -31,6 +31,8 @@ _log = logging.getLogger("homeserver.recovery")
 
 LOOK_S: Final = 0.25
 REPEAT_S: Final = 0.5
+# Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
+ADOPT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
 _UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
 
@@ -77,6 +79,7 @@ class Recoveries:
         self._rounds: dict[int, _Round] = {}
         self._lost_for: dict[str, int] = {}
         self._adopted: dict[str, RecoveryRow] = {}
+        self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
         self.recent: Final[deque[Recovered]] = deque(maxlen=MAX_REMEMBERED)
 
@@ -147,10 +150,21 @@ class Recoveries:
         alive = self._alive()
         seen = hash(tuple(sorted(alive.items())))
         await self._have_adopted([row for row in rows if row.target], alive)
+        await self._look_again([row for row in rows if row.target in alive])
         waiting = [row for row in rows if not row.target and self._lost_for.get(row.entity) != seen]
         for some in _in_parts(waiting):
             if alive:
                 await self._collect(some, alive, seen)
+
+    async def _look_again(self, rows: Sequence[RecoveryRow]) -> None:
+        """Look for other copies of what was given to somebody who does not go on with it."""
+        now_ns = self._clock.monotonic_ns()
+        keys = [(row.entity, row.epoch) for row in rows]
+        self._told_since_ns = {key: self._told_since_ns.get(key, now_ns) for key in keys}
+        late = [key for key, since_ns in self._told_since_ns.items() if now_ns - since_ns > ADOPT_NS]
+        for some in _in_parts(late):
+            items = [{"entity": entity, "epoch": epoch} for entity, epoch in some]
+            self.counts["looked_for_again"] += len(await self._store.submit("recovery.again", items=items))
 
     async def _collect(self, rows: Sequence[RecoveryRow], alive: dict[str, int], seen: int) -> None:
         items = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)

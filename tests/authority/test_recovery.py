@@ -315,6 +315,21 @@ def test_an_entity_is_given_to_the_life_that_said_it_has_a_copy(leased: Log) -> 
         assert leased.run("recovery.finish", items=[item | {"incarnation": incarnation}]) == done
 
 
+def test_what_its_target_does_not_go_on_with_is_looked_for_again(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    again = {"items": [{"entity": BALL, "epoch": 3}]}
+    assert leased.run("recovery.again", items=[{"entity": BALL, "epoch": 2}]) == [], "nobody was told to go on"
+    leased.run("recovery.finish", **found())
+    assert leased.run("recovery.again", **again) == [BALL]
+    assert leased.run("recovery.again", **again) == []
+    record, row = leased.rows.entity(BALL), leased.rows.get_or(("recoveries", BALL), None)
+    assert (record.authority, record.fence, row["last"], row["target"]) == ("", Fence(4), S1, "")
+    assert leased.run("recovery.finish", **found(4, S3)) == [BALL]
+    leased.run("recovery.adopted", items=[{"entity": BALL, "epoch": 5, "target": S3}])
+    assert leased.run("recovery.again", items=[{"entity": BALL, "epoch": 5}]) == [], "it goes on"
+
+
 def test_of_two_decisions_the_first_counts(leased: Log) -> None:
     over(leased, S1)
     leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
