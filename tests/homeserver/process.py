@@ -1,5 +1,6 @@
 """A server in a process of its own, as `baton homeserver` and `baton simserver` start it."""
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from simserver.config import SimserverConfig
 from tests.homeserver.served import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
+POLL_S = 0.02
 
 
 Config = HomeserverConfig | SimserverConfig
@@ -48,9 +50,8 @@ def wait_ready(process: "subprocess.Popen[bytes]", config: Config) -> None:
     with httpx.Client(trust_env=False) as client:
         while time.monotonic() < deadline_s:
             assert process.poll() is None, log_file(config).read_text()
-            try:
+            with contextlib.suppress(httpx.TransportError):
                 if client.get(f"{config.rest.url}/healthz").is_success:
                     return
-            except httpx.TransportError:
-                continue
+            time.sleep(POLL_S)  # or this would take the processor that the server needs to come up
     raise AssertionError(f"not ready in time: {log_file(config).read_text()}")

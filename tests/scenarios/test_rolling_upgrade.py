@@ -1,9 +1,12 @@
 """Simulation servers come, go and are upgraded one by one while players play on; not one input is lost or doubled."""
 
+import pytest
 import trio
 
 from scenarios.cluster_control import serve_control
 from tests.scenarios.operated import Stage, stage
+
+pytestmark = pytest.mark.timeout(300)
 
 S1, S2, S3 = "alpha.s1", "alpha.s2", "alpha.s3"
 
