@@ -53,5 +53,7 @@ def wait_ready(process: "subprocess.Popen[bytes]", config: Config) -> None:
             with contextlib.suppress(httpx.TransportError):
                 if client.get(f"{config.rest.url}/healthz").is_success:
                     return
-            time.sleep(POLL_S)  # or this would take the processor that the server needs to come up
+            # Or this would take the processor that the server needs to come up.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
     raise AssertionError(f"not ready in time: {log_file(config).read_text()}")
