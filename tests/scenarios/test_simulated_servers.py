@@ -61,13 +61,12 @@ FOUND = {
     "keeps-its-entities": "leases",
     "hasty-granter": "leases",
     "short-leases": "leases",
-    "any-life": "deaths",
-    "empty-followers": "followers",
-    "stale-followers": "deaths",
+    "empty-followers": "leases",
+    "stale-followers": "leases",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
     "first-answer": "leases",
-    "any-copy": "deaths",
+    "any-copy": "followers",
 }
 
 
