@@ -77,6 +77,7 @@ class Arrivals:
         """The acknowledgement, with the credit; nothing is owed then. Something must have arrived."""
         self.ack_s = NEVER
         self.unacked_datagrams = self.unacked_bytes = 0
+        self.ranges.forget_settled()
         delay_s = now - self.largest_s
         ack = write_ack(self.ranges.descending(), delay_s if delay_s > 0.0 else 0.0, *incoming.tell())
         return ack + incoming.large_news(now) if incoming.is_asked_for_large else ack

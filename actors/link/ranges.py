@@ -5,6 +5,9 @@ from typing import Final
 MAX_RANGES: Final = 64
 """Twice what one acknowledgement carries; older runs are forgotten, and what they acknowledged may be sent again."""
 
+SETTLED_COUNTERS: Final = 1024
+"""As many as fit the flight limit: none of the datagrams from before a gap is in flight any more."""
+
 
 class CounterRanges:
     """A set of integers that come mostly in order, kept as at most 64 runs; the lowest are forgotten first."""
@@ -69,6 +72,12 @@ class CounterRanges:
         """Add the `count` counters from `first`, all above the highest."""
         self.add(first)
         self._lasts[-1] = first + count - 1
+
+    def forget_settled(self) -> None:
+        """Let go of what lies below a gap when so much has come in sequence since that the peer was told of it often.
+        Were it kept, one datagram that was lost would be told of for ever."""
+        if len(self._lasts) > 1 and self._lasts[-1] - self._firsts[-1] >= SETTLED_COUNTERS:
+            del self._firsts[:-1], self._lasts[:-1]
 
     def descending(self) -> list[tuple[int, int]]:
         """The runs as (first, last), from the highest down."""

@@ -8,9 +8,9 @@ from actors.link import Link
 from actors.link.prediction import Prediction
 
 _PLAIN = (int, float, str, bytes, bool, type(None))
-_NOT_STATE = {"is_usual", "confirm_body", "_frames_left"}
-"""Whether the short way may be tried: of no consequence but speed. A signature: it has dice of its own. What is set
-whenever a datagram is begun."""
+_NOT_STATE = {"is_usual", "confirm_body", "datagram", "accept_datagram", "_frames_left"}
+"""Whether the short way may be tried, which is of no consequence but speed; signatures, which have dice of their own;
+what is set whenever a datagram is begun."""
 
 
 def snapshot(link: Link) -> object:

@@ -15,7 +15,7 @@ from actors.link.gate import COOKIE_EPOCH_S, Allowance, HandshakeGate, Verdict
 from actors.link.incoming import Incoming
 from actors.link.outgoing import Outgoing
 from actors.link.outgoing_message import OutgoingRun
-from actors.link.ranges import MAX_RANGES, CounterRanges
+from actors.link.ranges import MAX_RANGES, SETTLED_COUNTERS, CounterRanges
 from actors.link.settings import (
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
@@ -343,3 +343,14 @@ class TestIncoming:
 def test_settings_that_could_not_work_are_refused(change: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
         replace(LinkSettings(), **change)
+
+
+def test_what_lies_below_a_gap_is_forgotten_when_a_flight_has_come_since() -> None:
+    ranges = CounterRanges()
+    for counter in (*range(10), *range(11, 11 + SETTLED_COUNTERS)):
+        ranges.add(counter)
+        ranges.forget_settled()
+    assert ranges.descending() == [(11, 10 + SETTLED_COUNTERS), (0, 9)]
+    ranges.add(11 + SETTLED_COUNTERS)
+    ranges.forget_settled()
+    assert ranges.descending() == [(11, 11 + SETTLED_COUNTERS)]

@@ -44,6 +44,11 @@ TALK = st.tuples(st.just("talk"), st.integers(0, 1), SAID)
 WAIT = st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0005, 0.004, 0.1, 1.0]), NOTHING)
 BUNDLE = st.tuples(st.just("bundle"), st.integers(0, 31), SAID)
 RALLY = st.tuples(st.just("rally"), st.sampled_from([0.0005, 0.004, 0.05]), SAID)
+CALLS = st.tuples(
+    st.just("calls"),
+    st.integers(0, 1),
+    st.lists(st.tuples(st.sampled_from([0, 0, 1, 15]), st.integers(0, 300)), min_size=4, max_size=12),
+)
 TAKE = st.tuples(st.just("take"), st.integers(0, 1), NOTHING)
 FAULTS = st.builds(
     Faults,
@@ -82,6 +87,16 @@ def say(network: Network, node: Node, message: bytes, channel: int) -> bool:
     return True
 
 
+def call(network: Network, first: int, messages: list[tuple[int, int]]) -> None:
+    for at, (channel, size) in enumerate(messages):
+        asked = network.nodes[(first + at + 1) % 2]
+        count = len(asked.received)
+        say(network, network.other(asked), bytes(size), channel)
+        for _ in range(20):
+            if len(asked.received) > count or not network.step():
+                break
+
+
 def play(
     seed: int, faults: Faults, settings: LinkSettings, steps: list[Step]
 ) -> tuple[list[object], list[object], list[Transit]]:
@@ -106,6 +121,8 @@ def play(
             for at, (channel, size) in enumerate(messages):
                 say(network, network.nodes[at % 2], bytes(size), channel)
                 network.run_for(which)
+        elif kind == "calls":  # a question, and its answer as soon as it is there, and so on
+            call(network, int(which), messages)
         elif kind == "wait":
             network.run_for(which)
         else:
@@ -135,7 +152,7 @@ def state(node: Node) -> object:
     st.integers(0, 2**32),
     FAULTS,
     st.sampled_from([32, 1024]),
-    st.lists(st.one_of(TALK, BUNDLE, RALLY, RALLY, WAIT, TAKE), max_size=10),
+    st.lists(st.one_of(CALLS, CALLS, CALLS, TALK, BUNDLE, RALLY, WAIT, TAKE), max_size=10),
 )
 def test_both_ways_put_the_same_on_the_wire(seed: int, faults: Faults, window: int, steps: list[Step]) -> None:
     tolerated_loss = LOOPBACK_TOLERATED_LOSS if window == 32 else 0.0  # another congestion window
