@@ -28,9 +28,9 @@ class Debts:
         """Whether a server has died, after so many deaths."""
         return server in self.deaths[deaths:]
 
-    def owe(self, thing: Hashable, upto: int) -> None:
-        """Somebody was told that so much of it is durable. To hear it again is nothing new."""
-        rows, now = self._owed.setdefault(thing, []), len(self.deaths)
+    def owe(self, thing: Hashable, upto: int, now: int) -> None:
+        """Somebody was told that so much of it is durable, after `now` deaths. To hear it again is nothing new."""
+        rows = self._owed.setdefault(thing, [])
         if all(known < upto for _, known in rows):
             rows[:] = [row for row in rows if row[0] < now]
             rows.append((now, upto))

@@ -185,7 +185,8 @@ class Judge:
             return
         self._sources.setdefault(entity, {})[source] = None
         if fence >= chain.fence:
-            self.debts.owe((entity, source), upto)
+            # Who has no lease any more says what was so while it had one.
+            self.debts.owe((entity, source), upto, self._deaths_before(chain.server))
         elif upto > (has := chain.applied.get(source, 0)) and not self.debts.is_waived(chain.deaths_before):
             self._forgotten(chain.server, entity, source, has, upto)
 
@@ -193,7 +194,7 @@ class Judge:
         """An authority hears that somebody keeps a copy."""
         chain = self._chains[entity]
         if fence >= chain.fence and not _is_abroad(chain.server, entity):
-            self.debts.owe((entity, ""), tick)
+            self.debts.owe((entity, ""), tick, self._deaths_before(chain.server))
 
     def died(self, server: str) -> None:
         """A server is gone with what it had in memory, or its lease is over."""
