@@ -164,7 +164,10 @@ async def test_a_peer_that_came_back_elsewhere_is_reached_at_once() -> None:
             beta._links.clear()
         async with serving("beta.s1", BETA) as beta:
             await alpha.send("beta.s1", beta.address, b"second")
-            assert await receive(beta) == Received("alpha.s1", b"second", 0, alpha.address)
+            received = await receive(beta)
+            if received.message == b"first":  # it was not acknowledged any more, so it comes again
+                received = await receive(beta)
+            assert received == Received("alpha.s1", b"second", 0, alpha.address)
 
 
 async def test_a_sender_that_the_directory_does_not_know_is_dropped_and_counted() -> None:
