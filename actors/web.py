@@ -24,7 +24,16 @@ from starlette.routing import compile_path
 from actors.http_server import serve_http
 from actors.strict_json import read_json_untrusted
 
-__all__ = ["ERROR_RESPONSES", "ApiError", "ErrorBody", "StrictRoute", "WebService", "prepare_app", "serve_app"]
+__all__ = [
+    "ERROR_RESPONSES",
+    "ApiError",
+    "ErrorBody",
+    "StrictRoute",
+    "WebService",
+    "document_once",
+    "prepare_app",
+    "serve_app",
+]
 
 _log = logging.getLogger("actors.web")
 
@@ -272,6 +281,19 @@ def prepare_app(app: FastAPI, body_limits: Mapping[str, int] | None = None) -> N
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_middleware(LastResort)
     app.add_middleware(BodyLimit, limits=dict(body_limits or {}))
+
+
+_documents: Final[dict[str, dict[str, Any]]] = {}
+
+
+def document_once(app: FastAPI) -> None:
+    """Make the OpenAPI document of `app` once in a process for all apps of its title; call it after all routes.
+
+    For apps that have the same routes whomever they serve. It takes 0.1 to 0.3 s, for each server in a process.
+    """
+    if app.title not in _documents:
+        _documents[app.title] = app.openapi()
+    app.openapi_schema = _documents[app.title]
 
 
 def _error_json(code: str, message: str) -> bytes:

@@ -14,7 +14,7 @@ from actors import CallTimeout, Exit
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
 from actors.operator import operator_access
-from actors.web import ERROR_RESPONSES, ApiError, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, document_once, prepare_app
 from authority.certificates import Name
 from authority.records import Role
 from simserver.entity import Inspect
@@ -170,4 +170,5 @@ def make_status_app(node: Node) -> FastAPI:
 
     app.include_router(key_routes(node.keys, node.home.pins, node.operator_token))
     app.include_router(actor_routes(lambda: getattr(node, "system", None), node.operator_token))
+    document_once(app)
     return app

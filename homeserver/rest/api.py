@@ -9,7 +9,7 @@ from fastapi import Path as PathParam
 
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
-from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, document_once, prepare_app
 from authority.certificates import Name, TransferId
 from authority.epoch import Fence
 from authority.errors import Reason
@@ -106,6 +106,7 @@ def make_app(node: Node) -> FastAPI:
     app.include_router(transport_routes(node))
     app.include_router(key_routes(node.keys, node.federation.pins, node.secrets.operator_token))
     app.include_router(actor_routes(lambda: getattr(node, "system", None), node.secrets.operator_token))
+    document_once(app)
     return app
 
 
