@@ -247,8 +247,17 @@ class Home:
         """The homeservers, the one to ask first at the head."""
         yield from self._members
 
-    def prefer(self, name: str, *, to: str) -> None:
-        """Ask this homeserver first from now on, if it is known, and another one last."""
+    async def prefer(self, name: str, *, to: str) -> None:
+        """Ask this homeserver first from now on, and another one last.
+
+        If it is not known, it has registered since the members were last asked for: nobody would ever turn to it as
+        long as another one answers.
+        """
+        if name and all(row.name != name for row in self._members):
+            try:
+                await self.refresh_members()
+            except HomeUnreachable as error:
+                _log.info("%s is not known, and nobody says where it is: %s", name, error)
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:

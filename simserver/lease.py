@@ -190,9 +190,9 @@ class LeaseKeeper:
         if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
             self._not_granted("the answer is none to a renewal")
             return False
-        return self._take(answer.message, answer.sender, sent_ns)
+        return await self._take(answer.message, answer.sender, sent_ns)
 
-    def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
+    async def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
         now_ns = self._clock.monotonic_ns()
         if reply.verdict in ("granted", "returning"):
             before = self.holder.phase
@@ -208,7 +208,7 @@ class LeaseKeeper:
             self._is_over(reply.known, now_ns)
         elif reply.verdict == "elsewhere":
             # Whoever it names may be gone, while it has not heard yet of who came after.
-            self._home.prefer(reply.officer, to=sender)
+            await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
 

@@ -30,8 +30,8 @@ class _NeverStops(LeaseKeeper):
 class _TrustsItsTimer(LeaseKeeper):
     """Counts its term from the arrival of the answer, not from when it asked; and has no margin."""
 
-    def _take(self, reply: Any, sender: str, sent_ns: int) -> bool:
-        granted = super()._take(reply, sender, self._clock.monotonic_ns())
+    async def _take(self, reply: Any, sender: str, sent_ns: int) -> bool:
+        granted = await super()._take(reply, sender, self._clock.monotonic_ns())
         if granted and self.holder.terms is not None:
             self.holder.until_ns = self._clock.monotonic_ns() + self.holder.terms.granter_ns
         return granted

@@ -39,7 +39,7 @@ class WayHome:
         """As `Home.members`."""
         yield from self._members
 
-    def prefer(self, name: str, *, to: str) -> None:
+    async def prefer(self, name: str, *, to: str) -> None:
         """As `Home.prefer`."""
         self._members.sort(key=lambda row: (row.name != name, row.name == to))
 

@@ -1,0 +1,69 @@
+"""Whom a simulation server asks: also homeservers that have registered since it did."""
+
+import json
+
+import httpx
+
+from actors.clock import Clock
+from authority.enrolment import DIRECTORY, rows_proof
+from authority.records import DirectoryRow, Role
+from authority.sealing import Sealer
+from crypto.keys import Identity
+from simserver.home import Home
+
+TOKEN = b"a join token of some length"
+
+
+def member(name: str) -> DirectoryRow:
+    keys = Identity.generate().public.to_jwks()
+    return DirectoryRow(name=name, role=Role.HOMESERVER, keys=keys, rest_url=f"http://{name}")
+
+
+class Instance:
+    """Homeservers that have registered so far, and one that says so."""
+
+    def __init__(self) -> None:
+        self.rows = [member("alpha.h1"), member("alpha.h2")]
+        self.is_there = True
+        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self.home = Home(Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h",), TOKEN, self.http, Clock())
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        if not self.is_there:
+            raise httpx.ConnectError("away")
+        if request.url.path == "/v1/cluster":
+            return httpx.Response(200, json={"leader": "alpha.h1"})
+        rows = json.loads(json.dumps([row.to_data() for row in self.rows]))
+        proof = rows_proof(TOKEN, DIRECTORY, request.url.params["nonce"], rows)
+        return httpx.Response(200, json={"rows": rows, "proof": proof})
+
+    def asked(self) -> list[str]:
+        return [row.name for row in self.home.members()]
+
+
+async def test_who_is_named_is_asked_first_and_who_named_it_last() -> None:
+    instance = Instance()
+    await instance.home.refresh_members()
+    assert instance.asked() == ["alpha.h1", "alpha.h2"]
+    await instance.home.prefer("alpha.h2", to="alpha.h1")
+    assert instance.asked() == ["alpha.h2", "alpha.h1"]
+    await instance.http.aclose()
+
+
+async def test_one_that_has_registered_since_is_found_when_it_is_named() -> None:
+    """Or nobody would ever ask it, as long as the others answer that it is the one to ask."""
+    instance = Instance()
+    await instance.home.refresh_members()
+    instance.rows.append(member("alpha.h3"))
+    await instance.home.prefer("alpha.h3", to="alpha.h1")
+    assert instance.asked() == ["alpha.h3", "alpha.h2", "alpha.h1"]
+    await instance.http.aclose()
+
+
+async def test_while_nobody_says_who_there_is_the_known_ones_are_asked() -> None:
+    instance = Instance()
+    await instance.home.refresh_members()
+    instance.is_there = False
+    await instance.home.prefer("alpha.h3", to="alpha.h1")
+    assert instance.asked() == ["alpha.h2", "alpha.h1"]
+    await instance.http.aclose()
