@@ -7,6 +7,9 @@ RUN_DIR ?= run
 FUZZ_SECONDS ?= 600
 LOOK_SECONDS ?= 15
 
+# Where the environment forbids it, each of the hundreds of processes that the tests start would compile all sources.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test lint types layers unit fuzz atheris clean
 

@@ -1,7 +1,7 @@
 """Run the fuzzer: `python -m tests.fuzz.run --seconds 60 [--only NAME ...]`, or one input: `--replay NAME HEX`.
 
 Each target gets its share of the time, guided by coverage (atheris, which is libFuzzer for Python), in a copy of one
-process that was instrumented once (`tests.fuzz.inside`). What reaches something new is added to the corpus in
+process that has imported everything (`tests.fuzz.inside`). What reaches something new is added to the corpus in
 `tests/fuzz/corpus`, smallest first, at most so many bytes per target. A failure is printed with the input that makes it
 and ends the run with status 1.
 """
@@ -73,16 +73,14 @@ def chosen(names: list[str], seconds: float, seed: int | None) -> list[str]:
 
 
 class Fuzzer:
-    """The process in which everything is instrumented, which takes a while, once."""
+    """The process in which everything is imported, once."""
 
     def __enter__(self) -> "Fuzzer":
-        began_s = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         if self._answer() != "ready":
-            raise SystemExit("the instrumented process did not start; is atheris installed?")
-        _say(f"instrumented in {time.monotonic() - began_s:.0f} s")
+            raise SystemExit("the process that fuzzes did not start; is atheris installed?")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz import plain
+from tests.fuzz.inside import PACKAGES, modules_entered
 from tests.fuzz.run import MIN_SECONDS_EACH, chosen
 from tests.fuzz.table import CORPUS, ROOT, TARGETS, hostile_functions, load_corpus
 from tests.fuzz.target import Failed, Target, run, run_bounded
@@ -129,6 +130,14 @@ def test_a_budget_too_small_for_all_targets_goes_to_some_drawn_from_a_seed(capsy
     assert len(chosen(names, 0.1, 1)) == 1
     drawn = {name for seed in range(200) for name in chosen(names, 30, seed)}
     assert drawn == set(names), "every target has its turn"
+
+
+def test_the_modules_that_a_target_enters_are_instrumented_whatever_its_inputs_raise() -> None:
+    target = TARGETS["sector-map"]
+    entered = modules_entered(target, target.seeds())
+    assert {function.split(":")[0] for function in target.covers} <= entered
+    assert all(name.startswith(PACKAGES) for name in entered)
+    assert modules_entered(_target(lambda _: 1 / 0), [b""]) == set()
 
 
 # --- the fuzzer notices what it should ----------------------------------------------------------------------------
