@@ -41,11 +41,12 @@ BATCH_TRACE: Final = "batch"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A message whose sender is proved, and the trace up to its arrival."""
+    """A message whose sender is proved, and the trace up to its arrival; `in_batch` if others came with it."""
 
     message: Message
     sender: str
     trace: Trace
+    in_batch: bool = False
 
 
 class Sealer:
@@ -125,7 +126,8 @@ class Sealer:
             raise MessageError("a batch in a batch")
         if item.on_path != trace.under_way:
             raise MessageError(f"a batch and the hop trace of {trace.transfer_id} differ on whether this is a hop")
-        return Opened(message, sender, trace.arrive(self.name, now_ns, len(item.body)) if item.on_path else trace)
+        trace = trace.arrive(self.name, now_ns, len(item.body)) if item.on_path else trace
+        return Opened(message, sender, trace, in_batch=True)
 
     def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.

@@ -7,7 +7,7 @@
     entity      an entity as an actor: it ticks, and takes inputs
     inputs      exactly-once inputs
     holdings    the entities that live here, and where the others went      caretaker  gives each of them its actor
-    turnstile   how many leave for one server at a time
+    turnstile   how many leave for one server at a time      convoys     who waits for that leaves in company
     departures  the old authority at work          arrivals  the new authority at work
     copying_ahead  large states go before them     early  inputs that are here before their entity
     silence     players of whom nothing is heard

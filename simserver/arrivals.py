@@ -85,6 +85,8 @@ class _Context:
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
     ownership: Ownership = UNTOLD
+    # Others came with it, and will be answered with it.
+    in_batch: bool = False
 
 
 class Arrivals:
@@ -274,9 +276,8 @@ class Arrivals:
     async def grant(self, message: Grant, opened: Opened) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
         certificate = await self._commit_certificate(message.certificate)
-        self._permit(
-            certificate, _Context(opened.trace, numbered_answer=True, inputs=[], ownership=certificate.ownership)
-        )
+        context = _Context(opened.trace, True, [], ownership=certificate.ownership, in_batch=opened.in_batch)
+        self._permit(certificate, context)
 
     async def activate(self, message: Activate, opened: Opened) -> None:
         """Case 1, last hop: the old authority brings the log's certificate, and inputs that came meanwhile."""
@@ -296,7 +297,8 @@ class Arrivals:
             raise MessageError(f"the last pass of {message.entity}'s chain is not this hand-over")
         if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
             return
-        context = _Context(opened.trace, True, [], tuple(message.chain), grant.group, grant.ownership)
+        chain = tuple(message.chain)
+        context = _Context(opened.trace, True, [], chain, grant.group, grant.ownership, opened.in_batch)
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
         context = self._remember(last.transfer_id, context)
@@ -489,7 +491,8 @@ class Arrivals:
             trace=None if context.numbered_answer else context.trace.to_data(),
         )
         trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
-        self._courier.send(answer, trace, permission.source, on_path=context.numbered_answer)
+        on_path, hurry = context.numbered_answer, not context.in_batch
+        self._courier.send(answer, trace, permission.source, on_path=on_path, hurry=hurry)
         self._reached("answered", permission.transfer_id)
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:

@@ -92,10 +92,12 @@ class Courier:
         on_path: bool,
         address: tuple[str, int] | None = None,
         sent: Callable[[int], None] | None = None,
+        hurry: bool = True,
     ) -> bool:
         """Seal a message and send it, now or after looking up where and for whom.
 
-        What is sent to one receiver at the same moment leaves as one parcel. `sent` is told about how many bytes of it
+        What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
+        more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
         are this message. False when it is not sent: nobody serves, or it is large, and on its way already.
         """
         if self._nursery is None:
@@ -112,7 +114,8 @@ class Courier:
             return True
         channel = STATE_CHANNEL if message.type == "state" else 0
         destination, letter = (to, address, channel), _Letter(message, trace, on_path, sent)
-        if not self._leaves_at_once(destination, letter) and self._outbox.put(destination, letter):
+        at_once = hurry and self._leaves_at_once(destination, letter)
+        if not at_once and self._outbox.put(destination, letter):
             self._nursery.start_soon(self._carry, *destination)
         return True
 

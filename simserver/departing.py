@@ -34,6 +34,7 @@ class Plan:
     `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
     World and owner have `notice_ms` before it stands still; then it may take `freeze_budget_ms` until the commit (0:
     as long as it needs). `ahead` is what the target has of its state already, if that is large.
+    `in_company` if others are about to leave for the same target, so that its messages may wait for theirs.
     """
 
     transfer_id: str
@@ -47,6 +48,7 @@ class Plan:
     notice_ms: int = 0
     freeze_budget_ms: int = 0
     ahead: CopyAhead | None = field(default=None, compare=False, repr=False)
+    in_company: bool = False
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""

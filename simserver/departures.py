@@ -40,6 +40,7 @@ from authority.outgoing import Case, Mode, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from simserver.admission import Admission
+from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
 from simserver.departing import Departure, Plan
@@ -51,7 +52,6 @@ from simserver.passes import Passes
 from simserver.patience import Patience
 from simserver.reports import Reports
 from simserver.stayers import Stayers
-from simserver.turnstile import Turnstile
 
 __all__ = ["Departures", "step_of"]
 
@@ -109,7 +109,7 @@ class Departures:
         self._by_transfer: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
         self._stayers = Stayers()
-        self._turnstile: Turnstile[Plan] = Turnstile()
+        self._convoys: Final = Convoys(clock, self._spawn, self._begin_in_turn)
         self._patience = Patience()
         # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
         self._alarm_ns = _NEVER_NS
@@ -130,12 +130,12 @@ class Departures:
     @property
     def under_way(self) -> int:
         """How many entities are on their way out, or wait for their turn."""
-        return len(self._leaving) + self._turnstile.waiting
+        return len(self._leaving) + self._convoys.turnstile.waiting
 
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
         is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
-        return is_asking or entity in self._leaving or self._turnstile.waits(entity)
+        return is_asking or entity in self._leaving or self._convoys.turnstile.waits(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
@@ -146,6 +146,7 @@ class Departures:
             self.reports.resume()
             self._leave_taking.go_on()
             self._ahead.go_on()
+            self._convoys.go_on()
             task_status.started()
             try:
                 await trio.sleep_forever()
@@ -158,7 +159,7 @@ class Departures:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
         if self.is_under_way(entity) or self._stayers.is_known(entity, self._clock.monotonic_ns()):
             return
-        if self._turnstile.is_full(destination):
+        if self._convoys.turnstile.is_full(destination):
             # Before the target is asked: its places are for those who can use them.
             self._counts["departure_crowded"] += 1
             return
@@ -248,16 +249,16 @@ class Departures:
         holding = self._sensible(plan)
         if holding is None:
             return
-        if not plan.grouped and not self._turnstile.enter(plan):
+        if not plan.grouped and not self._convoys.turnstile.enter(plan):
             self._counts["departure_crowded"] += 1
             if may_wait:
-                self._turnstile.wait(plan)
+                self._convoys.turnstile.wait(plan)
             return
         try:
             self._freeze(plan, holding)
         finally:
             if plan.entity not in self._leaving:
-                self._turnstile.leave(plan.entity)
+                self._convoys.turnstile.leave(plan.entity)
 
     def _freeze(self, plan: Plan, holding: Holding) -> None:
         self._remember(plan.transfer_id)
@@ -288,7 +289,7 @@ class Departures:
             case,
             frozen.fence,
             frozen.frozen_ns,
-            self._patience.first_retry_ns,
+            self._patience.first_retry_beside_ns(0 if plan.grouped else len(self._leaving)),
             plan.mode,
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
             plan.freeze_budget_ms * 1_000_000,
@@ -492,7 +493,8 @@ class Departures:
             if members:
                 member = members[(attempt - 1) % len(members)]
                 address = (member.link_host, member.link_port)
-                self._courier.send(request, base, member.name, on_path=on_path, address=address)
+                hurry = not departure.plan.in_company
+                self._courier.send(request, base, member.name, on_path=on_path, address=address, hurry=hurry)
         elif request.type not in departure.asking and self._spawn(self._ask_by_rest, departure, request, base, on_path):
             departure.asking.add(request.type)
 
@@ -518,8 +520,8 @@ class Departures:
             departure.state_sent_ns = departure.state_sent_ns or self._clock.monotonic_ns()
             departure.counters["sealed_state_bytes"] += sealed_bytes
 
-        message, trace = departure.state(StateTransfer), Trace(departure.plan.transfer_id)
-        if self._courier.send(message, trace, departure.plan.target, on_path=False, sent=sent):
+        message, trace, plan = departure.state(StateTransfer), Trace(departure.plan.transfer_id), departure.plan
+        if self._courier.send(message, trace, plan.target, on_path=False, sent=sent, hurry=not plan.in_company):
             departure.off_path["state"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
@@ -562,10 +564,9 @@ class Departures:
     def _forget(self, departure: Departure) -> None:
         if self._leaving.get(departure.plan.entity) is departure:
             del self._leaving[departure.plan.entity]
-            self._turnstile.leave(departure.plan.entity)
+            self._convoys.turnstile.leave(departure.plan.entity)
         self._by_transfer.pop(departure.plan.transfer_id, None)
-        while (following := self._turnstile.following(departure.plan.target)) is not None:
-            self._begin_in_turn(following)
+        self._convoys.place_free(departure.plan.target)
 
     def relocate(self, moves: Iterable[MoveItem]) -> None:
         """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
@@ -574,7 +575,7 @@ class Departures:
         """
         for move in moves:
             # Over the link: it puts requests together, and no HTTP server is in the way.
-            self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link"))
+            self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True))
 
     def _begin_guarded(self, plan: Plan) -> None:
         try:
@@ -583,7 +584,6 @@ class Departures:
             self.went_wrong()
 
     def _begin_in_turn(self, plan: Plan) -> None:
-        # There was room for it when it began to wait, and for those before it.
         try:
             self._enter(plan, True)
         except Exception:

@@ -12,6 +12,8 @@ from authority.outgoing import FIRST_RETRY_NS
 __all__ = ["MAX_FIRST_RETRY_NS", "Patience"]
 
 MAX_FIRST_RETRY_NS: Final = 4_000_000_000
+# What one hand-over more takes all servers together, on cores that have other work too.
+EACH_NS: Final = 10_000_000
 
 
 class Patience:
@@ -25,6 +27,10 @@ class Patience:
     def first_retry_ns(self) -> int:
         """After how long the next hand-over is repeated for the first time."""
         return min(max(FIRST_RETRY_NS, round(self._usual_ns + 4 * self._varies_ns)), MAX_FIRST_RETRY_NS)
+
+    def first_retry_beside_ns(self, others: int) -> int:
+        """As `first_retry_ns`, for one of many that begin at the same moment: each has to wait for those before it."""
+        return min(self.first_retry_ns + others * EACH_NS, MAX_FIRST_RETRY_NS)
 
     def took(self, duration_ns: int) -> None:
         """A hand-over took so long, from its freeze to its end."""

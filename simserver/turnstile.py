@@ -10,8 +10,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 __all__ = ["AT_ONCE", "Turnstile"]
 
-AT_ONCE: Final = 64
-"""Enough to keep both servers busy while messages are on their way."""
+AT_ONCE: Final = 128
+"""Enough to keep both servers busy while messages are on their way, in two companies apart from each other."""
 
 
 class Leaver(Protocol):
@@ -73,6 +73,15 @@ class Turnstile(Generic[L]):
             self._taken[target] -= 1
             if not self._taken[target]:
                 del self._taken[target]
+
+    def targets(self) -> list[str]:
+        """For where somebody waits to leave."""
+        return list(self._waiting)
+
+    def is_worth_while(self, target: str) -> bool:
+        """Whether nobody waits for this target, or half the places are free, or enough for all who wait."""
+        free = self._at_once - self._taken[target]
+        return free >= min(self._at_once // 2, len(self._waiting.get(target, ())))
 
     def following(self, target: str) -> L | None:
         """Whose turn it is, if there is a place; it does not wait any more, and has not taken the place yet."""

@@ -87,6 +87,18 @@ async def test_what_is_alone_leaves_at_once_and_what_comes_with_it_in_one_parcel
         assert place.counts == {}
 
 
+async def test_where_more_is_known_to_come_the_first_leaves_with_the_others(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving() as place:
+        for name in "ab":
+            message = OwnerRequest(entity=f"alpha.{name}")
+            assert place.courier.send(message, Trace(name), "alpha.s2", on_path=False, hurry=False)
+        assert place.posted == []
+        await settle()
+        assert place.arrived() == [["a", "b"]]
+
+
 async def test_after_a_while_of_silence_somebody_is_alone_again(autojump_clock: trio.testing.MockClock) -> None:
     async with serving() as place:
         for name in "abc":

@@ -252,7 +252,7 @@ async def test_an_effect_that_fails_keeps_none_of_the_others_from_being_performe
 async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_turn(
     scene: Scene,
 ) -> None:
-    scene.departures._turnstile = turnstile.Turnstile(1)
+    scene.departures._convoys.turnstile = turnstile.Turnstile(1)
     first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
     waiting = Plan("transfer-2", "alpha.two", THERE)
     scene.departures.begin(PLAN)
@@ -269,7 +269,7 @@ async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_
 
 
 async def test_a_plan_that_fails_gives_its_place_back(scene: Scene) -> None:
-    scene.departures._turnstile = turnstile.Turnstile(1)
+    scene.departures._convoys.turnstile = turnstile.Turnstile(1)
     scene.spawn().life.freeze()
     scene.departures.begin(PLAN)
     assert scene.counts == {"order_busy": 1}

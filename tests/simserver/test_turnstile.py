@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from authority.outgoing import FIRST_RETRY_NS
-from simserver.patience import MAX_FIRST_RETRY_NS, Patience
+from simserver.patience import EACH_NS, MAX_FIRST_RETRY_NS, Patience
 from simserver.turnstile import Turnstile
 
 PLACES = 2
@@ -81,3 +81,10 @@ def test_patience_grows_when_hand_overs_take_long_and_comes_back() -> None:
     for _ in range(60):
         patience.took(3_000_000)
     assert patience.first_retry_ns == FIRST_RETRY_NS
+
+
+def test_one_of_many_has_patience_for_those_before_it() -> None:
+    patience = Patience()
+    assert patience.first_retry_beside_ns(0) == FIRST_RETRY_NS
+    assert patience.first_retry_beside_ns(10) == FIRST_RETRY_NS + 10 * EACH_NS
+    assert patience.first_retry_beside_ns(100_000) == MAX_FIRST_RETRY_NS
