@@ -12,6 +12,7 @@ from actors.application import run_application
 from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ServiceSpec
 from actors.clock import Clock
+from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
@@ -203,7 +204,7 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
         Exception: what `Backend.serve` raises; that an address cannot be used; and as `run_application`.
     """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
         node = build(config, client, Clock())
 
         def started(system: System) -> None:

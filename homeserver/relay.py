@@ -11,6 +11,7 @@ import trio
 from fastapi import FastAPI
 
 from actors.clock import Clock
+from actors.http_client import trusted_authorities
 from actors.stopping import run_until_signalled
 from actors.web import ERROR_RESPONSES, ApiError, prepare_app, serve_app
 from authority.hops import BadTrace
@@ -123,7 +124,7 @@ def make_relay_app(relay: Relay, name: str) -> FastAPI:
 
 async def run(config: RelayConfig) -> None:
     """Run one relay until cancelled."""
-    async with httpx.AsyncClient(timeout=10.0, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=10.0, trust_env=False, verify=trusted_authorities()) as client:
         relay = Relay(config, client, Clock())
         await serve_app(make_relay_app(relay, config.name), config.rest.host, config.rest.port)
 

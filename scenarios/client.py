@@ -6,6 +6,8 @@ from typing import Any, Final
 import httpx
 import trio
 
+from actors.http_client import trusted_authorities
+
 __all__ = ["ApiFailure", "RestClient"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -31,7 +33,7 @@ class RestClient:
     def __init__(self, urls: Mapping[str, list[str]], tokens: Mapping[str, str]) -> None:
         self._urls = {instance: list(addresses) for instance, addresses in urls.items()}
         self._tokens = tokens
-        self._http = httpx.AsyncClient(trust_env=False, timeout=REQUEST_TIMEOUT_S)
+        self._http = httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=REQUEST_TIMEOUT_S)
 
     async def aclose(self) -> None:
         """Close the connections."""

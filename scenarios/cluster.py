@@ -22,6 +22,7 @@ from typing import Self
 import httpx
 import trio
 
+from actors.http_client import trusted_authorities
 from scenarios.blueprint import Blueprint, Role, ServerPlan, hold_directory, lay_out
 from scenarios.client import RestClient
 from scenarios.cluster_events import (
@@ -311,7 +312,7 @@ class LocalCluster:
         waiting = _Waiting(dict.fromkeys(names or self._plans, _NO_ANSWER), self._progress)
         with trio.move_on_after(timeout_s):
             # Only loopback, hence no proxies from the environment.
-            client = httpx.AsyncClient(trust_env=False, timeout=HEALTH_TIMEOUT_S)
+            client = httpx.AsyncClient(trust_env=False, verify=trusted_authorities(), timeout=HEALTH_TIMEOUT_S)
             async with client, trio.open_nursery() as nursery:
                 for name in tuple(waiting.reasons):
                     nursery.start_soon(self._until_ready, name, client, waiting, nursery.cancel_scope)

@@ -14,6 +14,7 @@ from actors.breakpoints import breakpoints_of, nowhere
 from actors.children import ActorSpec, ServiceSpec
 from actors.clock import Clock
 from actors.dynamic_supervisor import DynamicSupervisorSpec
+from actors.http_client import trusted_authorities
 from actors.key_service import KeyService, KeysRefused
 from actors.link_service import LinkService
 from actors.restart import Restart, Strategy
@@ -328,7 +329,7 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
         Exception: what `Ledger.serve` raises; that an address cannot be used; and as `run_application`.
     """
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=10.0, limits=limits, trust_env=False, verify=trusted_authorities()) as client:
         node = build(config, client, Clock())
 
         def started(system: System) -> None:

@@ -16,6 +16,7 @@ import httpx
 import trio
 
 from actors.clock import Clock
+from actors.http_client import trusted_authorities
 from authority.settings import Address
 from crypto import jose
 from crypto.keys import Identity
@@ -69,7 +70,7 @@ class Api:
         self.contract = contract
         self._headers = {"authorization": f"Bearer {token}"}
         self._forbidden = forbidden
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S)
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, verify=trusted_authorities(), timeout=DEADLINE_S)
 
     async def call(
         self, method: str, path: str, body: Any = None, /, *, token: bool = True, **more: Any
@@ -207,7 +208,7 @@ async def served(config: HomeserverConfig) -> AsyncIterator[Home]:
             node: Node = await nursery.start(run_homeserver, config)
         # With the last of what it writes by itself.
         await until(lambda: node.registered and node.leases.granter.office > 0)
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=trusted_authorities()) as client:
             contract = Contract((await client.get(f"{config.rest.url}/openapi.json")).json())
         held = {name: (directory / name).read_text() for name in SECRET_NAMES}
         api = Api(config.rest.url, held["client"], contract, (*held.values(), str(directory), "site-packages"))

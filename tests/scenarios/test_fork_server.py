@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,6 +85,13 @@ async def test_a_fork_is_baton_with_a_place_of_its_own(tmp_path: Path) -> None:
     assert second.exit is not None
     assert second.exit.returncode == -signal.SIGTERM
     assert [crash.name for crash in here.crashes] == ["version", "nonsense", "far"]
+
+
+def test_what_every_fork_would_make_again_is_made_before() -> None:
+    """In a process of its own: the documents of other tests are not those of this one."""
+    code = "import scenarios.fork_server as f, actors.web as w; f.prepare(); print(*sorted(w._documents), sep=', ')"
+    made = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    assert made.stdout == "batonpass homeserver, batonpass simulation server\n"
 
 
 async def test_forks_die_with_the_process_that_they_come_from(tmp_path: Path) -> None:
