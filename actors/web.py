@@ -291,9 +291,10 @@ def document_once(app: FastAPI) -> None:
 
     For apps that have the same routes whomever they serve. It takes 0.1 to 0.3 s, for each server in a process.
     """
-    if app.title not in _documents:
-        _documents[app.title] = app.openapi()
-    app.openapi_schema = _documents[app.title]
+    document = _documents.get(app.title) or _documents.setdefault(app.title, app.openapi())
+    # As FastAPI has its documents replaced. What is only put into `openapi_schema` is made again by versions of it that
+    # do not find there the routes of this app.
+    app.openapi = lambda: document  # type: ignore[method-assign] # as above
 
 
 def _error_json(code: str, message: str) -> bytes:
