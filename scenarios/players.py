@@ -8,6 +8,7 @@ it sent, as a number and as a fold over every byte, and can be held against what
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ _log = logging.getLogger("scenarios.players")
 
 RESEND_S: Final = 0.25
 MAX_RESEND_S: Final = 4.0
+# What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
+# with an authority, nobody else knows that there is somebody to be told.
+ASK_AFTER_S: Final = 2.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
 # Applied inputs that may have to be given again, because no copy of the entity has them yet.
@@ -75,6 +79,8 @@ class InputStream:
     progressed_at_s: float = 0.0
     """When something was acknowledged last, or repeated, or sent after nothing was waiting."""
     resend_after_s: float = RESEND_S
+    heard_at_s: float = 0.0
+    """When `target` said last how far it is, or was asked."""
     looking_up: bool = False
 
     def add(self, data: bytes, now_s: float) -> None:
@@ -112,6 +118,8 @@ class InputStream:
         One that went on from a copy may be behind the last: what is missing is given again, but nothing durable.
         """
         fence = (ack.epoch, ack.sub)
+        if fence >= self.fence:
+            self.heard_at_s = now_s
         if fence > self.fence:
             self.fence = fence
             self._give_again(ack.applied)
@@ -178,6 +186,17 @@ class InputStream:
         """Whether what is waiting should be sent again by now."""
         return bool(self.waiting) and now_s - self.progressed_at_s > self.resend_after_s
 
+    def to_ask_with(self, now_s: float) -> tuple[int, bytes] | None:
+        """What was applied last, to be sent once more, if nobody has said for long whether it will stay so; else None.
+
+        It is applied no second time. Whoever has authority says how far the entity is, and if that has gone on from an
+        earlier state, what is missing is given again.
+        """
+        if not self.kept or self.waiting or self.owner or now_s - self.heard_at_s <= ASK_AFTER_S:
+            return None
+        self.heard_at_s = now_s
+        return self.kept[-1]
+
     def start_over(self, now_s: float) -> None:
         """Nothing is under way any more: it was in vain, so begin with few, and be more patient next time."""
         self.in_flight, self.max_in_flight, self.led_by = 0, MIN_IN_FLIGHT, (0, 0)
@@ -198,8 +217,8 @@ class InputStream:
         return True
 
     def retarget(self, target: str) -> None:
-        """Somebody else has authority now: what is waiting has to be sent there."""
-        self.target, self.in_flight = target, 0
+        """Somebody else has authority now: what is waiting has to be sent there, and asked how far that one is."""
+        self.target, self.in_flight, self.heard_at_s = target, 0, -math.inf
 
 
 def _nothing(stream: "InputStream", more: int, server: str) -> None:
@@ -293,13 +312,16 @@ class Players:
 
     def _send(self, stream: InputStream) -> None:
         """Send what may be under way and is not yet."""
-        server = self._servers.get(stream.target)
-        if server is None:
+        if stream.target in self._servers:
+            self._give(stream, stream.next_to_send())
+        else:
             self._look_up(stream)
-            return
+
+    def _give(self, stream: InputStream, inputs: list[tuple[int, bytes]]) -> None:
+        server = self._servers[stream.target]
         where = (server["link_host"], server["link_port"])
         try:
-            for seq, data in stream.next_to_send():
+            for seq, data in inputs:
                 given = Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data, base=stream.durable)
                 message = encode_link(given)
                 self._link.post(stream.target, where, message)
@@ -375,4 +397,8 @@ class Players:
                 if stream.overdue(now_s):
                     stream.start_over(now_s)
                     self._send(stream)
+                    self._look_up(stream)
+                elif (asked := stream.to_ask_with(now_s)) is not None:
+                    if stream.target in self._servers:
+                        self._give(stream, [asked])
                     self._look_up(stream)

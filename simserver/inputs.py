@@ -62,16 +62,20 @@ class Inbox:
     def __init__(self) -> None:
         self.cursors: dict[str, Cursor] = {}
         self.pending: list[PendingInput] = []
+        self.has_forgotten = False
+        """Whether a source may have been applied that has no cursor any more."""
         self._pending_bytes = 0
 
     def offer(self, source: str, seq: int, data: bytes, base: int = 0) -> Admission:
         """Accept an input if it is its source's next one and there is room.
 
-        One that is not known begins after `base`, up to which it never gives anything again. Of too many sources the
-        one that is idle for the longest time is forgotten.
+        One that is not known begins after `base`, up to which it never gives anything again, if it may have been
+        forgotten. Else this state is one of before its first input: what it believes to be durable is lost, and it has
+        to hear of that. Of too many sources the one that is idle for the longest time is forgotten.
         """
         cursor = self.cursors.get(source)
         if cursor is None:
+            base = base if self.has_forgotten else 0
             if seq != base + 1:
                 return Admission.GAP
             if len(self.cursors) >= MAX_SOURCES and not self._forget_idle():
@@ -110,6 +114,7 @@ class Inbox:
         idle = next((source for source in self.cursors if source not in waiting), None)
         if idle is not None:
             del self.cursors[idle]
+            self.has_forgotten = True
         return idle is not None
 
     def withdraw_all_but(self, owner: str) -> list[str]:
@@ -128,10 +133,11 @@ class Inbox:
 
     def to_data(self) -> dict[str, Any]:
         """As plain data that moves with the entity's state."""
-        return {
+        data: dict[str, Any] = {
             "cursors": {name: [c.accepted, c.applied, c.digest] for name, c in sorted(self.cursors.items())},
             "pending": [[p.source, p.seq, p.data] for p in self.pending],
         }
+        return data | {"has_forgotten": True} if self.has_forgotten else data
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Self:
@@ -139,5 +145,6 @@ class Inbox:
         inbox = cls()
         inbox.cursors = {name: Cursor(*fields) for name, fields in data["cursors"].items()}
         inbox.pending = [PendingInput(*fields) for fields in data["pending"]]
+        inbox.has_forgotten = data.get("has_forgotten", False)
         inbox._pending_bytes = sum(len(item.data) for item in inbox.pending)
         return inbox

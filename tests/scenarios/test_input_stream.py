@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.messages import NotHere, NotOwner
-from scenarios.players import MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, NOBODY, RESEND_S, InputStream
-from simserver.inputs import Inbox, fold
+from authority.messages import InputAck, NotHere, NotOwner
+from scenarios.players import ASK_AFTER_S, MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, NOBODY, RESEND_S, InputStream
+from simserver.inputs import Admission, Inbox, fold
 
 PLAYER = "alpha.ada"
 
@@ -205,3 +205,44 @@ def test_servers_that_name_each_other_have_a_player_come_once_until_it_repeats()
     assert stream.target == "alpha.s2"
     stream.start_over(now_s=1.0)
     assert stream.follow(there)
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def ack(applied: int, durable: int, epoch: int = 1) -> InputAck:
+    return InputAck(entity="alpha.ball", applied=applied, durable=durable, tick=1, epoch=epoch, sub=0)
+
+
+def test_a_player_that_says_nothing_more_finds_out_that_its_last_inputs_were_lost_with_an_authority() -> None:
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=3, durable=1), now_s=10.0)
+    assert stream.to_ask_with(10.0 + ASK_AFTER_S) is None, "a copy is under way, as a rule"
+    asked = stream.to_ask_with(10.1 + ASK_AFTER_S)
+    assert asked == (3, b"x")
+    assert stream.to_ask_with(10.2 + ASK_AFTER_S) is None, "not again at once"
+    # The authority has died meanwhile, and another one went on from before the second.
+    inbox = Inbox()
+    inbox.offer(PLAYER, 1, b"x")
+    inbox.take()
+    assert inbox.offer(PLAYER, *asked, base=1) is Admission.GAP
+    stream.acknowledged_as(ack(applied_by(inbox), 1, epoch=3), now_s=13.0)
+    assert stream.next_to_send() == [(2, b"x"), (3, b"x")]
+    assert stream.to_ask_with(99.0) is None, "what waits is repeated anyway"
+
+
+def test_whoever_has_authority_since_is_asked_at_once() -> None:
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=3, durable=1), now_s=10.0)
+    stream.retarget("alpha.s2")
+    assert stream.to_ask_with(10.1) == (3, b"x")
+
+
+def test_nobody_is_asked_about_what_is_durable_or_belongs_to_somebody_else() -> None:
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=3, durable=3), now_s=10.0)
+    assert stream.to_ask_with(99.0) is None
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=3, durable=1), now_s=10.0)
+    stream.learn_owner("alpha.bob", 2, PLAYER)
+    assert stream.to_ask_with(99.0) is None

@@ -265,3 +265,19 @@ def test_the_one_that_is_idle_for_the_longest_time_is_forgotten(monkeypatch: pyt
     assert inbox.offer(BOB, 2, b"", base=1) is Admission.ACCEPTED
     assert inbox.cursors[BOB] == Cursor(2, 1)
     assert inbox.offer("alpha.zoe", 1, b"") is Admission.FULL, "those that have something waiting are not idle"
+
+
+def test_who_is_not_known_to_a_state_of_before_its_first_input_hears_that_the_others_are_lost() -> None:
+    inbox = Inbox()
+    assert inbox.offer(ADA, 6, b"", base=5) is Admission.GAP, "it does not begin behind what nobody has applied"
+    assert inbox.offer(ADA, 1, b"", base=0) is Admission.ACCEPTED
+
+
+def test_that_somebody_was_forgotten_moves_with_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_SOURCES", 1)
+    inbox = Inbox()
+    assert "has_forgotten" not in inbox.to_data()
+    for source in (ADA, BOB):
+        inbox.offer(source, 1, b"")
+        inbox.take()
+    assert Inbox.from_data(inbox.to_data()).offer(ADA, 2, b"", base=1) is Admission.ACCEPTED

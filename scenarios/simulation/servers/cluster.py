@@ -64,9 +64,9 @@ class Cluster:
         # Who has no lease yet is given nothing.
         self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
         self.mail.weather = mix.weather
+        told, rate, stream = self._told, mix.inputs_per_s, parts.stream
         self.players: Final = [
-            Player(name, self.mail, self._process(name), self._clock(), dice, self._told, mix.inputs_per_s)
-            for name in PLAYERS
+            Player(name, self.mail, self._process(name), self._clock(), dice, told, rate, stream) for name in PLAYERS
         ]
         self.entities: Final = [self._spawned(number) for number in range(ENTITIES)]
         self.people: Final = People(self)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from authority.recovery import CopyTable
 from homeserver.leases import Leases
 from homeserver.recovery import Recoveries
+from scenarios.players import InputStream
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier
 from simserver.departures import Departures
@@ -17,7 +18,7 @@ __all__ = ["Parts"]
 
 @dataclass(frozen=True)
 class Parts:
-    """The classes of which servers are made."""
+    """The classes of which servers, and players, are made."""
 
     departures: type[Departures] = Departures
     arrivals: type[Arrivals] = Arrivals
@@ -28,3 +29,4 @@ class Parts:
     recovery: type[Recovery] = Recovery
     leases: type[Leases] = Leases
     recoveries: type[Recoveries] = Recoveries
+    stream: type[InputStream] = InputStream

@@ -27,7 +27,7 @@ class Player:
 
     def __init__(
         self, name: str, mail: Mail, process: Process, clock: VirtualClock, dice: random.Random, look_up: Any,
-        inputs_per_s: float,
+        inputs_per_s: float, stream: type[InputStream] = InputStream,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.streams: Final[dict[str, InputStream]] = {}
@@ -37,6 +37,7 @@ class Player:
         self._dice: Final = dice
         self._look_up: Final = look_up
         self._inputs_per_s: Final = inputs_per_s
+        self._new_stream: Final = stream
         self.resting = False
         mail.join(name, self._arrived)
         self._later()
@@ -44,7 +45,7 @@ class Player:
 
     def follow(self, record: EntityRecord) -> None:
         """Have a stream for this entity, silent as long as somebody else owns it."""
-        stream = InputStream(record.id, record.authority, progressed_at_s=self._now_s())
+        stream = self._new_stream(record.id, record.authority, progressed_at_s=self._now_s())
         stream.learn_owner(record.owner, record.owner_rev, self.name)
         if record.owner != self.name:
             stream.owner = record.owner
@@ -83,9 +84,14 @@ class Player:
             self._later()
 
     def _send(self, stream: InputStream) -> None:
-        for seq, data in stream.next_to_send():
-            message = Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data)
-            self._mail.send(self.name, stream.target, message)
+        for item in stream.next_to_send():
+            self._send_one(stream, *item)
+
+    def _send_one(self, stream: InputStream, seq: int, data: bytes) -> None:
+        rev, base = stream.owner_rev, stream.durable
+        self._mail.send(
+            self.name, stream.target, Input(entity=stream.entity, owner_rev=rev, seq=seq, data=data, base=base)
+        )
 
     def _arrived(self, sender: str, message: Any) -> None:
         stream = self.streams.get(getattr(message, "entity", ""))
@@ -128,6 +134,9 @@ class Player:
             if stream.overdue(self._now_s()):
                 stream.start_over(self._now_s())
                 self._send(stream)
+                self._find(stream)
+            elif (asked := stream.to_ask_with(self._now_s())) is not None:
+                self._send_one(stream, *asked)
                 self._find(stream)
             elif stream.owner and self._dice.random() < 0.1:
                 self._find(stream)
