@@ -63,8 +63,15 @@ class LeaseTerms:
     @property
     def holder_ns(self) -> int:
         """How long the holder may act, from the sending of a renewal that was granted."""
-        drifted = self.granter_ns * (1000 - MAX_DRIFT_PERMILLE) // (1000 + MAX_DRIFT_PERMILLE)
-        return drifted - self.granter_ns // _MARGIN_PART
+        return _drifted(self.granter_ns) - self.granter_ns // _MARGIN_PART
+
+    @property
+    def certain_ns(self) -> int:
+        """For how long, by anybody's clock, a lease is certainly not over by which somebody acted just now.
+
+        The holder stops by so much earlier than the granter ends its lease.
+        """
+        return _drifted(self.granter_ns // _MARGIN_PART)
 
     @property
     def renew_every_ns(self) -> int:
@@ -75,6 +82,11 @@ class LeaseTerms:
     def look_every_ns(self) -> int:
         """How often the granter looks around: well below where it would doubt itself, as who returns waits for it."""
         return min(self.granter_ns // (_LOOKS_PER_TERM * 4), _MAX_LOOK_NS)
+
+
+def _drifted(duration_ns: int) -> int:
+    """What is left of a duration if it was measured by the slowest clock, and counts by the fastest one."""
+    return duration_ns * (1000 - MAX_DRIFT_PERMILLE) // (1000 + MAX_DRIFT_PERMILLE)
 
 
 class LeasePhase(StrEnum):

@@ -41,7 +41,8 @@ class RenewReply(MessageModel):
     """Home → simulation server: the lease is renewed for `term_ms`, counted from when the renewal was sent; or not.
 
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
-    `draining`: the server is drained, and refuses entities from now on.
+    `draining`: the server is drained, and refuses entities from now on. `alone`: no other server of this instance ever
+    had a lease, so that nobody else can have copies.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     """
 
@@ -54,4 +55,5 @@ class RenewReply(MessageModel):
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
     draining: bool = False
+    alone: bool = False
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None

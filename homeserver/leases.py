@@ -103,13 +103,15 @@ class Leases:
             return _answer(message, "over", known=0 if row is None else row.incarnation)
         if not (self._is_mine(office) and self.granter.may_grant(message.server, message.incarnation, office)):
             return _answer(message, "elsewhere")
-        peers = self._peers()
+        leases = self._store.leases()
+        peers = [one.server for one in leases if one.phase is LeasePhase.ALIVE][:MAX_PEERS]
         return _answer(
             message,
             "granted" if row.phase is LeasePhase.ALIVE else "returning",
             known=row.incarnation,
             term_ms=self.terms.granter_ns // 1_000_000,
             draining=self._store.drain(message.server) is not None,
+            alone=len(leases) == 1,
             peers=None if digest_of(peers) == message.peers else peers,
         )
 
@@ -128,9 +130,6 @@ class Leases:
 
     def _is_mine(self, office: int) -> bool:
         return self._store.lease_office().number == office
-
-    def _peers(self) -> list[str]:
-        return [row.server for row in self._store.leases() if row.phase is LeasePhase.ALIVE][:MAX_PEERS]
 
     # --- looking around --------------------------------------------------------------------------------------------
 
@@ -227,6 +226,7 @@ def _answer(
     officer: str = "",
     term_ms: int = 0,
     draining: bool = False,
+    alone: bool = False,
     peers: list[str] | None = None,
 ) -> RenewReply:
     return RenewReply.model_validate(
@@ -239,6 +239,7 @@ def _answer(
             "officer": officer,
             "term_ms": term_ms,
             "draining": draining,
+            "alone": alone,
             "peers": peers,
         }
     )

@@ -59,6 +59,7 @@ class _Sent:
 
     fence: Fence
     tick: int
+    sent_ns: int
     applied: dict[str, int]
     waits_for: set[str]
 
@@ -183,24 +184,28 @@ class Copier:
             self._counts["copy_too_large"] += 1
             return
         if followers:
-            copied.under_way.append(_Sent(life.fence, life.tick, applied, set(followers)))
+            copied.under_way.append(_Sent(life.fence, life.tick, self._clock.monotonic_ns(), applied, set(followers)))
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
             outgoing[follower].append(item)
 
     def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
-        """Write a checkpoint, if the last one is long enough ago, or if nobody else has a copy."""
+        """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
+
+        It makes something durable only while the log knows no other server. One that is merely dead may come back with
+        an older copy, which would be gone on with if this server died then.
+        """
         now_ns = self._clock.monotonic_ns()
         alone = not copied.followers
         if self._checkpoint_ns and (alone or now_ns - copied.checkpoint_ns >= self._checkpoint_ns):
             copied.checkpoint_ns = now_ns
             if not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
                 self._counts["checkpoint_too_large"] += 1
-            elif alone:
+            elif alone and self._lease.is_alone:
                 self._writing.append((life, applied))
 
     async def _written(self) -> None:
-        """Wait until the checkpoints of those of whom nobody else has a copy are on the disk: they are durable then."""
+        """Wait until the checkpoints of those of whom nobody else can have a copy are on the disk: durable then."""
         writing, self._writing = self._writing, []
         if writing:
             await self._ledger.flush()
@@ -235,16 +240,31 @@ class Copier:
             _log.info("no copies for %s now: %s", to, error)
 
     def kept(self, message: CopiesKept, follower: str) -> None:
-        """A follower keeps copies: what was applied by then is durable, once all followers say so."""
+        """A follower keeps copies: what was applied by then is durable, once all followers say so.
+
+        Only if both certainly have their leases at this moment. Else it may be the word of a dead server, or a dead one
+        may be what hears it, and who is asked for copies need not have this one.
+        """
+        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
+        heard_since_ns = now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
         for item in message.items:
             copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
             if copied is None or holding is None:
                 continue
-            for sent in copied.under_way:
-                if (sent.fence, sent.tick) == (item.fence, item.tick):
+            for sent in [one for one in copied.under_way if (one.fence, one.tick) == (item.fence, item.tick)]:
+                if sent.sent_ns >= heard_since_ns:
                     sent.waits_for.discard(follower)
                     if not sent.waits_for and holding.fence == sent.fence:
-                        holding.life.made_durable(sent.applied)
+                        self._is_kept(holding, sent)
+                else:
+                    # The follower had its lease after this was sent, which is too long ago to say that it still has it.
+                    self._counts["copies_kept_too_late"] += 1
+                    copied.under_way.remove(sent)
+                    copied.round = self._round - _AGAIN_AFTER
+
+    def _is_kept(self, holding: Holding, sent: _Sent) -> None:
+        """All followers have a copy, and would be asked for it."""
+        holding.life.made_durable(sent.applied)
 
     # --- as a former authority -------------------------------------------------------------------------------------
 

@@ -93,6 +93,8 @@ class LeaseKeeper:
         """Whether the home instance gives entities to this server."""
         self.is_drained = False
         """Whether this server is drained, so that it takes no entities."""
+        self.is_alone = False
+        """Whether no other server of this instance ever had a lease, so that nobody else can have copies."""
         self.peers: tuple[str, ...] = ()
         """The servers of this instance that are alive, as far as they are known; this one among them."""
 
@@ -160,7 +162,8 @@ class LeaseKeeper:
         """
         known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")
-        self._nonce, self._renewal, self.is_alive = self._nonces.new_nonce(), 0, False
+        self._nonce, self._renewal = self._nonces.new_nonce(), 0
+        self.is_alive = self.is_alone = False
         self.holder = Holder(incarnation)
         kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
         self._nonces.write({number: known[number] for number in kept} | {incarnation: self._nonce})
@@ -200,7 +203,7 @@ class LeaseKeeper:
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
             self.is_alive = reply.verdict == "granted"
-            self.is_drained = reply.draining
+            self.is_drained, self.is_alone = reply.draining, reply.alone
             if reply.peers is not None:
                 self._learn_peers(reply.peers)
             return True

@@ -1,5 +1,6 @@
 """What a server that is cut off from home is not to do: in a cluster in which nothing else happens."""
 
+from collections.abc import Callable
 from random import Random
 
 from scenarios.simulation.servers.cluster import Cluster
@@ -10,6 +11,15 @@ ENTITY, SOURCE, TARGET = "alpha.e0", "alpha.s1", "alpha.s2"
 
 def passing(cluster: Cluster, seconds: float) -> None:
     cluster.schedule.run_until(cluster.schedule.now_s + seconds)
+
+
+def until(cluster: Cluster, done: Callable[[], bool]) -> None:
+    """Let time pass until it is so, a minute of it at most."""
+    for _ in range(1200):
+        if done():
+            return
+        passing(cluster, 0.05)
+    raise AssertionError("it does not come about")
 
 
 def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
@@ -34,3 +44,27 @@ def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
     cluster.mail.heal()
     passing(cluster, 12.0)
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
+
+
+def test_the_last_one_alive_calls_nothing_durable_that_only_it_has() -> None:
+    """The others come back with older copies, and one of these is all there is if it dies before it has sent newer."""
+    cluster = Cluster(MIXES["calm"], Random("alone"))
+    passing(cluster, 1.0)
+    for name in ("alpha.s2", "alpha.s3"):
+        cluster.crash(name)
+    server = cluster.servers[SOURCE]
+    until(cluster, lambda: server.node.lease.peers == (SOURCE,))
+    passing(cluster, 1.0)
+    holding = server.holding(ENTITY)
+    assert holding is not None
+    life, before = holding.life, dict(holding.life.durable)
+    (owner,) = [player for player in cluster.players if not player.streams[ENTITY].owner]
+    stream, sent = owner.streams[ENTITY], owner.streams[ENTITY].sent
+    until(cluster, lambda: stream.acknowledged > sent)
+    passing(cluster, 2.0)
+    assert life.durable == before
+    for player in cluster.players:
+        player.resting = True
+    cluster.servers["alpha.s2"].start()
+    until(cluster, lambda: stream.durable == stream.sent)
+    assert cluster.judge.violations == []

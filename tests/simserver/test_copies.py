@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from actors import System
 from authority.epoch import Fence
+from authority.lease import LeaseTerms
 from authority.messages import Copies, CopiesKept, decode_link_untrusted
 from authority.ownership import Ownership
 from authority.recovery import CopySource, CopyTable
@@ -33,8 +34,14 @@ class Place:
     def __init__(self, system: System) -> None:
         self.stage = Stage(system)
         self.holdings = Holdings(self.stage.environment, Written())
-        self.lease: Any = SimpleNamespace(peers=(HERE, FOLLOWER), may_act=lambda now_ns: True)
+        self.lease: Any = SimpleNamespace(
+            peers=(HERE, FOLLOWER),
+            is_alone=False,
+            may_act=lambda now_ns: True,
+            holder=SimpleNamespace(terms=LeaseTerms(80_000_000_000)),
+        )
         self.posted: list[tuple[str, Any]] = []
+        self.posting = trio.Event()
         self.checkpoints: list[tuple[str, int]] = []
         self.counts: Counter[str] = Counter()
         self.table = CopyTable(1 << 20, 1000)
@@ -53,6 +60,12 @@ class Place:
 
     def post(self, to: str, where: tuple[str, int], frame: bytes, *, channel: int) -> None:
         self.posted.append((to, decode_link_untrusted(frame)))
+        self.posting.set()
+
+    async def has_posted(self) -> None:
+        """Wait for the next message."""
+        self.posting = trio.Event()
+        await self.posting.wait()
 
     def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
         self.checkpoints.append((entity, tick))
@@ -159,14 +172,59 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
         assert holding.life.durable == {ADA: 1}
 
 
-async def test_alone_its_own_disk_makes_them_durable(place: Place, autojump_clock: MockClock) -> None:
-    place.lease.peers = (HERE,)
+def spawn_with_input(place: Place) -> Holding:
     holding = place.spawn()
     holding.life.take_input(ADA, 1, 1, b"\0" * 12)
     holding.life.commit(holding.life.world, now_ns=1)
+    return holding
+
+
+async def test_where_nobody_else_ever_was_its_own_disk_makes_them_durable(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    place.lease.peers, place.lease.is_alone = (HERE,), True
+    holding = spawn_with_input(place)
     async with served(place.copier(checkpoint_s=100.0)):
         await trio.sleep(INTERVAL_S)
     assert (len(place.checkpoints), place.copied, holding.life.durable) == (1, [], {ADA: 1})
+
+
+@pytest.mark.parametrize("peers", [(HERE,), ()])
+async def test_where_the_others_are_only_dead_or_not_known_its_own_disk_makes_nothing_durable(
+    place: Place, autojump_clock: MockClock, peers: tuple[str, ...]
+) -> None:
+    """One of them may come back with an older copy, and be all that is left when this server dies."""
+    place.lease.peers = peers
+    holding = spawn_with_input(place)
+    async with served(place.copier(checkpoint_s=100.0)):
+        await trio.sleep(INTERVAL_S)
+    assert (len(place.checkpoints), holding.life.durable) == (1, {}), "what may come of it is kept all the same"
+
+
+async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent_again(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    holding, copier = spawn_with_input(place), place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        (copied,) = place.copied
+        await trio.sleep(place.lease.holder.terms.certain_ns / 1e9)
+        copier.kept(kept(holding, copied.tick), FOLLOWER)
+        assert (holding.life.durable, place.counts["copies_kept_too_late"]) == ({}, 1)
+        with trio.fail_after(2 * INTERVAL_S):
+            await place.has_posted()
+        copier.kept(kept(holding, copied.tick), FOLLOWER)
+        assert holding.life.durable == {ADA: 1}
+
+
+async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clock: MockClock) -> None:
+    """Both may be dead by the log, and neither is asked for what the one keeps and the other hears of."""
+    holding, copier = spawn_with_input(place), place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        place.lease.may_act = lambda now_ns: False
+        copier.kept(kept(holding, place.copied[0].tick), FOLLOWER)
+    assert holding.life.durable == {}
 
 
 def offer(entity: str, epoch: int, tick: int) -> Copies:

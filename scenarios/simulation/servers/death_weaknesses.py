@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.lease import Granter
+from authority.messages import CopiesKept
 from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import CopyItem, FoundItem
 from homeserver.leases import Leases
 from homeserver.recovery import Recoveries
+from scenarios.players import InputStream
 from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier
@@ -123,6 +125,38 @@ class _DurableWhenSent(Copier):
                 holding.life.made_durable(sent.applied)
 
 
+class _HearsTheDead(Copier):
+    """Takes what followers say to keep whenever it comes, and whether it has its own lease or not."""
+
+    def kept(self, message: CopiesKept, follower: str) -> None:
+        for item in message.items:
+            copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
+            if copied is None or holding is None or holding.fence != item.fence:
+                continue
+            for sent in copied.under_way:
+                if (sent.fence, sent.tick) == (item.fence, item.tick):
+                    self._is_kept(holding, sent)
+
+
+class _CountsItsDisk(LeaseKeeper):
+    """Calls durable what is on its own disk while the others are dead."""
+
+    @property
+    def is_alone(self) -> bool:
+        return True
+
+    @is_alone.setter
+    def is_alone(self, alone: bool) -> None:
+        return
+
+
+class _NeverAsks(InputStream):
+    """A player that waits until it is told."""
+
+    def to_ask_with(self, now_s: float) -> None:
+        return None
+
+
 class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
@@ -150,6 +184,9 @@ DEATH_WEAKNESSES: Final = (
     ("stale-followers", "followers keep the first copy, not the last", Parts(table=_StaleTable)),
     ("durable-at-once", "what is applied is called durable", Parts(copier=_DurableAtOnce)),
     ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
+    ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
+    ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
+    ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
     ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
     ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
 )

@@ -240,6 +240,7 @@ class SimulationServer:
             lease=lease,
         )
         node.copier = copier
+        self._watch_copies(copier)
         node.loose_ends = LooseEnds(
             self.name,
             home,
@@ -256,6 +257,16 @@ class SimulationServer:
             LoadMeter(_TICK_NS), holdings, departures, courier, home.members, lambda: (counts["inputs"], 0), clock
         )
         return node
+
+    def _watch_copies(self, copier: Any) -> None:
+        """Have the judge see what counts as kept."""
+        is_kept = copier._is_kept
+
+        def kept(holding: Holding, sent: Any) -> None:
+            self._witness.kept(holding.id, sent.fence, sent.tick)
+            is_kept(holding, sent)
+
+        copier._is_kept = kept
 
     def _remember(self) -> None:
         """What there is of earlier lives."""
@@ -340,8 +351,6 @@ class SimulationServer:
             case Copies():
                 self.node.copier.keep(message, sender, ("", 0))
             case CopiesKept():
-                for item in message.items:
-                    self._witness.kept(item.entity, item.fence, item.tick)
                 self.node.copier.kept(message, sender)
             case _:
                 trace = Trace(getattr(message, "transfer_id", "none"))
