@@ -20,7 +20,15 @@ from typing import Final
 
 from actors.link import Address
 
-__all__ = ["MAX_TRAIN_BYTES", "MAX_TRAIN_DATAGRAMS", "DatagramSocket", "Outbound", "is_loopback_path", "segments_of"]
+__all__ = [
+    "MAX_TRAIN_BYTES",
+    "MAX_TRAIN_DATAGRAMS",
+    "Arrival",
+    "DatagramSocket",
+    "Outbound",
+    "is_loopback_path",
+    "segments_of",
+]
 
 Outbound = tuple[bytes, Address]
 """A datagram and where it goes."""
@@ -30,6 +38,14 @@ MAX_TRAIN_DATAGRAMS: Final = 64
 
 MAX_TRAIN_BYTES: Final = 65_000
 """...and as many bytes as one IP packet has, headers included (65,535)."""
+
+_MOST_IN_TRAIN_BYTES: Final = MAX_TRAIN_BYTES // 2
+
+Arrival = tuple[memoryview, int, Address]
+"""What has arrived, the size of each datagram in it (0: it is one), and who sent it."""
+
+ARRIVALS: Final = 8
+"""Taken from the kernel before the first of them is opened: what stays in a core's own cache until then."""
 
 RECEIVE_BYTES: Final = 65_536
 """A train that arrives is not longer than one IP packet either."""
@@ -61,9 +77,9 @@ class DatagramSocket:
         self._udp = udp
         self._counters = counters
         self._trains = _knows_trains(udp)
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._buffers = [self._buffer]
-        self._view = memoryview(self._buffer)
+        buffers = [bytearray(RECEIVE_BYTES) for _ in range(ARRIVALS)]
+        self._batch = [([buffer], memoryview(buffer)) for buffer in buffers]
+        self._buffers, self._view = self._batch[0]
         try:
             udp.setsockopt(_SOL_UDP, _UDP_GRO, 1)
         except OSError:  # before Linux 5.0: every datagram arrives alone, and nothing is reported beside it
@@ -80,7 +96,7 @@ class DatagramSocket:
 
     # In
 
-    def receive(self) -> tuple[memoryview, int, Address]:
+    def receive(self) -> Arrival:
         """What has arrived, the size of each datagram in it (0: it is one), and who sent it. Budget: 2 us.
 
         The view is good until the next call. Raises BlockingIOError when there is nothing, OSError when the kernel
@@ -92,6 +108,25 @@ class DatagramSocket:
         if ancillary:
             return self._view[:size_bytes], _reported_bytes(ancillary), source
         return self._view[:size_bytes], 0, source
+
+    def receive_several(self) -> list[Arrival]:
+        """As much of what has arrived as `ARRIVALS` calls get; fewer: there is no more. Budget: 1.5 us each.
+
+        The views are good until the next call. An error of something sent earlier is counted, and ends it.
+        """
+        arrived: list[Arrival] = []
+        receive = self._udp.recvmsg_into
+        try:
+            for buffers, view in self._batch:
+                size_bytes, ancillary, _, source = receive(buffers, _ANCILLARY_BYTES)
+                if len(source) != 2:
+                    source = source[:2]  # as above
+                arrived.append((view[:size_bytes], _reported_bytes(ancillary) if ancillary else 0, source))
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._counters["socket_errors"] += 1
+        return arrived
 
     # Out
 
@@ -106,8 +141,10 @@ class DatagramSocket:
         at = 0
         end = len(datagrams)
         while at < end:
-            count = train_length(datagrams, at) if self._trains else 1
-            if not (self._send_train(datagrams[at : at + count]) if count > 1 else self.send_one(*datagrams[at])):
+            datagram, address = datagrams[at]
+            # Of the largest there is one in each call anyway.
+            count = train_length(datagrams, at) if self._trains and len(datagram) <= _MOST_IN_TRAIN_BYTES else 1
+            if not (self._send_train(datagrams[at : at + count]) if count > 1 else self.send_one(datagram, address)):
                 return at
             at += count
         return at

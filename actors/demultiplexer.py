@@ -5,10 +5,10 @@ in as few pieces as possible.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from actors.datagrams import segments_of
+from actors.datagrams import Arrival, segments_of
 from actors.link import Address, Link
 from actors.link.frames import HEADER, HEADER_BYTES, Kind, data_run_length, read_header_untrusted
 from actors.link.prediction import UNUSUAL
@@ -18,6 +18,9 @@ __all__ = ["Demultiplexer", "Heard"]
 
 _HELLO: Final = int(Kind.HELLO)
 _DATA: Final = int(Kind.DATA)
+
+_LARGE_BYTES: Final = 4096
+"""From here on it pays to look whether several datagrams belong together."""
 
 Heard = dict[Link, None]
 """The links that got something, in the order in which they did."""
@@ -36,6 +39,44 @@ class Demultiplexer:
         self._links = links
         self._counters = counters
         self._on_hello = on_hello
+
+    def on_arrivals(self, arrived: Sequence[Arrival], now: float, heard: Heard) -> None:
+        """What has arrived, datagrams and trains. Budget: 1 us each beside what the link does."""
+        at = 0
+        while at < len(arrived):
+            datagram, segment_bytes, source = arrived[at]
+            if segment_bytes:
+                self.on_train(bytes(datagram), segment_bytes, source, now, heard)
+            elif len(datagram) >= _LARGE_BYTES and (taken := self._take_pieces(arrived[at:], now, heard)):
+                at += taken
+                continue
+            else:
+                _, link = self.on_datagram(datagram, source, now)
+                if link is not None:
+                    heard[link] = None
+            at += 1
+
+    def _take_pieces(self, arrived: Sequence[Arrival], now: float, heard: Heard) -> int:
+        """Let a link take as many as it can of large datagrams of one session with counters in sequence; how many."""
+        datagram, _, source = arrived[0]
+        kind, zero, zeros, session_id, counter = HEADER.unpack_from(datagram)
+        link = self._links.get(session_id)
+        if kind != _DATA or zero or zeros or link is None:
+            return 0
+        run = [datagram]
+        for following, segment_bytes, its_source in arrived[1:]:
+            if (
+                segment_bytes
+                or its_source != source
+                or len(following) != len(datagram)
+                or HEADER.unpack_from(following) != (_DATA, 0, 0, session_id, counter + len(run))
+            ):
+                break
+            run.append(following)
+        taken = link.receive_pieces(session_id, counter, run, now, source) if len(run) > 1 else 0
+        if taken:
+            heard[link] = None
+        return taken
 
     def on_datagram(self, datagram: memoryview, source: Address, now: float) -> tuple[int, Link | None]:
         """What `Link.receive_data` says of it, or UNUSUAL, and the link that has got it, if there is one.

@@ -19,6 +19,7 @@ Start with `link` (the five verbs), then the parts it is made of:
 - `outgoing_message`  one of them, and how it is cut
 - `large`       messages of tens of megabytes, granted one by one
 - `incoming`    reassembly, order and our credit
+- `assembly`    one message whose pieces are put in their places
 - `unfinished`  what all peers together have begun and not ended
 - `congestion`  round trip times, and the congestion window of loopback
 - `bottleneck`  that of every other path

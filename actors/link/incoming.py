@@ -3,17 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from io import BytesIO
 from typing import Final, NamedTuple
 
+from actors.link.assembly import Assembly
 from actors.link.frames import Message, MessageRun, Piece, Want, write_grant
-from actors.link.large import REACH_BYTES, LargeBudget, LargeGrants
+from actors.link.large import LargeBudget, LargeGrants
 from actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     LARGE_MESSAGE_BYTES,
-    NEVER,
     ORDERED_CHANNELS,
     UNORDERED_AHEAD,
 )
@@ -37,64 +36,12 @@ class ReceivedMessage(NamedTuple):
 _new_received: Final = partial(tuple.__new__, ReceivedMessage)
 
 
-class _Assembly:
-    """A message of which pieces are missing. Its memory was granted as credit before the peer sent the first piece.
-
-    Pieces are put in their place in one buffer as they come, which grows with what has arrived and becomes the message
-    without another copy: `BytesIO.getvalue` gives its buffer away when that is all of it. Of a large message only those
-    within reach of the first missing one are taken, so that the buffer is no longer than what has arrived and that.
-    """
-
-    __slots__ = ("_arrived", "_buffer", "_first_missing", "missing", "piece_bytes", "seen_s", "total_bytes")
-
-    def __init__(self, total_bytes: int, piece_bytes: int) -> None:
-        self.total_bytes = total_bytes
-        self.piece_bytes = piece_bytes
-        self.missing = -(-total_bytes // piece_bytes)
-        self.seen_s = NEVER  # when somebody first waited for its room
-        self._arrived = bytearray(self.missing)  # 1 for each piece that has
-        self._buffer = BytesIO()
-        self._first_missing = 0  # kept for large messages
-
-    def has(self, part: int) -> bool:
-        """Whether this piece is there."""
-        return bool(self._arrived[part])
-
-    def has_none_of(self, first: int, end: int) -> bool:
-        """Whether these pieces, of which there are as many, are all missing."""
-        return end <= len(self._arrived) and self._arrived.find(1, first, end) < 0
-
-    def put(self, part: int, data: bytes | memoryview) -> None:
-        """A piece that was missing."""
-        self._buffer.seek(part * self.piece_bytes)
-        self._buffer.write(data)
-        self._arrived[part] = 1
-        self.missing -= 1
-
-    def put_run(self, first: int, contents: Sequence[bytes]) -> None:
-        """As `put`, for pieces in sequence."""
-        self._buffer.seek(first * self.piece_bytes)
-        self._buffer.writelines(contents)
-        count = len(contents)
-        self._arrived[first : first + count] = bytes([1]) * count
-        self.missing -= count
-
-    def message(self) -> bytes:
-        """All of it, when nothing is missing any more; it is not to be used afterwards."""
-        return self._buffer.getvalue()
-
-    def reaches(self, part: int) -> bool:
-        """Whether the piece may be sent already, when the message is large."""
-        self._first_missing = self._arrived.index(0, self._first_missing)
-        return (part - self._first_missing) * self.piece_bytes < REACH_BYTES
-
-
 class _Channel:
     __slots__ = ("assemblies", "awaited", "awaited_s", "complete", "next_number")
 
     def __init__(self) -> None:
         self.next_number = 0
-        self.assemblies: dict[int, _Assembly] = {}
+        self.assemblies: dict[int, Assembly] = {}
         self.complete: dict[int, bytes] = {}  # beyond `next_number`: waiting for it, or (unordered) handed on already
         # Number of a message that waits for those before it, while others wait for its room, and since when.
         self.awaited = -1
@@ -132,7 +79,7 @@ class Incoming:
         should be told (`should_tell`)."""
         self._on_credit = on_credit
         self._on_late = on_late
-        self._large_assembly: _Assembly | None = None  # the last one that has started
+        self._large_assembly: Assembly | None = None  # the last one that has started
         self._large = LargeGrants(large_budget or LargeBudget(), self._large_missing, self._give_up)
         self._unfinished = Unfinished(unfinished_budget or UnfinishedBudget(), self._is_late, self._give_up)
         self._window_bytes = window_bytes
@@ -332,7 +279,11 @@ class Incoming:
                 self._unfinished.release(total_bytes)
             self._complete(channel_number, number, assembly.message())
 
-    def on_piece_run(self, first: Piece, contents: Sequence[bytes]) -> bool:
+    def begun(self, piece: Piece) -> Assembly | None:
+        """The message that this is a piece of, while pieces of it are missing."""
+        return self._channels[piece.channel].assemblies.get(piece.number)
+
+    def on_piece_run(self, first: Piece, contents: Sequence[bytes | memoryview]) -> bool:
         """As `on_piece` for the pieces from `first` on, when nothing is special about them; False, and nothing has
         changed, when one is there already, or they complete the message. Raises Malformed as `on_piece`, and changes
         nothing then either. Budget: 0.1 us each."""
@@ -356,9 +307,9 @@ class Incoming:
         assembly.put_run(part, contents)
         return True
 
-    def _begin_assembly(self, channel: _Channel, number: int, total_bytes: int, piece_bytes: int) -> _Assembly:
+    def _begin_assembly(self, channel: _Channel, number: int, total_bytes: int, piece_bytes: int) -> Assembly:
         self._charge(total_bytes, is_unfinished=True)
-        assembly = channel.assemblies[number] = _Assembly(total_bytes, piece_bytes)
+        assembly = channel.assemblies[number] = Assembly(total_bytes, piece_bytes)
         if total_bytes > LARGE_MESSAGE_BYTES:
             self._large_assembly = assembly
         return assembly

@@ -155,6 +155,8 @@ class Link:
         """What `take` has; always the same object."""
         self.receive_run: Final = self._receiver.receive_run
         """As `receive_data`, for several of one source."""
+        self.receive_pieces: Final = self._receiver.receive_pieces
+        """As `receive_data`, for large ones with counters in sequence, if all is as usual; how many of them were."""
         self.receive_train: Final = self._receiver.receive_train
         """As `receive_run`, for consecutive ones of one size, if all is as usual; whether it was."""
         self.is_unsettled: Final = self._agenda.is_unsettled
@@ -412,8 +414,16 @@ class Link:
         """Whether there are messages or an acknowledgement to send."""
         return self.arrivals.ack_s <= now or (self._outgoing.has_chunks and self._recovery.has_room)
 
-    def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
-        """Everything that should leave now, with where to. Also does what timers have brought up."""
+    @property
+    def has_more(self) -> bool:
+        """`datagrams_to_send` has ended with a run: call it again."""
+        return self._sender.has_more
+
+    def datagrams_to_send(self, now: float, *, by_runs: bool = False) -> list[tuple[bytes, Address]]:
+        """Everything that should leave now, with where to. Also does what timers have brought up.
+
+        `by_runs`: of large messages no more than stays in a core's cache until the kernel has it; see `has_more`.
+        """
         self._agenda.is_usual = False
         out: list[tuple[bytes, Address]] = []
         unsettled = self._agenda.is_unsettled(now)
@@ -425,7 +435,7 @@ class Link:
         if address is not None:
             if unsettled:
                 self._sender.ping(address, now, out)
-            self._sender.fill(address, now, out)
+            self._sender.fill(address, now, out, by_runs=by_runs)
         silence = self.silence
         if silence.due_since_s == NEVER and (not self._recovery.is_idle or (unsettled and self._wants_session(now))):
             silence.due_since_s = now

@@ -5,10 +5,12 @@ their own, and pieces that come in a train are opened together; that it comes to
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from actors.link.events import PeerClosed
 from actors.link.frames import (
     HEADER_BYTES,
+    PIECE_OVERHEAD_BYTES,
     Ack,
     Frame,
     Grant,
@@ -18,6 +20,7 @@ from actors.link.frames import (
     Piece,
     Ping,
     Want,
+    piece_head,
     read_frames_untrusted,
     read_header_untrusted,
     read_lone_piece_untrusted,
@@ -31,6 +34,10 @@ from actors.link.sender import Sender
 from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address
 from crypto.errors import CryptoError, Malformed, Tampered
+from crypto.session import TAG_BYTES
+
+_PIECE_DATAGRAM_BYTES: Final = HEADER_BYTES + PIECE_OVERHEAD_BYTES + TAG_BYTES
+"""What a datagram with one piece has beside the contents."""
 
 
 class Receiver(WithParts):
@@ -134,9 +141,8 @@ class Receiver(WithParts):
         self._agenda.is_usual = False
         header = read_header_untrusted(train)
         session = self._sessions.live.get(header.session_id)
-        path, arrivals = self._path, self._arrivals
-        is_usual = session is not None and session.confirm is None and not path.is_asking and source == path.address
-        if session is None or not is_usual or header.counter <= arrivals.ranges.largest:
+        arrivals = self._arrivals
+        if session is None or not self._is_usual(session, header.counter, source):
             return False
         try:
             bodies = session.session.open_run_untrusted(header.counter, train, datagram_bytes, HEADER_BYTES)
@@ -151,6 +157,68 @@ class Receiver(WithParts):
         self._silence.heard(now)
         arrivals.note_run(header.counter, count, len(train), now)
         return True
+
+    def receive_pieces(
+        self, session_id: int, counter: int, datagrams: Sequence[memoryview], now: float, source: Address
+    ) -> int:
+        """As `receive`, for large DATA of one size and one session with counters in sequence; how many of them were
+        taken, from the first on. The others are for `receive_data`, as are all when anything is unusual, which nothing
+        has changed then.
+
+        After the first, pieces of one message are deciphered where they belong. Budget: 10 us, and 9 us each at 61,440
+        bytes, of which deciphering is 6.
+        """
+        self._agenda.is_usual = False
+        session = self._sessions.live.get(session_id)
+        if session is None or not self._is_usual(session, counter, source):
+            return 0
+        first, size_bytes = datagrams[0], len(datagrams[0])
+        try:
+            body = session.session.open_untrusted(counter, first[:HEADER_BYTES], first[HEADER_BYTES:])
+            piece = read_lone_piece_untrusted(body)
+            if (
+                piece is None
+                or size_bytes != _PIECE_DATAGRAM_BYTES + piece.piece_bytes
+                or not self._arrivals.replay.is_ahead(counter)
+                or not self._incoming.on_piece_run(piece, [piece.data])
+            ):
+                return 0
+        except (CryptoError, NoRoom):
+            return 0
+        count = 1 + self._open_pieces(session, counter + 1, datagrams[1:], piece)
+        self._counters["datagrams_in"] += count
+        self._counters["bytes_in"] += count * size_bytes
+        self._silence.heard(now)
+        self._arrivals.note_run(counter, count, count * size_bytes, now)
+        return count
+
+    def _open_pieces(self, session: LiveSession, counter: int, datagrams: Sequence[memoryview], before: Piece) -> int:
+        """How many of these have the pieces that follow; they are in their place then."""
+        assembly = self._incoming.begun(before)
+        if assembly is None:
+            return 0
+        opened = session.session.open_into_untrusted
+
+        def open_into(at: int, room: memoryview) -> bool:
+            try:
+                opened(counter + at, datagrams[at][:HEADER_BYTES], datagrams[at][HEADER_BYTES:], room)
+            except Tampered:
+                return False
+            return True
+
+        channel, number, total_bytes, piece_bytes, part, _ = before
+        parts = range(part + 1, part + 1 + len(datagrams))
+        heads = [piece_head(channel, number, total_bytes, piece_bytes, at) for at in parts]
+        return assembly.open_run(part + 1, heads, open_into)
+
+    def _is_usual(self, session: LiveSession, counter: int, source: Address) -> bool:
+        path = self._path
+        return (
+            session.confirm is None
+            and not path.is_asking
+            and source == path.address
+            and counter > self._arrivals.ranges.largest
+        )
 
     def _on_body(self, body: bytes, session: LiveSession, source: Address, now: float) -> bool:
         """Act on what the peer has sealed; whether it must be acknowledged. Raises Malformed or NoRoom."""

@@ -10,8 +10,8 @@ from actors.link.sessions import LiveSession
 from actors.link.settings import NEVER, Address, LinkSettings
 from crypto.session import TAG_BYTES
 
-_RUN_BYTES: Final = 65_536
-"""Sealed in one go: what fits a cache. Also the most that one message gets before others on their way get a turn."""
+_RUN_BYTES: Final = 524_288
+"""Sealed in one go, and given to the kernel before more is sealed: what stays in a core's own cache until then."""
 
 
 def body_bytes(settings: LinkSettings) -> int:
@@ -30,6 +30,8 @@ class Sender(WithParts):
         """Nothing more may go to an address that has not answered."""
         self.is_credit_awaited = False
         """Somebody waits for credit: the peer is asked, in case its news was lost."""
+        self.has_more = False
+        """The last `fill` ended because of a run: there may be more to send at once."""
         self.credit_ping_s = NEVER
         """When to ask for credit."""
         self._credit_ping_interval_s = settings.hello_interval_s
@@ -38,7 +40,7 @@ class Sender(WithParts):
     def _follow(self, settings: LinkSettings) -> None:
         self._settings = settings
         self._body_bytes = body_bytes(settings)
-        self._run_datagrams = max(_RUN_BYTES // settings.max_datagram_bytes, 1)
+        self._run_datagrams = _RUN_BYTES // settings.max_datagram_bytes
 
     def change_path(self, settings: LinkSettings) -> None:
         """The peer is elsewhere now; datagrams have another size there."""
@@ -57,8 +59,10 @@ class Sender(WithParts):
                 session.owes_ping = False
                 out.append((self._seal_eliciting(session, PING, (), now), address))
 
-    def fill(self, address: Address, now: float, out: list[tuple[bytes, Address]]) -> None:
-        """Messages and acknowledgements, as far as both sides have room."""
+    def fill(self, address: Address, now: float, out: list[tuple[bytes, Address]], *, by_runs: bool = False) -> None:
+        """Messages and acknowledgements, as far as both sides have room; `by_runs`: or until a run of pieces is among
+        them, and then `has_more`."""
+        self.has_more = False
         session = self._sessions.current
         outgoing, recovery, arrivals = self._outgoing, self._recovery, self._arrivals
         is_proved = self._path.is_proved
@@ -71,6 +75,9 @@ class Sender(WithParts):
                 parts.append(ack)
                 room_bytes -= len(ack)
             elif chunks_wait and is_proved and self._data_run(session, address, now, out):
+                if by_runs:
+                    self.has_more = True
+                    break
                 continue
             chunks = outgoing.fill(room_bytes, parts) if chunks_wait else []
             if not parts:
@@ -96,11 +103,11 @@ class Sender(WithParts):
         """
         most = min(self._recovery.room_datagrams(self._settings.max_datagram_bytes), self._run_datagrams)
         bodies, chunks = self._outgoing.fill_run(self._body_bytes, most)
-        if not bodies:
+        if not chunks:
             return False
         first = self.next_counter
-        end = self.next_counter = first + len(bodies)
-        session.sealed_datagrams += len(bodies)
+        end = self.next_counter = first + len(chunks)
+        session.sealed_datagrams += len(chunks)
         headers = write_data_headers(session.peer_session_id, first, end)
         datagrams = session.session.seal_run(first, headers, bodies)
         self._recovery.record_run(first, len(datagrams[0]), chunks, now)

@@ -1,13 +1,17 @@
 """Many datagrams handled at a time are as good as one by one: same messages, same checks, no shared memory."""
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.demultiplexer import Demultiplexer
 from actors.link import Link, LinkSettings
+from actors.link.assembly import Assembly
 from actors.link.frames import (
     MIN_PIECE_BYTES,
     Piece,
@@ -22,6 +26,7 @@ from actors.link.settings import MIN_DATAGRAM_BYTES, UNORDERED_AHEAD
 from crypto.errors import Malformed
 from tests.actors.link.network import Network, Transit
 
+LARGE = LinkSettings(max_datagram_bytes=4200, initial_flight_bytes=2 * 1024 * 1024)
 SETTINGS = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES, initial_flight_bytes=2 * 1024 * 1024)
 
 
@@ -68,13 +73,124 @@ def deliver(link: Link, train: list[bytes], now: float, source: tuple[str, int])
 
 def state(link: Link) -> tuple[object, ...]:
     held = [
-        (number, assembly.missing, bytes(assembly._arrived), assembly._buffer.getvalue())
+        (number, assembly.missing, assembly.pieces)
         for channel in link._incoming._channels
         for number, assembly in channel.assemblies.items()
     ]
     arrivals = link.arrivals
     replay = arrivals.replay
     return replay._top, list(replay._ring), arrivals.ranges.descending(), held, link._incoming._used_bytes
+
+
+def arrive(network: Network, datagrams: list[bytes]) -> None:
+    """As the shell does with large ones that it takes from the kernel together."""
+    link = network.beta.link
+    session = link._sessions.current
+    assert session is not None
+    counters = network.beta.counters
+    demultiplexer = Demultiplexer({session.session_id: link}, counters, lambda *_: None)
+    source = network.alpha.address
+    arrived = [(memoryview(bytearray(datagram)), 0, source) for datagram in datagrams]
+    demultiplexer.on_arrivals(arrived, network.now, {})
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("actors.demultiplexer._LARGE_BYTES", 2**20)
+        yield
+
+
+def of_large_datagrams() -> Network:
+    network = Network(settings=LARGE)
+    network.send(network.alpha, b"hello")
+    network.run(lambda: bool(network.beta.received) and network.is_quiet)
+    network.beta.received.clear()
+    return network
+
+
+def test_large_pieces_that_come_together_are_deciphered_where_they_belong() -> None:
+    network = of_large_datagrams()
+    message = random.Random(1).randbytes(100_000)
+    opened: list[int] = []
+
+    def counted(self: Assembly, first: int, heads: list[bytes], open_into: Callable[[int, memoryview], bool]) -> int:
+        opened.append(open_run(self, first, heads, open_into))
+        return opened[-1]
+
+    open_run = Assembly.open_run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Assembly, "open_run", counted)
+        datagrams = sealed(network, [message])
+        for at in range(0, len(datagrams), 8):
+            arrive(network, datagrams[at : at + 8])
+    assert sum(opened) >= len(datagrams) * 3 // 4
+    received = network.beta.link.take()
+    assert received is not None
+    assert received.data == message
+    assert type(received.data) is bytes
+
+
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 60_000), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from(["drop", "repeat", "flip", "swap", "fine", "fine"]), st.integers(0, 99)), max_size=8
+    ),
+)
+def test_large_pieces_together_are_as_good_as_one_by_one(
+    seed: int, sizes: list[int], faults: list[tuple[str, int]]
+) -> None:
+    """Whatever the network does: the same is counted, acknowledged and held after each batch, and nothing is lost."""
+    dice = random.Random(seed)
+    messages = [dice.randbytes(size) for size in sizes]
+    together, alone = of_large_datagrams(), of_large_datagrams()
+    for network in (together, alone):
+        datagrams = sealed(network, messages)
+        for batch, (fault, which) in enumerate([*faults, *[("fine", 0)] * len(datagrams)]):
+            some = datagrams[batch * 6 : batch * 6 + 6]
+            if some:
+                damage(some, fault, which % len(some))
+            if network is together:
+                arrive(network, some)
+            else:
+                with one_by_one():
+                    arrive(network, some)
+    assert state(together.beta.link) == state(alone.beta.link)
+    assert together.beta.counters == alone.beta.counters
+    for network in (together, alone):
+        network.pump(network.beta)
+        network.run(lambda network=network: network.is_quiet, limit_s=60)  # type: ignore[misc]
+        assert [message.data for message in network.beta.received] == messages
+        assert not network.beta.counters["dropped_violation"]
+
+
+def damage(datagrams: list[bytes], fault: str, at: int) -> None:
+    if fault == "drop":
+        del datagrams[at]
+    elif fault == "repeat":
+        datagrams.insert(at, datagrams[at])
+    elif fault == "flip":
+        datagrams[at] = datagrams[at][:-1] + bytes([datagrams[at][-1] ^ 1])
+    elif fault == "swap":
+        datagrams[0], datagrams[at] = datagrams[at], datagrams[0]
+
+
+def test_a_piece_that_is_not_the_one_expected_harms_none_that_has_arrived() -> None:
+    """Its counter is in sequence and its size is right, so it is deciphered where another one belongs."""
+    network = of_large_datagrams()
+    sender = network.alpha.link._sender
+    session = network.alpha.link._sessions.current
+    assert session is not None
+    dice = random.Random(3)
+    size = 5000
+    parts = [0, 1, 3, 2, 4, 5]
+    pieces = {part: dice.randbytes(size) for part in parts}
+    datagrams = [sender.seal(session, piece_head(2, 0, 6 * size, size, part) + pieces[part]) for part in parts]
+    arrive(network, datagrams)
+    received = network.beta.link.take()
+    assert received is not None
+    assert received.data == b"".join(pieces[part] for part in range(6))
 
 
 def test_pieces_in_sequence_are_taken_at_once() -> None:
