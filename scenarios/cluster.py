@@ -40,7 +40,7 @@ from scenarios.cluster_events import (
 from scenarios.errors import EnvironmentFailed
 from scenarios.fork_server import ForkServer
 from scenarios.ports import Ports
-from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command
+from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
 from scenarios.topology import ClusterSpec
 
 __all__ = ["ClusterFailed", "ClusterSpec", "Launcher", "LocalCluster", "Role", "ServerInfo", "baton_launcher"]
@@ -284,14 +284,17 @@ class LocalCluster:
         await self._processes.stop(child)
         return await child.wait()
 
-    async def restart(self, name: str, *, timeout_s: float = 30.0) -> ServerInfo:
+    async def restart(self, name: str, *, timeout_s: float = 30.0, same_code: bool = False) -> ServerInfo:
         """Start a server again with the same configuration and state (after stopping it, if it runs); wait for it.
+
+        It runs the code that is installed by now, as after an upgrade. With `same_code` it may run what the others have
+        loaded (a fork), which spares a second of processor time.
 
         Raises:
             ClusterFailed: it ended, or was not ready in time.
         """
         await self.stop(name)
-        self._launch(self._plans[name])
+        self._launch(self._plans[name], self._forks if same_code else None)
         await self.wait_ready(name, timeout_s=timeout_s)
         return self.server(name)
 
@@ -331,10 +334,9 @@ class LocalCluster:
         await self.wait_ready(timeout_s=timeout_s)
 
     def _launch(self, plan: ServerPlan, forks: ForkServer | None = None) -> None:
-        # Whoever is started later is no fork: it runs the code that is installed by then, as after an upgrade.
         argv = self._launcher(plan)
         command = Command(plan.name, argv, plan.log_file, wave=_WAVES[plan.role], environment=self._environment)
-        self._children[plan.name] = self._processes.start(command, forks if tuple(argv[:3]) == BATON else None)
+        self._children[plan.name] = self._processes.start(command, forks if as_fork(argv) else None)
 
     async def _take_down(self) -> list[ChildExit]:
         with trio.CancelScope(shield=True):
@@ -380,7 +382,7 @@ async def _forks_for(
     blueprint: Blueprint, launcher: Launcher, environment: Mapping[str, str]
 ) -> AsyncIterator[ForkServer | None]:
     """Where to have servers forked, if there are several of them and they are batonpass's."""
-    if sum(tuple(launcher(plan)[:3]) == BATON for plan in blueprint.servers) < 2:
+    if sum(as_fork(launcher(plan)) is not None for plan in blueprint.servers) < 2:
         yield None
         return
     async with ForkServer.open(environment) as forks:

@@ -38,6 +38,8 @@ _APPS: Final = (("homeserver.rest.api", "make_app"), ("simserver.status", "make_
 _MAX_PACKET_BYTES: Final = 512 * 1024
 # <linux/prctl.h>; the kernel keeps 15 bytes of a name.
 _PR_SET_NAME: Final = 15
+# <linux/sched.h>
+_CLONE_NEWNET: Final = 0x40000000
 _READY: Final = {"ready": True}
 
 
@@ -85,13 +87,22 @@ class ForkServer:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(process.communicate)
 
-    def fork(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], fds: tuple[int, int]) -> int:
+    def fork(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        fds: tuple[int, int],
+        network: str | None = None,
+    ) -> int:
         """Start `baton` with these arguments, and what to read from and to write to; its process id.
+
+        With `network`, in that network namespace: what `nsenter --net` takes.
 
         Raises:
             ForkServerFailed: there is no other process to be had.
         """
-        request = {"fork": name, "arguments": list(arguments), "environment": dict(environment)}
+        request = {"fork": name, "arguments": list(arguments), "environment": dict(environment), "network": network}
         return int(self._ask(request, fds)["pid"])
 
     def reap(self, pid: int) -> int:
@@ -169,7 +180,12 @@ def _take_place(request: Mapping[str, Any], stdin: int, output: int) -> None:
     os.dup2(output, 2)
     os.environ.clear()
     os.environ.update(request["environment"])
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, str(request["fork"]).encode()[:15], 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NAME, str(request["fork"]).encode()[:15], 0, 0, 0)
+    if request["network"] is not None:
+        with open(request["network"], "rb") as namespace:
+            if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                sys.exit(f"cannot enter the network {request['network']}: {os.strerror(ctypes.get_errno())}")
 
 
 def _wait_for_all() -> None:

@@ -23,7 +23,7 @@ import trio
 from scenarios.errors import EnvironmentFailed
 from scenarios.fork_server import ForkServer, ForkServerFailed
 
-__all__ = ["BATON", "Child", "ChildExit", "ChildProcesses", "Command", "SpawnError"]
+__all__ = ["BATON", "Child", "ChildExit", "ChildProcesses", "Command", "SpawnError", "as_fork"]
 
 BATON: Final = (sys.executable, "-m", "scenarios.cli")
 """How `baton` is run in a process of its own."""
@@ -88,6 +88,17 @@ class ChildExit:
         return "\n".join([heading, *(f"    {line}" for line in self.log_tail or ("(it wrote nothing)",))])
 
 
+def as_fork(argv: Sequence[str]) -> tuple[str | None, Sequence[str]] | None:
+    """The network namespace (a file; None: ours) and the arguments for a fork in the place of this command.
+
+    None if a fork cannot be that: it is not `BATON` that is run, in whatever network.
+    """
+    network = None
+    if len(argv) > 2 and argv[0] == "nsenter" and argv[1].startswith("--net="):
+        network, argv = argv[1].removeprefix("--net="), argv[2:]
+    return (network, argv[len(BATON) :]) if tuple(argv[: len(BATON)]) == BATON else None
+
+
 class _Process(Protocol):
     """What is needed of `subprocess.Popen`, or of a fork."""
 
@@ -123,9 +134,12 @@ class _Forked:
         self._forks = forks
         stdin, ours = os.pipe()
         self.stdin: IO[bytes] = os.fdopen(ours, "wb")
-        arguments = command.argv[len(BATON) :]
+        fork = as_fork(command.argv)
+        assert fork is not None, "see `ChildProcesses.start`"  # noqa: S101
+        network, arguments = fork
+        environment = {**os.environ, **command.environment}
         try:
-            self.pid = forks.fork(command.name, arguments, {**os.environ, **command.environment}, (stdin, log.fileno()))
+            self.pid = forks.fork(command.name, arguments, environment, (stdin, log.fileno()), network)
         except BaseException:
             self.stdin.close()
             raise
@@ -290,7 +304,7 @@ class ChildProcesses:
 
         Args:
             command: what to run.
-            forks: if given, whom to ask for a fork; `command.argv` is then `BATON` and arguments.
+            forks: if given, whom to ask for a fork; `command.argv` is then something that `as_fork` knows.
 
         Raises:
             SpawnError: the program cannot be run.

@@ -288,7 +288,7 @@ class Ground:
             await self.cluster.kill(victim)
             self.kills.append(Kill(victim, time.monotonic_ns()))
             hold.let_go()
-            await self.cluster.restart(victim, timeout_s=_RESTART_S)
+            await self.cluster.restart(victim, timeout_s=_RESTART_S, same_code=True)
         else:
             await self.cluster.pause(victim)
             hold.let_go()

@@ -135,7 +135,7 @@ async def test_a_follower_that_dies_and_comes_back_catches_up() -> None:
         follower = next(name for name in SPEC.homeserver_names("alpha") if name != leader)
         await running.kill(follower)
         report, _ = await run_cases(running, transfers=3, seed=14, plans=plans)
-        await running.restart(follower)
+        await running.restart(follower, same_code=True)
         async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
             url = running.server(follower).rest_url
             entity = (await client.get(f"{url}/v1/entities/alpha.case-1")).json()

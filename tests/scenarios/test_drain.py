@@ -47,6 +47,6 @@ async def test_a_drain_goes_on_without_whoever_asked_for_it_and_with_another_lea
                 if not await on.entities_on(S1):
                     break
                 await trio.sleep(0.1)
-        await on.cluster.restart(leader)
+        await on.cluster.restart(leader, same_code=True)
         assert (await on.drain(S1))[-1]["empty"]
         await on.judge()

@@ -149,7 +149,7 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         before = await running.until(lambda record: record["authority"] == "alpha.s1")
         await running.keep_custody("alpha.s1")
         await running.cluster.kill("alpha.s1")
-        await running.cluster.restart("alpha.s1")
+        await running.cluster.restart("alpha.s1", same_code=True)
         after = await running.until(lambda record: record["authority"] == "alpha.s1" and record["epoch"] > 1)
         assert all(after[name]["epoch"] == before[name]["epoch"] + 2 for name in before)
         await running.push(20)

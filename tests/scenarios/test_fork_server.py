@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.fork_server import ForkServer, ForkServerFailed
-from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command
+from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
 from tests.scenarios.fakes import DEADLINE_S, Witness, wait_until
 
 VARIABLES = {"BATON_URL": "http://127.0.0.1:9"}
@@ -92,6 +92,22 @@ def test_what_every_fork_would_make_again_is_made_before() -> None:
     code = "import scenarios.fork_server as f, actors.web as w; f.prepare(); print(*sorted(w._documents), sep=', ')"
     made = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert made.stdout == "batonpass homeserver, batonpass simulation server\n"
+
+
+def test_what_a_fork_can_be_instead_is_told_from_the_command() -> None:
+    assert as_fork((*BATON, "relay", "--config", "x")) == (None, ("relay", "--config", "x"))
+    assert as_fork(("nsenter", "--net=/run/a.net", *BATON, "relay")) == ("/run/a.net", ("relay",))
+    for other in (("nsenter", "--net=/run/a.net", "ip"), ("nsenter", *BATON), ("python", "-m", "scenarios.cli"), ()):
+        assert as_fork(other) is None
+
+
+async def test_a_fork_that_cannot_enter_its_network_says_so_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "no.net").touch()
+    async with place(tmp_path) as here:
+        argv = ("nsenter", f"--net={tmp_path}/no.net", *BATON, "--version")
+        end = await here.children.start(Command("lost", argv, tmp_path / "lost.log"), here.forks).wait()
+    assert end.returncode == 1
+    assert end.log_tail[-1].startswith(f"cannot enter the network {tmp_path}/no.net: ")
 
 
 async def test_forks_die_with_the_process_that_they_come_from(tmp_path: Path) -> None:

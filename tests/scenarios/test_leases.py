@@ -83,6 +83,6 @@ async def test_a_server_that_is_killed_and_restarted_does_not_wait_for_its_term(
         async with LocalCluster.start(spec) as cluster:
             before = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
             await cluster.kill("alpha.s1")
-            await cluster.restart("alpha.s1")
+            await cluster.restart("alpha.s1", same_code=True)
             after = await until(lease_in_log, cluster, "alpha.s1", phase="alive")
             assert after["incarnation"] == before["incarnation"] + 1

@@ -45,7 +45,7 @@ async def test_failures_row_13_the_new_authority_begins_from_its_disk_though_the
                 await cluster.kill("alpha.s2")
                 await cluster.kill("alpha.s1")
                 gate.reset()
-                await cluster.restart("alpha.s2", timeout_s=60.0)
+                await cluster.restart("alpha.s2", timeout_s=60.0, same_code=True)
                 run.simservers.pop("alpha.s1")
                 run.entities[ENTITY] = "alpha.s2"
 
