@@ -70,6 +70,11 @@ class Inbox(trio.abc.ReceiveChannel[Received]):
         self._is_closed = False
         self._turn_left = BATCH_MESSAGES
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has come that could be taken now."""
+        return not self._ready
+
     async def receive(self) -> Received:
         """The next message. Raises trio.EndOfChannel when the endpoint has stopped and nothing is left.
 

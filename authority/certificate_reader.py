@@ -6,7 +6,7 @@ good, and what its owner is, is asked every time.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,8 +19,10 @@ from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from crypto.verified import Verified
 
-__all__ = ["MAX_KNOWN", "CertificateReader"]
+__all__ = ["MAX_KNOWN", "CertificateReader", "Chain"]
 
+T = TypeVar("T")
+Chain = tuple[DelegationGrant, Sequence[PassCertificate]]
 C = TypeVar("C", CommitCertificate, DelegationGrant, PassCertificate)
 
 MAX_KNOWN: Final = 4096
@@ -34,23 +36,61 @@ class _Known:
     certificate: CommitCertificate | DelegationGrant | PassCertificate
 
 
+Found = tuple[Role, PublicIdentity] | None
+"""The role and the keys that are good now of who bears a name and signs with a key of an id; None if there is none."""
+
+Reading = Generator[tuple[str, str], Found, T]
+"""Reads, and asks on the way who bears a name and signs with a key of this id."""
+
+
+def _nothing_at_hand(_name: str, _kid: str) -> Found:
+    return None
+
+
 class CertificateReader:
     """Reads certificates for one server.
 
     Args:
-        signer_of: the role and the keys that are good now of who bears a name and signs with a key of this id; None if
-            there is none.
+        signer_of: finds out who has signed.
         now_s: Unix time in seconds by which keys are judged.
+        signer_at_hand: the same for those of whom it is known already; None for all others.
     """
 
     def __init__(
-        self, signer_of: Callable[[str, str], Awaitable[tuple[Role, PublicIdentity] | None]], now_s: Callable[[], float]
+        self,
+        signer_of: Callable[[str, str], Awaitable[Found]],
+        now_s: Callable[[], float],
+        signer_at_hand: Callable[[str, str], Found] = _nothing_at_hand,
     ) -> None:
         self._signer_of: Final = signer_of
+        self._signer_at_hand: Final = signer_at_hand
         self._now_s: Final = now_s
         self._known: OrderedDict[str, _Known] = OrderedDict()
         # For certificates that share a signature.
         self._verified: Final = Verified()
+
+    async def _asking(self, reading: Reading[T]) -> T:
+        """Read to the end."""
+        found: Found = None
+        try:
+            wanted = next(reading)
+            while True:
+                found = await self._signer_of(*wanted)
+                wanted = reading.send(found)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _at_hand(self, reading: Reading[T]) -> T | None:
+        """Read to the end, if nobody has to be asked for that; else None."""
+        try:
+            wanted = next(reading)
+            while (found := self._signer_at_hand(*wanted)) is not None:
+                wanted = reading.send(found)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        return None
 
     async def read_untrusted(self, token: str, kind: type[C], role: Role) -> tuple[str, C]:
         """A certificate of this kind, and who signed it, which is a server of this role.
@@ -59,10 +99,13 @@ class CertificateReader:
             MessageError: it is not that, or does not verify.
             What `signer_of` raises.
         """
+        return await self._asking(self._reading_untrusted(token, kind, role))
+
+    def _reading_untrusted(self, token: str, kind: type[C], role: Role) -> Reading[tuple[str, C]]:
         try:
             known = self._known.get(token)
             signer, kid = _peek_untrusted(token) if known is None else (known.signer, known.kid)
-            found = await self._signer_of(signer, kid)
+            found = yield signer, kid
             if found is None or found[0] is not role:
                 raise MessageError(f"{signer} is no known {role}")
             if known is None:
@@ -83,23 +126,35 @@ class CertificateReader:
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
+    def signed(self, token: str, signer: str, kid: str, certificate: CommitCertificate | PassCertificate) -> None:
+        """This server itself signed it, in the name `signer` and with the key `kid`: it need not be verified here."""
+        self._remember(token, _Known(signer, kid, certificate))
+
     async def grant_untrusted(self, token: str, entity: str) -> DelegationGrant:
         """A grant of the entity's home instance. Raises as `read_untrusted`."""
-        signer, grant = await self.read_untrusted(token, DelegationGrant, Role.HOMESERVER)
+        return await self._asking(self._reading_grant_untrusted(token, entity))
+
+    def _reading_grant_untrusted(self, token: str, entity: str) -> Reading[DelegationGrant]:
+        signer, grant = yield from self._reading_untrusted(token, DelegationGrant, Role.HOMESERVER)
         if grant.entity != entity or instance_of(signer) != instance_of(entity):
             raise MessageError(f"the delegation of {entity} is not from its home instance")
         return grant
 
-    async def chain_untrusted(
-        self, chain: Sequence[str], entity: str
-    ) -> tuple[DelegationGrant, Sequence[PassCertificate]]:
+    async def chain_untrusted(self, chain: Sequence[str], entity: str) -> Chain:
         """The grant of the entity's home instance and the passes that follow from it. Raises as `read_untrusted`."""
+        return await self._asking(self._reading_chain_untrusted(chain, entity))
+
+    def chain_at_hand_untrusted(self, chain: Sequence[str], entity: str) -> Chain | None:
+        """As `chain_untrusted`; None if somebody would have to be asked who has signed."""
+        return self._at_hand(self._reading_chain_untrusted(chain, entity))
+
+    def _reading_chain_untrusted(self, chain: Sequence[str], entity: str) -> Reading[Chain]:
         if len(chain) < 2:
             raise MessageError(f"the chain of {entity} holds no pass")
-        grant = await self.grant_untrusted(chain[0], entity)
+        grant = yield from self._reading_grant_untrusted(chain[0], entity)
         steps = []
         for token in chain[1:]:
-            signer, step = await self.read_untrusted(token, PassCertificate, Role.SIMSERVER)
+            signer, step = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER)
             if signer != step.source:
                 raise MessageError(f"a pass by {step.source} is signed by somebody else")
             steps.append((token, step))

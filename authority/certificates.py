@@ -9,7 +9,6 @@ extend it. These are the models; signing and checking signatures is `crypto.jose
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -70,14 +69,16 @@ class _Certificate(BaseModel):
             MessageError: it is not a certificate of this kind.
         """
         try:
-            return cls.model_validate_json(_dumps(claims))
+            return cls.model_validate(_with_tuples(claims))
         except (ValidationError, TypeError, ValueError) as error:
             raise MessageError(f"not a {cls.__name__}") from error
 
 
-def _dumps(claims: object) -> bytes:
-    # Through JSON, because strict mode takes a list for a tuple only there.
-    return json.dumps(claims).encode()
+def _with_tuples(claims: object) -> object:
+    """JSON has no tuples, and strict mode takes no list for one."""
+    if not isinstance(claims, dict):
+        return claims
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in claims.items()}
 
 
 class CommitCertificate(_Certificate):

@@ -10,7 +10,7 @@ machines only differences taken on one server mean anything.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from authority.errors import MessageError
@@ -78,7 +78,7 @@ class Trace:
         if self.under_way:
             raise BadTrace(f"hop {self.hops[-1].number} of transfer {self.transfer_id} has not arrived")
         hop = Hop(len(self.hops) + 1, kind, src, "", now_ns, 0)
-        return replace(self, hops=(*self.hops, hop))
+        return type(self)(self.transfer_id, (*self.hops, hop), self.marks)
 
     def arrive(self, at: str, now_ns: int, size_bytes: int = 0) -> Self:
         """Complete the last hop at the server `at`, which received `size_bytes` of sealed message.
@@ -88,14 +88,15 @@ class Trace:
         """
         if not self.under_way:
             raise BadTrace(f"transfer {self.transfer_id} has no hop under way")
-        arrived = replace(self.hops[-1], dst=at, received_ns=now_ns, size_bytes=size_bytes)
-        return replace(self, hops=(*self.hops[:-1], arrived))
+        last = self.hops[-1]
+        arrived = Hop(last.number, last.kind, last.src, at, last.sent_ns, now_ns, size_bytes)
+        return type(self)(self.transfer_id, (*self.hops[:-1], arrived), self.marks)
 
     def mark(self, server: str, label: str, at_ns: int) -> Self:
         """Note that `label` happened on `server`; beyond `MAX_MARKS` the trace stays as it is."""
         if len(self.marks) >= MAX_MARKS:
             return self
-        return replace(self, marks=(*self.marks, Mark(server, label, at_ns)))
+        return type(self)(self.transfer_id, self.hops, (*self.marks, Mark(server, label, at_ns)))
 
     def at(self, label: str) -> int | None:
         """When `label` was first noted, in nanoseconds, or None."""

@@ -6,6 +6,7 @@ only add hops behind it.
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,7 @@ from authority.messages import (
 )
 from crypto import jose
 from crypto.errors import CryptoError
+from crypto.jwe import ContentKey
 from crypto.keys import Identity, PublicIdentity
 
 __all__ = ["LIFETIME_S", "Opened", "Sealer"]
@@ -37,6 +39,8 @@ __all__ = ["LIFETIME_S", "Opened", "Sealer"]
 # servers plus the longest way, and bounds how long the log must remember finished transfers.
 LIFETIME_S = 60.0
 BATCH_TRACE: Final = "batch"
+# Receivers for whose next message a key is kept, at 1 kB each; the one that was made first is dropped first.
+MAX_READY: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,25 @@ class Sealer:
     def __init__(self, name: str, identity: Identity) -> None:
         self.name = name
         self.identity = identity
+        # For the next message to each of those to whom something was sent lately, by the keys of both.
+        self._ready: OrderedDict[tuple[str, str], ContentKey] = OrderedDict()
 
     def change_identity(self, identity: Identity) -> None:
         """Sign with other keys, and open with them, from now on."""
         self.identity = identity
+        self._ready.clear()
+
+    def get_ready(self, keys: PublicIdentity) -> None:
+        """Agree on the key of the next message to whoever has these keys.
+
+        Whoever has just sent something has time for that, and who waits for the next message has not: this is more than
+        half of what it costs to seal it. One key for each receiver, which `seal` uses up.
+        """
+        parties = (self.identity.public.signing_kid, keys.agreement_kid)
+        if parties not in self._ready:
+            self._ready[parties] = jose.agree(sender=self.identity, receiver=keys)
+            if len(self._ready) > MAX_READY:
+                self._ready.popitem(last=False)
 
     def seal(
         self,
@@ -90,7 +109,8 @@ class Sealer:
             trace_digest=trace.digest(),
         )
         message, body = _detach(message)
-        sealed = jose.seal(encode_message(message), claims, sender=self.identity, receiver=keys)
+        ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None)
+        sealed = jose.seal(encode_message(message), claims, sender=self.identity, receiver=keys, ready=ready)
         return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed, body=body)
 
     def seal_all(

@@ -22,7 +22,16 @@ from crypto.errors import Malformed, Tampered
 from crypto.jws import json_object_untrusted
 from crypto.keys import decode_point_untrusted, encode_point, thumbprint
 
-__all__ = ["OVERHEAD_CHARS", "Compact", "box_decrypt_untrusted", "box_encrypt", "encrypt", "read_untrusted"]
+__all__ = [
+    "OVERHEAD_CHARS",
+    "Compact",
+    "ContentKey",
+    "agree",
+    "box_decrypt_untrusted",
+    "box_encrypt",
+    "encrypt",
+    "read_untrusted",
+]
 
 OVERHEAD_CHARS: Final = 1024
 """More than what stands beside the ciphertext: header with the ephemeral key, nonce, tag and dots take about 500."""
@@ -58,15 +67,43 @@ class Compact:
             raise Tampered("the seal does not fit") from error
 
 
-def encrypt(
-    plaintext: bytes,
-    receiver: ec.EllipticCurvePublicKey,
-    *,
-    apu: str,
-    apv: str,
-    epk: ec.EllipticCurvePrivateKey | None = None,
-) -> bytes:
-    """A compact JWE for `receiver`, ASCII. `apu` and `apv` are base64url; a fresh `epk` is made unless one is given."""
+class ContentKey:
+    """The key of one message, agreed on with its receiver ahead of it; for nothing but one `encrypt`.
+
+    AES-GCM breaks when a key and a nonce come twice: a key that has been used is gone.
+    """
+
+    __slots__ = ("_cipher", "_protected")
+
+    def __init__(self, cipher: AESGCM, protected: bytes) -> None:
+        self._cipher: AESGCM | None = cipher
+        self._protected: Final = protected
+
+    def encrypt(self, plaintext: bytes) -> bytes:
+        """A compact JWE, ASCII. Raises RuntimeError for a second one."""
+        cipher, self._cipher = self._cipher, None
+        if cipher is None:
+            raise RuntimeError("this key has encrypted its message; agree on another one")
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = cipher.encrypt(nonce, plaintext, self._protected)
+        return b".".join(
+            (
+                self._protected,
+                b"",
+                base64url.encode(nonce),
+                base64url.encode(sealed[:-_TAG_BYTES]),
+                base64url.encode(sealed[-_TAG_BYTES:]),
+            )
+        )
+
+
+def agree(
+    receiver: ec.EllipticCurvePublicKey, *, apu: str, apv: str, epk: ec.EllipticCurvePrivateKey | None = None
+) -> ContentKey:
+    """The key of one message for `receiver`. `apu` and `apv` are base64url; a fresh `epk` is made unless one is given.
+
+    The private half of `epk` is not kept.
+    """
     ours = ec.generate_private_key(_CURVE) if epk is None else epk
     point = encode_point(ours.public_key())
     x, y = (base64url.encode(part).decode("ascii") for part in (point[1:33], point[33:]))
@@ -75,18 +112,19 @@ def encrypt(
         f'{{"alg":"ECDH-ES","apu":"{apu}","apv":"{apv}","enc":"A128GCM",'
         f'"epk":{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}}}'.encode("ascii")
     )
-    content_key = _derive(ours.exchange(ec.ECDH(), receiver), _party(apu), _party(apv))
-    nonce = os.urandom(_NONCE_BYTES)
-    sealed = AESGCM(content_key).encrypt(nonce, plaintext, protected)
-    return b".".join(
-        (
-            protected,
-            b"",
-            base64url.encode(nonce),
-            base64url.encode(sealed[:-_TAG_BYTES]),
-            base64url.encode(sealed[-_TAG_BYTES:]),
-        )
-    )
+    return ContentKey(AESGCM(_derive(ours.exchange(ec.ECDH(), receiver), _party(apu), _party(apv))), protected)
+
+
+def encrypt(
+    plaintext: bytes,
+    receiver: ec.EllipticCurvePublicKey,
+    *,
+    apu: str,
+    apv: str,
+    epk: ec.EllipticCurvePrivateKey | None = None,
+) -> bytes:
+    """A compact JWE for `receiver`, ASCII; the rest as in `agree`."""
+    return agree(receiver, apu=apu, apv=apv, epk=epk).encrypt(plaintext)
 
 
 def box_encrypt(plaintext: bytes, receiver: ec.EllipticCurvePublicKey, sender: ec.EllipticCurvePrivateKey) -> bytes:

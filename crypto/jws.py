@@ -21,16 +21,22 @@ from crypto.errors import Malformed, Tampered
 __all__ = [
     "SIGNATURE_CHARS",
     "Compact",
+    "encode_header",
     "json_object_untrusted",
     "read_header_untrusted",
     "read_untrusted",
     "sign",
+    "sign_encoded",
 ]
 
 SIGNATURE_CHARS: Final = 86
 """64 bytes in base64url."""
 
 _SCALAR_BYTES: Final = 32
+# Headers that were parsed lately. That of a message is looked at to find its sender, then its key, then to open it;
+# that of a server's statements is always the same. At 3 kB each, and nothing is believed because it stands here.
+_MAX_HEADERS: Final = 64
+_HEADERS: Final[dict[str, dict[str, Any]]] = {}
 _ES256: Final = ec.ECDSA(hashes.SHA256())
 
 
@@ -60,7 +66,16 @@ class Compact:
 
 def sign(header: Mapping[str, Any], payload: bytes, key: ec.EllipticCurvePrivateKey) -> str:
     """A compact JWS of `payload`. `header` says everything, `"alg": "ES256"` included."""
-    encoded_header = base64url.encode(_WRITER.encode(header).encode("ascii"))
+    return sign_encoded(encode_header(header), payload, key)
+
+
+def encode_header(header: Mapping[str, Any]) -> bytes:
+    """A header as it stands in a compact JWS, for those who use it more than once."""
+    return base64url.encode(_WRITER.encode(header).encode("ascii"))
+
+
+def sign_encoded(encoded_header: bytes, payload: bytes, key: ec.EllipticCurvePrivateKey) -> str:
+    """As `sign`, with the header from `encode_header`."""
     signed = encoded_header + b"." + base64url.encode(payload)
     r, s = decode_dss_signature(key.sign(signed, _ES256))
     raw = r.to_bytes(_SCALAR_BYTES, "big") + s.to_bytes(_SCALAR_BYTES, "big")
@@ -87,7 +102,14 @@ def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any
     end = token.find(".", 0, max_header_chars + 1)
     if end <= 0:
         raise Malformed("a signed message begins with a bounded header and a dot")
-    return json_object_untrusted(base64url.decode_untrusted(token[:end].encode("ascii", errors="replace")))
+    encoded = token[:end]
+    header = _HEADERS.get(encoded)
+    if header is None:
+        header = json_object_untrusted(base64url.decode_untrusted(encoded.encode("ascii", errors="replace")))
+        if len(_HEADERS) >= _MAX_HEADERS:
+            _HEADERS.clear()
+        _HEADERS[encoded] = header
+    return dict(header)
 
 
 def json_object_untrusted(text: bytes) -> dict[str, Any]:

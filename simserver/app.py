@@ -155,6 +155,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     arrivals = Arrivals(
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
     )
+    # An entity that comes back brings along what was signed here when it left.
+    departures.passes.signed = arrivals.certificates.signed
     inquiries = Inquiries(config.name, home, stages, holdings, clock, counts, arrivals.stage_word)
     arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
     loose_ends = LooseEnds(

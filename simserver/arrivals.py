@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from actors.breakpoints import Reached, nowhere
 from actors.clock import Clock
 from authority import incoming as machine
-from authority.certificate_reader import CertificateReader
+from authority.certificate_reader import CertificateReader, Chain
 from authority.certificates import CommitCertificate
 from authority.epoch import Fence
 from authority.errors import MessageError
@@ -43,7 +43,7 @@ from authority.messages import (
 from authority.messages import Stage as StageMessage
 from authority.names import instance_of
 from authority.ownership import UNTOLD, Ownership
-from authority.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
+from authority.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
 from authority.records import Role
 from authority.renewals import Renewals
 from authority.sealing import Opened, Sealer
@@ -125,7 +125,7 @@ class Arrivals:
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
         # Keys whose time is over are not among those that are good now.
-        self._certificates = CertificateReader(self._signer_of, lambda: -math.inf)
+        self.certificates: Final = CertificateReader(self._signer_of, lambda: -math.inf, self._signer_at_hand)
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
         self._read: tuple[str, Snapshot] | None = None
@@ -175,7 +175,7 @@ class Arrivals:
 
     async def delegation(self, message: Delegation, opened: Opened) -> None:
         """The home instance lets this server pass an entity on directly, within a group."""
-        grant = await self._certificates.grant_untrusted(message.grant, message.entity)
+        grant = await self.certificates.grant_untrusted(message.grant, message.entity)
         holding = self._holdings.get(message.entity)
         if holding is None or grant.holder != self._sealer.name or grant.fence != holding.fence:
             # The entity went on meanwhile; its next holder gets a grant of its own.
@@ -289,8 +289,18 @@ class Arrivals:
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
         """Case 3, hop 1: state and chain in one message."""
-        message = self._whole(message, opened)
-        grant, passes = await self._certificates.chain_untrusted(message.chain, message.entity)
+        chain = await self.certificates.chain_untrusted(message.chain, message.entity)
+        self._passed(self._whole(message, opened), opened, chain)
+
+    def direct_at_hand(self, message: DirectHandoff, opened: Opened) -> bool:
+        """As `direct`, if nobody has to be asked for keys; whether it was."""
+        chain = self.certificates.chain_at_hand_untrusted(message.chain, message.entity)
+        if chain is not None:
+            self._passed(self._whole(message, opened), opened, chain)
+        return chain is not None
+
+    def _passed(self, message: DirectHandoff, opened: Opened, verified: Chain) -> None:
+        grant, passes = verified
         last = passes[-1]
         wanted = (self._sealer.name, opened.sender, message.transfer_id, message.fence, message.state_hash)
         if (last.target, last.source, last.transfer_id, last.fence, last.state_hash) != wanted:
@@ -340,8 +350,8 @@ class Arrivals:
         if hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
         snapshot = _decoded_untrusted(message.state, message.entity)
-        # To read tens of megabytes takes a while, and the entity stands still: the last large one is not read twice.
-        self._read = (message.state_hash, snapshot) if len(message.state) >= PRECOPY_BYTES else None
+        # To read a state takes a while, and the entity stands still: the last one is not read twice.
+        self._read = (message.state_hash, snapshot)
         return snapshot
 
     def _offer_of(
@@ -442,13 +452,14 @@ class Arrivals:
         self._reception.arrived(permission.source)
         now_ns = self._clock.monotonic_ns()
         self._reached("activated", permission.transfer_id)
+        context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
+        context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
+        # What else follows from it need not be waited for.
+        self._answer(entity, permission, context)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
         holding.delegated(self._renewals.applied(entity, context.chain, context.group), context.group)
         self.unsettled.begun(entity, by_chain=len(holding.chain) > 1)
-        context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
-        context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
-        self._answer(entity, permission, context)
 
     def keep_early(self, entity: str, item: InputItem) -> bool:
         """An input came for an entity that is not here; whether it is kept, because the entity is about to come."""
@@ -502,7 +513,7 @@ class Arrivals:
     # --- certificates ----------------------------------------------------------------------------------------------
 
     async def _commit_certificate(self, token: str) -> CommitCertificate:
-        signer, certificate = await self._certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER)
+        signer, certificate = await self.certificates.read_untrusted(token, CommitCertificate, Role.HOMESERVER)
         if instance_of(signer) != instance_of(certificate.entity):
             raise MessageError(f"the certificate of {certificate.entity} is not from its home instance")
         if certificate.target != self._sealer.name:
@@ -511,6 +522,10 @@ class Arrivals:
 
     async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
         row, keys = await self._home.row(name), await self._home.keys_of(name, kid)
+        return None if row is None or keys is None else (row.role, keys)
+
+    def _signer_at_hand(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = self._home.row_at_hand(name), self._home.keys_at_hand(name, kid)
         return None if row is None or keys is None else (row.role, keys)
 
     async def _check_home(self, sender: str, entity: str) -> None:

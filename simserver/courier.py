@@ -192,6 +192,7 @@ class Courier:
             letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
         self._post(to, where, encode_link(parcel), channel)
+        self._sealer.get_ready(keys)
         for letter in letters:
             if isinstance(letter, _Letter) and letter.sent is not None:
                 letter.sent(len(parcel.sealed) // len(letters))

@@ -102,7 +102,7 @@ class Departures:
         self._asking_for_room: set[str] = set()
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self.reports: Final = Reports(home, clock, counts, self._spawn)
-        self._passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
+        self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
         self._new_id = new_id
         self._leaving: dict[str, Departure] = {}
@@ -141,7 +141,7 @@ class Departures:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._passes.forget()
+            self.passes.forget()
             self._set_alarm()
             self.reports.resume()
             self._leave_taking.go_on()
@@ -470,7 +470,7 @@ class Departures:
             case machine.SendState():
                 self._send_state(departure)
             case machine.SendDirect(attempt):
-                (self._send_direct if departure.chain else self._passes.sign)(departure, attempt)
+                (self._send_direct if departure.chain else self.passes.sign)(departure, attempt)
             case machine.SendActivate(certificate, attempt):
                 departure.counters["repeated_activate"] += attempt > 1
                 self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)

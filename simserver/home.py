@@ -206,12 +206,17 @@ class Home:
             known = await self._look_up(name, known, now_ns, max_age_ns)
         return None if known is None else known[1].valid_at(self._clock.unix_s())
 
-    def keys_at_hand(self, name: str) -> PublicIdentity | None:
+    def keys_at_hand(self, name: str, kid: str = "") -> PublicIdentity | None:
         """As `keys_of`, if nobody has to be asked for it; else None."""
         known = self._keys.get(name)
-        if known is None or self._clock.monotonic_ns() - known[0] >= KEYS_TTL_NS:
+        if known is None or self._clock.monotonic_ns() - known[0] >= KEYS_TTL_NS or (kid and not known[1].knows(kid)):
             return None
         return known[1].valid_at(self._clock.unix_s())
+
+    def row_at_hand(self, name: str) -> DirectoryRow | None:
+        """As `row`, if nobody has to be asked for it; else None."""
+        cached = self._rows.get(name)
+        return None if cached is None or self._clock.monotonic_ns() - cached[0] >= ROW_TTL_NS else cached[1]
 
     async def _look_up(
         self, name: str, known: tuple[int, PublicIdentity] | None, now_ns: int, max_age_ns: int

@@ -9,12 +9,21 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.clock import Clock
+from authority.certificates import PassCertificate
 from authority.sealing import Sealer
 from crypto import jose
 from simserver.departing import Departure
 from simserver.reports import Spawn
 
 __all__ = ["Passes"]
+
+Signed = Callable[[str, str, str, PassCertificate], None]
+"""Told of a token, who signed it, with which key, and what it says."""
+
+
+def _nobody(_token: str, _signer: str, _kid: str, _certificate: PassCertificate) -> None:
+    """Nobody wants to know."""
+
 
 _QUIET_NS: Final = 2_000_000
 _MOST: Final = 128
@@ -28,6 +37,8 @@ class Passes:
         self._clock: Final = clock
         self._spawn: Final = spawn
         self._send: Final = send
+        self.signed: Signed = _nobody
+        """Told of every pass that was signed. Whoever reads certificates here sets this: they come back."""
         self._waiting: list[tuple[Departure, int]] = []
         self._signed_ns = -_QUIET_NS
 
@@ -52,8 +63,10 @@ class Passes:
         open_ones = [(departure, attempt) for departure, attempt in waiting if not departure.machine.over]
         for start in range(0, len(open_ones), _MOST):
             together = open_ones[start : start + _MOST]
-            claims = [departure.pass_certificate().to_claims() for departure, _ in together]
+            passes = [departure.pass_certificate() for departure, _ in together]
+            claims = [one.to_claims() for one in passes]
             tokens = jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
-            for (departure, attempt), token in zip(together, tokens, strict=True):
+            for (departure, attempt), one, token in zip(together, passes, tokens, strict=True):
+                self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one)
                 departure.passed_by(token)
                 self._send(departure, attempt)

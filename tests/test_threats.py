@@ -240,4 +240,4 @@ def test_only_the_entitys_own_home_instance_can_give_it_away() -> None:
 
 def test_only_the_entitys_own_home_instance_can_delegate_it() -> None:
     with pytest.raises(MessageError, match="not from its home instance"):
-        run_at_once(_arrivals()._certificates.grant_untrusted(_signed("beta.h1", kind="delegation"), "alpha.e"))
+        run_at_once(_arrivals().certificates.grant_untrusted(_signed("beta.h1", kind="delegation"), "alpha.e"))

@@ -124,6 +124,32 @@ def test_a_chain_is_the_homes_grant_and_passes_of_their_sources() -> None:
         directory.chain(chain[0], chain[2])
 
 
+def test_what_was_signed_here_is_not_verified_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, chain = Directory(), chain_of(1)
+    directory.read(chain[0])
+    said = PassCertificate.from_claims_untrusted(jose.verify_untrusted(chain[1], sender=KEYS[S1].public))
+    directory.reader.signed(chain[1], S1, KEYS[S1].public.signing_kid, said)
+    monkeypatch.setattr(jose, "verify_untrusted", lambda *_, **__: pytest.fail("it was signed here"))
+    assert directory.chain(*chain)[1] == [said]
+    directory.rows[S1] = (Role.SIMSERVER, Identity.generate().public)
+    with pytest.raises(MessageError, match="does not verify"):
+        directory.chain(*chain)
+
+
+def test_a_chain_is_read_without_asking_when_all_who_signed_it_are_known() -> None:
+    directory, chain = Directory(), chain_of(2)
+    known: dict[str, tuple[Role, PublicIdentity]] = {}
+    reader = CertificateReader(directory.signer_of, lambda: 0.0, lambda name, _kid: known.get(name))
+    for name in (HOME, S1):
+        assert reader.chain_at_hand_untrusted(chain, BALL) is None
+        known[name] = directory.rows[name]
+    assert reader.chain_at_hand_untrusted(chain, BALL) is None
+    known[S2] = directory.rows[S2]
+    assert reader.chain_at_hand_untrusted(chain, BALL) == directory.chain(*chain)
+    with pytest.raises(MessageError, match="does not follow"):
+        reader.chain_at_hand_untrusted([chain[0], chain[2]], BALL)
+
+
 # --- renewals ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from authority import sealing
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, Hop, Trace
 from authority.messages import (
@@ -19,7 +20,10 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.sealing import LIFETIME_S, Opened, Sealer
-from crypto.keys import Identity
+from crypto import jose
+from crypto.base64url import decode_untrusted
+from crypto.jwe import ContentKey
+from crypto.keys import Identity, PublicIdentity
 
 NOW_S = 1_000_000.0
 MESSAGE = AdmitRequest(transfer_id="transfer-1", entity="alpha.e", target="beta.s1")
@@ -234,3 +238,44 @@ def test_a_body_that_nothing_speaks_of_is_refused() -> None:
 def test_a_body_of_another_form_is_refused(body: object) -> None:
     with pytest.raises(MessageError, match="body"):
         Parcel.from_data_untrusted(seal().to_data() | {"body": body})
+
+
+def test_a_key_that_was_got_ready_seals_one_message_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[PublicIdentity] = []
+    agree = jose.agree
+
+    def counted(*, sender: Identity, receiver: PublicIdentity) -> ContentKey:
+        made.append(receiver)
+        return agree(sender=sender, receiver=receiver)
+
+    monkeypatch.setattr(jose, "agree", counted)
+    here, keys = sealer("alpha.h1"), IDENTITIES["beta.h1"].public
+
+    def sent() -> Parcel:
+        return here.seal(MESSAGE, TRACE, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=True)
+
+    here.get_ready(keys)
+    here.get_ready(keys)
+    assert len(made) == 1
+    first, second = sent(), sent()
+    assert len(made) == 2
+    assert [open_it(parcel).message for parcel in (first, second)] == [MESSAGE, MESSAGE]
+    encrypted = [decode_untrusted(parcel.sealed.split(".")[1].encode()).split(b".") for parcel in (first, second)]
+    assert all(len({parts[place] for parts in encrypted}) == 2 for place in (0, 2, 3))
+
+
+def test_a_key_that_was_got_ready_is_gone_with_the_identity_it_was_made_for() -> None:
+    here, keys, later = sealer("alpha.h1"), IDENTITIES["beta.h1"].public, Identity.generate()
+    here.get_ready(keys)
+    here.change_identity(later)
+    parcel = here.seal(MESSAGE, TRACE, to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S, on_path=True)
+    opened = sealer("beta.h1").open_untrusted(parcel, sender=later.public, now_ns=90, now_s=NOW_S)
+    assert opened.message == MESSAGE
+
+
+def test_keys_are_ready_for_a_bounded_number_of_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "MAX_READY", 2)
+    here = sealer("alpha.h1")
+    for identity in IDENTITIES.values():
+        here.get_ready(identity.public)
+    assert [kid for _, kid in here._ready] == [one.public.agreement_kid for one in [*IDENTITIES.values()][1:]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import jws
+from crypto import jose, jws
 from crypto.errors import (
     CryptoError,
     Expired,
@@ -89,6 +89,14 @@ def test_two_seals_of_one_payload_share_nothing() -> None:
     first, second = (unb64(seal_for_bob().split(".")[1]).split(b".") for _ in range(2))
     assert first[0] != second[0]
     assert first[3] != second[3]
+
+
+def test_a_key_that_was_agreed_on_before_encrypts_one_message() -> None:
+    ready = jose.agree(sender=ALICE, receiver=BOB.public)
+    sealed = jose.seal(b"payload", CLAIMS, sender=ALICE, receiver=BOB.public, ready=ready)
+    assert open_as_bob(sealed).payload == b"payload"
+    with pytest.raises(RuntimeError, match="has encrypted its message"):
+        jose.seal(b"payload", CLAIMS, sender=ALICE, receiver=BOB.public, ready=ready)
 
 
 @given(st.data())

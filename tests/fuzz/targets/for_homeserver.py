@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from actors.inbox import Received
 from authority.certificate_reader import CertificateReader
+from authority.certificates import PassCertificate
 from authority.errors import MessageError, Refused
 from authority.messages import Spawned, encode_link
 from authority.records import Role
@@ -139,12 +140,21 @@ def _chain(data: bytes) -> object:
         return None
     tokens = [_token(item) for item in items]
     certificates = _transfers().certificates
-    certificates.reader = CertificateReader(_signer_of, lambda: -math.inf)  # type: ignore[misc] # as far as bytes go
-    # Twice: what is remembered must not make a difference.
+    reader = CertificateReader(_signer_of, lambda: -math.inf, _signer_at_hand)
+    certificates.reader = reader  # type: ignore[misc] # as far as bytes go
+    # Three times: neither what is remembered must make a difference, nor whether somebody is asked who has signed.
     first = _passes(certificates, tokens)
     again = _passes(certificates, tokens)
     if repr(first) != repr(again):
         raise AssertionError(f"{first!r}, and then {again!r}")
+    at_hand = _passes_at_hand(reader, tokens)
+    if tokens and at_hand is not None and repr(first) != repr(at_hand):
+        raise AssertionError(f"{first!r}, and at hand {at_hand!r}")
+    for token in tokens[:1]:
+        with suppress(MessageError):
+            run_at_once(reader.read_untrusted(token, PassCertificate, Role.SIMSERVER))
+        with suppress(MessageError):
+            run_at_once(reader.grant_untrusted(token, "alpha.e"))
     if isinstance(first, MessageError):
         raise first
     return first
@@ -155,6 +165,15 @@ def _passes(certificates: Certification, tokens: list[str]) -> object:
         return run_at_once(certificates.passes_untrusted(tokens, "alpha.e"))
     except MessageError as error:
         return error
+
+
+def _passes_at_hand(reader: CertificateReader, tokens: list[str]) -> object:
+    try:
+        chain = reader.chain_at_hand_untrusted(tokens, "alpha.e")
+    except MessageError as error:
+        return error
+    # Of whom nothing is known, nothing is at hand.
+    return None if chain is None else [one.model_dump(mode="json") for one in chain[1]]
 
 
 def _token(item: Any) -> str:
@@ -168,7 +187,11 @@ def _token(item: Any) -> str:
         raise NotPlain from error
 
 
-async def _signer_of(name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
+async def _signer_of(name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+    return _signer_at_hand(name, kid)
+
+
+def _signer_at_hand(name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
     identity = IDENTITIES.get(name)
     role = Role.HOMESERVER if name.startswith("alpha.h") else Role.SIMSERVER
     return None if identity is None else (role, identity.public)
@@ -245,6 +268,10 @@ TARGETS = [
         "homeserver-chain",
         _chain,
         [
+            "authority.certificate_reader:CertificateReader._reading_chain_untrusted",
+            "authority.certificate_reader:CertificateReader._reading_grant_untrusted",
+            "authority.certificate_reader:CertificateReader._reading_untrusted",
+            "authority.certificate_reader:CertificateReader.chain_at_hand_untrusted",
             "authority.certificate_reader:CertificateReader.chain_untrusted",
             "authority.certificate_reader:CertificateReader.grant_untrusted",
             "authority.certificate_reader:CertificateReader.read_untrusted",
