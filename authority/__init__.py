@@ -16,6 +16,7 @@
     ├ transfer_requests      asking, answering, taking back
     └ transfer_procedures    the commit point; direct passes; reports
     rows            what a procedure may do to the tree
+    abroad          what is on servers of other instances: which life of them has it, and where its copies are
     transfer_rows   the table of transfers, and which are forgotten
     outgoing        the old authority's side of a transfer: a machine with one table
     incoming        the new authority's side

@@ -96,7 +96,7 @@ class CommitCertificate(_Certificate):
     state_hash: Hash
     owner: OwnerName = ""
     owner_rev: Epoch = 0
-    # Of the target, in its home instance's log; 0 if it had no lease there, or is at home elsewhere.
+    # Of the target, by its own home's log; 0 if it had no lease there.
     incarnation: Epoch = 0
 
     @property

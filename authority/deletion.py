@@ -51,7 +51,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     grave = {"entity": record.id, "authority": record.authority, "epoch": fence.epoch, "master": record.master}
     cut_out(rows, record)
     rows.delete(("entities", record.id))
-    for table in ("asks", "paces", "recoveries"):
+    for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))
     rows.put(("tombstones", record.id), grave)

@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """The entity was deleted."""
     GROUP_FAILED = "group_failed"
     """Another member of the group was not ready in time."""
+    HOME_UNREACHABLE = "home_unreachable"
+    """The home instance of a server cannot be asked whether its lease is over, so nobody goes on with its entities."""
     INCOMPATIBLE = "incompatible"
     """The target does not know the entity's kind, or a later version of its world has written the state."""
     KEY_CONFLICT = "key_conflict"

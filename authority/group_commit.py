@@ -12,6 +12,7 @@ How a group comes about, or several transfers with one report, is in `authority.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from authority.abroad import crossed, crossing
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
@@ -86,6 +87,7 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         sub=record.sub,
         tick=args["tick"],
         state_hash=args["state_hash"],
+        incarnation=args.get("incarnation", 0),
     )
     save_transfer(rows, transfer)
     if group is None or group.phase is not GroupPhase.OPEN or args.get("now_s", 0.0) > group.expires_at_s:
@@ -125,11 +127,13 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
     for transfer in members:
         record = records[transfer.id]
         fence = record.fence.raised()
-        lives = {"incarnation": incarnation_of(rows, transfer.target), "source_incarnation": record.incarnation}
-        record = record.changed(authority=transfer.target, incarnation=lives["incarnation"])
+        incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
+        lives = {"incarnation": incarnation, "source_incarnation": record.incarnation}
+        record = record.changed(authority=transfer.target, incarnation=incarnation, came_by=crossing(transfer))
         record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
+        crossed(rows, record)
         given = {"owner": record.owner, "owner_rev": record.owner_rev} | lives
         save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))

@@ -1,4 +1,4 @@
-"""What a simulation server and its home instance say to each other about its lease; see `authority.lease`.
+"""What is said about leases, by a simulation server and its home, and between homes; see `authority.lease`.
 
 None of it is a numbered hop.
 """
@@ -10,10 +10,12 @@ from pydantic import Field
 from authority.certificates import Name, OwnerName
 from authority.message_base import MessageModel
 
-__all__ = ["MAX_PEERS", "Renew", "RenewReply"]
+__all__ = ["MAX_LEASES", "MAX_PEERS", "LeaseInquiry", "LeaseOf", "LeaseWord", "Renew", "RenewReply"]
 
 # Servers of one instance that are named to each other, as those among which to choose whom to send copies.
 MAX_PEERS: Final = 4096
+# Of servers of one instance that have entities of another one; in one question of that.
+MAX_LEASES: Final = 256
 
 Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -57,3 +59,32 @@ class RenewReply(MessageModel):
     draining: bool = False
     alone: bool = False
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None
+
+
+class LeaseOf(MessageModel):
+    """One incarnation of a simulation server; 0 is one that is not known."""
+
+    server: Name
+    incarnation: Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class LeaseInquiry(MessageModel):
+    """A record's home → the home of servers that have its entities: are these leases over? Who is alive?"""
+
+    type: Literal["lease_inquiry"] = "lease_inquiry"
+    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    leases: Annotated[list[LeaseOf], Field(max_length=MAX_LEASES)]
+    who_is_alive: bool = False
+
+
+class LeaseWord(MessageModel):
+    """Home of the servers → record's home: which of those that were asked about in `number` are over, by its log.
+
+    One that is over stays so for ever. `alive` are the servers whose leases last, or that are coming back, if they were
+    asked for: all who may have copies.
+    """
+
+    type: Literal["lease_word"] = "lease_word"
+    number: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    over: Annotated[list[LeaseOf], Field(max_length=MAX_LEASES)]
+    alive: Annotated[list[LeaseOf], Field(max_length=MAX_PEERS)] = Field(default_factory=list)

@@ -39,10 +39,13 @@ def find_lease(rows: Rows, server: str) -> LeaseRow | None:
     return None if data is None else LeaseRow.from_data(data)
 
 
-def incarnation_of(rows: Rows, server: str) -> int:
-    """The present incarnation of a simulation server; 0 if it never had a lease."""
+def incarnation_of(rows: Rows, server: str, told: int = 0) -> int:
+    """The present incarnation of a simulation server; 0 if it never had a lease.
+
+    Of one of another instance, what that instance has `told`: its lease is not in this log.
+    """
     row = find_lease(rows, server)
-    return 0 if row is None else row.incarnation
+    return told if row is None else row.incarnation
 
 
 def may_be_given(rows: Rows, server: str) -> bool:

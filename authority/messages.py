@@ -21,7 +21,7 @@ from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.inquiry_messages import Passed, StageInquiry, StageWord, Stranded
-from authority.lease_messages import Renew, RenewReply
+from authority.lease_messages import LeaseInquiry, LeaseWord, Renew, RenewReply
 from authority.letters import Batch
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
@@ -79,6 +79,8 @@ __all__ = [
     "Input",
     "InputAck",
     "InputItem",
+    "LeaseInquiry",
+    "LeaseWord",
     "LetGo",
     "LinkMessage",
     "LoadReport",
@@ -190,12 +192,16 @@ class AdmitRequest(_Message):
 
 
 class AdmitReply(_Message):
-    """Target's home → record's home: yes, or why not."""
+    """Target's home → record's home: yes, or why not.
+
+    Yes is for `incarnation`, the present one of the target by its home's log; 0 if it never had a lease.
+    """
 
     type: Literal["admit_reply"] = "admit_reply"
     transfer_id: TransferId
     accepted: bool
     reason: ReasonText = ""
+    incarnation: Epoch = 0
 
 
 class Report(_Message):
@@ -427,6 +433,8 @@ Message = Annotated[
     | OwnerWord
     | Renew
     | RenewReply
+    | LeaseInquiry
+    | LeaseWord
     | Collect
     | Collected
     | Adopt

@@ -9,6 +9,7 @@ Where things stand in the tree:
     servers/<name>   DirectoryRow of a homeserver, relay or simulation server
     players/<name>   DirectoryRow of a player
     drains/<name>    DrainRecord of a simulation server that is drained
+    crossings/<id>   id of the transfer by which an entity came from or to another instance, until its end is known
     recoveries/<id>  RecoveryRow of an entity whose authority is dead
     leases/<name>    LeaseRow of a simulation server
     lease_office     LeaseOffice
@@ -81,6 +82,7 @@ class EntityRecord(_Row):
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
+    `came_by` is the transfer that gave it to its authority, if that or its source is of another instance.
     """
 
     id: str
@@ -93,6 +95,7 @@ class EntityRecord(_Row):
     rule_rev: int = 1
     authority: str
     incarnation: int = 0
+    came_by: str = ""
     epoch: int = 1
     sub: int = 0
     delegation: tuple[str, ...] = ()
@@ -315,12 +318,16 @@ class RecoveryRow(_Row):
     """An entity whose authority died: where it was, and, once that is decided, who goes on with it from which copy.
 
     `epoch` is that of the raised fence, later of the target's. With `held` only `last` itself may go on with it.
+    Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
+    `abroad_too` are asked if their homes can be reached: they had the entity before, and have told that it went on.
     """
 
     entity: str
     last: str
     epoch: int
     held: bool = False
+    abroad: tuple[str, ...] = ()
+    abroad_too: tuple[str, ...] = ()
     target: str = ""
     tick: int = 0
     state_hash: str = ""

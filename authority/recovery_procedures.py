@@ -9,6 +9,7 @@ fence, and only after it is anybody asked for copies.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.abroad import asked_abroad, has_begun, is_abroad
 from authority.deletion import bury
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
@@ -32,21 +33,46 @@ def recovery_begin(rows: Rows, args: Mapping[str, Any]) -> Any:
     lease = find_lease(rows, server)
     if lease is None:
         raise Refused(Reason.LEASE_HELD, f"{server} has no lease: nothing can be taken from it", server=server)
-    taken = []
-    for entity_id, epoch, sub in args["entities"]:
-        data = rows.get_or(("entities", entity_id), None)
-        if data is None:
-            continue
-        record = EntityRecord.from_data(data)
-        if (record.authority, record.fence) != (server, Fence(epoch, sub)):
-            continue
-        if not lease.has_outlived(record.incarnation):
-            continue
-        if record.orphans is OrphanPolicy.DESPAWN:
-            bury(rows, record)
-        else:
-            taken.append(_begin(rows, record))
-    return taken
+    return [
+        taken
+        for item in args["entities"]
+        if (record := _left_with(rows, server, item)) is not None
+        and lease.has_outlived(record.incarnation)
+        and (taken := _taken(rows, record))
+    ]
+
+
+def recovery_begin_abroad(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Take entities from an incarnation of a server of another instance, whose home has said that its lease is over.
+
+    That is so for ever: the caller need not say when it was told. As `recovery.begin` otherwise.
+    """
+    server, incarnation = args["server"], args["incarnation"]
+    return [
+        taken
+        for item in args["entities"]
+        if (record := _left_with(rows, server, item)) is not None
+        and is_abroad(record.id, server)
+        and record.incarnation == incarnation
+        and (taken := _taken(rows, record))
+    ]
+
+
+def _left_with(rows: Rows, server: str, item: Any) -> EntityRecord | None:
+    """The record of an entity (id, epoch and sub-epoch), if this server has it under this fence still."""
+    entity_id, epoch, sub = item
+    data = rows.get_or(("entities", entity_id), None)
+    record = None if data is None else EntityRecord.from_data(data)
+    is_left = record is not None and (record.authority, record.fence) == (server, Fence(epoch, sub))
+    return record if is_left else None
+
+
+def _taken(rows: Rows, record: EntityRecord) -> str:
+    """Its id if it is to be recovered; it ends if that is its policy."""
+    if record.orphans is OrphanPolicy.DESPAWN:
+        bury(rows, record)
+        return ""
+    return _begin(rows, record, record.authority)
 
 
 def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -54,8 +80,10 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Taken like any other: whatever state may come after all is one of the copies that are asked for.
 
+    Of a source of another instance its home has said whether its lease is over (`source_over`).
+
     Raises `Refused`: `too_late` if the entity is not this server's (any more), `lease_held` if its source is alive, or
-    it has no lease here itself: of another instance, it would not be asked, and could begin after all.
+    it has no lease itself, here or in its own home: it would not be asked, and could begin after all.
     """
     record, transfer = find_entity(rows, args["entity"]), find_transfer(rows, args["transfer_id"])
     is_its = (record.authority, record.fence) == (args["target"], Fence(args["epoch"], args["sub"]))
@@ -63,26 +91,39 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} now", epoch=record.epoch)
     if transfer is None or (transfer.entity, transfer.fence) != (record.id, record.fence):
         raise Refused(Reason.TOO_LATE, f"{args['transfer_id']} is not how {record.id} came", epoch=record.epoch)
-    if find_lease(rows, args["target"]) is None:
+    has_lease = record.incarnation if is_abroad(record.id, args["target"]) else find_lease(rows, args["target"])
+    if not has_lease:
         text = f"{args['target']} is not asked for copies here, so nothing can be taken from it while it may be alive"
         raise Refused(Reason.LEASE_HELD, text, server=args["target"])
     lease = find_lease(rows, transfer.source)
-    is_dead = lease is not None and lease.has_outlived(transfer.source_incarnation)
+    is_dead = args.get("source_over", False) and is_abroad(record.id, transfer.source)
+    if lease is not None:
+        is_dead = lease.has_outlived(transfer.source_incarnation)
     if not args["never"] and not is_dead:
         text = f"{transfer.source} is alive and has the state of {record.id}"
         raise Refused(Reason.LEASE_HELD, text, server=transfer.source)
     if record.orphans is OrphanPolicy.DESPAWN and not args["never"]:
         bury(rows, record)
         return ""
-    return _begin(rows, record.changed(authority=transfer.source))
+    return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target)
 
 
-def _begin(rows: Rows, record: EntityRecord) -> str:
+def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
+    """Raise the fence, and have copies looked for: here, and wherever these servers are at home."""
+    known = rows.get_or(("recoveries", record.id), None)
+    known = None if known is None else RecoveryRow.from_data(known)
+    abroad, abroad_too = asked_abroad(rows, record, involved, known)
+    has_begun(rows, record)
     raised = record.fence.raised()
     fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
     save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
     row = RecoveryRow(
-        entity=record.id, last=record.authority, epoch=raised.epoch, held=record.orphans is OrphanPolicy.FREEZE
+        entity=record.id,
+        last=record.authority,
+        epoch=raised.epoch,
+        held=record.orphans is OrphanPolicy.FREEZE,
+        abroad=abroad,
+        abroad_too=abroad_too,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
@@ -121,10 +162,12 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     if record.authority:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
     check_lease(rows, args["target"])
-    if args.get("incarnation", 0) not in (0, incarnation_of(rows, args["target"])):
+    told = args.get("incarnation", 0)
+    incarnation = incarnation_of(rows, args["target"], told)
+    if told not in (0, incarnation):
         raise Refused(Reason.TARGET_DOWN, f"{args['target']} has been killed since, perhaps with its copy")
     fence = record.fence.raised()
-    fields = {"incarnation": incarnation_of(rows, args["target"]), "epoch": fence.epoch, "sub": fence.sub}
+    fields = {"incarnation": incarnation, "epoch": fence.epoch, "sub": fence.sub}
     record = record.changed(authority=args["target"], **fields, standing=Standing.SIMULATED)
     save_entity(rows, record)
     found = {"tick": args["tick"], "state_hash": args["state_hash"], "source": CopySource(args["source"])}
@@ -141,7 +184,7 @@ def _again(rows: Rows, args: Mapping[str, Any]) -> str:
     record, row = _find(rows, args["entity"], args["epoch"])
     if not row.target:
         raise Refused(Reason.TOO_LATE, f"{record.id} is looked for already", epoch=record.epoch)
-    return _begin(rows, record.changed(authority=row.last))
+    return _begin(rows, record.changed(authority=row.last), row.last, row.target)
 
 
 def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -175,6 +218,7 @@ RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "recovery.adopted": recovery_adopted,
     "recovery.again": recovery_again,
     "recovery.begin": recovery_begin,
+    "recovery.begin_abroad": recovery_begin_abroad,
     "recovery.finish": recovery_finish,
     "recovery.lost": recovery_lost,
     "recovery.strand": recovery_strand,

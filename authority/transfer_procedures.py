@@ -14,6 +14,7 @@ is another's.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from authority.abroad import CROSSINGS, crossed, crossing, has_begun
 from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
@@ -37,6 +38,7 @@ def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The commit point: (authority A, epoch e) → (authority B, epoch e + 1), or a recorded refusal.
 
     Passes under a delegation that the log has not seen yet are applied first (`passes`, verified by the caller).
+    `incarnation` is that of a target of another instance, as its home has told at this moment.
     """
     return _decide(rows, args, None)
 
@@ -67,6 +69,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         # Whoever asks is not the authority (any more): there is nothing of its own to resume, so no epoch to raise.
         return _answer(rows, _refused(_begin(args), record, args, Reason.NOT_HOLDER))
     recovered(rows, record)
+    has_begun(rows, record)
     reason = refusal or _why_not(rows, record, existing, args)
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
@@ -80,10 +83,12 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             save_transfer(rows, transfer)
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
-    given = {"authority": args["target"], "incarnation": incarnation_of(rows, args["target"])}
-    transfer = (existing or _begin(args)).changed(source_incarnation=record.incarnation)
-    record = _with_requester_as_owner(record.changed(**given), existing)
+    incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
+    given = {"authority": args["target"], "incarnation": incarnation}
+    transfer = (existing or _begin(args)).changed(source=args["source"], source_incarnation=record.incarnation)
+    record = _with_requester_as_owner(record.changed(**given, came_by=crossing(transfer)), existing)
     save_entity(rows, record)
+    crossed(rows, record)
     transfer = _committed(transfer, record, args)
     save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer)
@@ -140,6 +145,8 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
     if transfer.phase is Phase.COMMITTED:
         transfer = transfer.changed(phase=Phase.DONE, report=report_text(args["report"]))
         save_transfer(rows, transfer, is_new=False)
+        if crossing(transfer) and rows.get_or((CROSSINGS, transfer.entity), None) == transfer.id:
+            rows.delete((CROSSINGS, transfer.entity))
     # Whoever reports has the report, and answers are kept by every member for a while.
     return transfer.changed(report="").to_data()
 

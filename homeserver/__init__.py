@@ -7,6 +7,9 @@
     transfers   what is done with the messages of transfers
     hierarchies what tried to leave its parent or children is moved with them
     owners      who owns what, for authorities; players who have gone
+    leases      who is alive
+    recovery    going on with what dead servers left
+    abroad      the same with what is on servers of other instances
     directory   whose keys belong to which name
     federation  talking to other instances
     node        the parts together: spawning, the link's inbox

@@ -30,6 +30,7 @@ from authority.settings import read_secret
 from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
+from homeserver.abroad import Abroad
 from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.balancer import Balancer, load_policy
 from homeserver.config import HomeserverConfig
@@ -87,7 +88,6 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
     transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints_of(config.name) or nowhere)
-    Inquiries(transfers, store, directory, federation, config.instance)
     raft = config.metadata.backend == "raft"
     leases = Leases(
         config.name,
@@ -97,9 +97,16 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         lambda: backend.current.status.is_leader if raft else None,
         lambda row: recoveries.sweep(row),  # noqa: PLW0108
     )
-    recoveries = Recoveries(store, transfers.post, clock, lambda: leases.granter.office > 0)
+
+    def in_office() -> bool:
+        return leases.granter.office > 0
+
+    recoveries = Recoveries(store, transfers.post, clock, in_office)
+    abroad = Abroad(config.instance, store, federation, transfers, recoveries, clock, in_office)
+    Inquiries(transfers, store, directory, federation, abroad, config.instance)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries = recoveries
+    node.abroad = abroad
     placement = config.placement
     node.balancer = Balancer(
         store,
@@ -134,6 +141,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             messages,
             ServiceSpec("leases", node.leases.serve),
             ServiceSpec("recoveries", node.recoveries.serve),
+            ServiceSpec("abroad", node.abroad.serve),
             ServiceSpec("rest", web.serve),
             ServiceSpec("balancer", partial(_serve_balancer, node)),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),

@@ -1,17 +1,22 @@
 """What a homeserver answers to simulation servers whose hand-overs did not come to an end by themselves.
 
 A state was staged and nothing was heard since; an entity came by a chain of which the log may not know; or the log gave
-an entity to a server that has no state for it. Everything here may be asked again, of any member.
+an entity to a server that has no state for it. And what it answers to other homes about the leases of its own servers.
+Everything here may be asked again, of any member.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from authority.abroad import is_abroad
 from authority.errors import MessageError, Reason, Refused
-from authority.messages import Message, Passed, ReportReply, StageInquiry, StageWord, Stranded
+from authority.lease import LeasePhase
+from authority.lease_messages import MAX_PEERS, LeaseOf
+from authority.messages import LeaseInquiry, LeaseWord, Message, Passed, ReportReply, StageInquiry, StageWord, Stranded
 from authority.names import instance_of
 from authority.records import Phase, Role
 from authority.sealing import Opened
+from homeserver.abroad import Abroad
 from homeserver.directory import Directory
 from homeserver.federation import Federation
 from homeserver.store import Store
@@ -26,8 +31,15 @@ class Inquiries:
     """One member's answers. What is about entities of another instance is asked there."""
 
     def __init__(
-        self, transfers: Transfers, store: Store, directory: Directory, federation: Federation, instance: str
+        self,
+        transfers: Transfers,
+        store: Store,
+        directory: Directory,
+        federation: Federation,
+        abroad: Abroad,
+        instance: str,
     ) -> None:
+        self._abroad: Final = abroad
         self._transfers: Final = transfers
         self._store: Final = store
         self._directory: Final = directory
@@ -36,6 +48,7 @@ class Inquiries:
         transfers.answer_by(StageInquiry, self._at_home(StageInquiry, self.stage_word))
         transfers.answer_by(Passed, self._at_home(Passed, self.passed))
         transfers.answer_by(Stranded, self._at_home(Stranded, self.stranded))
+        transfers.answer_by(LeaseInquiry, self.lease_word)
 
     def _at_home(
         self, kind: type[_Asked], answer: Callable[[_Asked], Awaitable[Message]]
@@ -86,10 +99,37 @@ class Inquiries:
         """A server was given an entity and has no state to begin with."""
         args = message.model_dump(exclude={"type"})
         try:
-            await self._store.submit("recovery.strand", **args)
+            await self._store.submit("recovery.strand", **args, source_over=await self._is_source_over(message))
         except Refused as refused:
             if refused.reason is Reason.LEASE_HELD:
                 return StageWord(transfer_id=message.transfer_id, word="open")
             if refused.reason not in (Reason.TOO_LATE, Reason.NOT_FOUND, Reason.GONE):
                 raise
         return StageWord(transfer_id=message.transfer_id, word="void")
+
+    async def _is_source_over(self, message: Stranded) -> bool:
+        """Whether a source of another instance is dead, by its home; of one of this instance the log itself knows."""
+        transfer = self._store.transfer(message.transfer_id)
+        if transfer is None or message.never or not is_abroad(message.entity, transfer.source):
+            return False
+        lease = (transfer.source, transfer.source_incarnation)
+        return lease in await self._abroad.over(instance_of(transfer.source), [lease])
+
+    async def lease_word(self, opened: Opened) -> LeaseWord:
+        """The home of entities that servers of this instance have asks whether these are dead, and who is alive."""
+        message = opened.message
+        if not isinstance(message, LeaseInquiry):
+            raise MessageError(f"{opened.message.type} is no question about leases")
+        row = await self._directory.row(opened.sender)
+        if row is None or row.role is not Role.HOMESERVER:
+            raise MessageError(f"{opened.sender} is no homeserver")
+        await self._store.confirmed()
+        over, alive = [], []
+        for lease in message.leases:
+            known = self._store.lease(lease.server)
+            if known is not None and known.has_outlived(lease.incarnation):
+                over.append(lease)
+        if message.who_is_alive:
+            rows = [one for one in self._store.leases() if one.phase is not LeasePhase.OVER]
+            alive = [LeaseOf(server=one.server, incarnation=one.incarnation) for one in rows[:MAX_PEERS]]
+        return LeaseWord(number=message.number, over=over, alive=alive)

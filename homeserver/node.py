@@ -28,6 +28,7 @@ from authority.messages import (
 )
 from authority.records import EntityRecord, Role
 from authority.sealing import Opened, Sealer
+from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
 from homeserver.config import HomeserverConfig
@@ -87,6 +88,7 @@ class Node:
     hierarchies: Hierarchies = field(init=False, repr=False)
     owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
+    abroad: Abroad = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -185,9 +187,10 @@ class Node:
         match opened.message:
             case Spawned() as message:
                 self._spawned(message, opened.sender)
-            case Collected() as message if self._is_ours(opened.sender):
+            case Collected() as message:
+                # Of whichever instance: it must be one that was asked.
                 self.recoveries.collected(message, opened.sender)
-            case Adopted() as message if self._is_ours(opened.sender):
+            case Adopted() as message:
                 self.recoveries.adopted(message, opened.sender)
             case LoadReport() as message if self._is_ours(opened.sender):
                 self.balancer.reported(opened.sender, message.load)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Bell, Clock
+from authority.abroad import is_possible
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -25,7 +26,7 @@ from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["Recovered", "Recoveries"]
+__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "in_parts"]
 
 _log = logging.getLogger("homeserver.recovery")
 
@@ -34,9 +35,11 @@ REPEAT_S: Final = 0.5
 # Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
 MAX_REMEMBERED: Final = 1000
-_UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
+UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
 
 Post = Callable[..., Awaitable[None]]
+Everybody = Callable[[], Awaitable[dict[str, int]]]
+"""Who is alive and may have copies now: simulation servers, and their incarnations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Recoveries:
         self._clock = clock
         self._in_office = in_office
         self._rounds: dict[int, _Round] = {}
+        self._last_number = 0
         self._lost_for: dict[str, int] = {}
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
@@ -94,9 +98,9 @@ class Recoveries:
         await self._store.confirmed()
         records = self._left_behind(lease)
         delegated = [record for record in records if record.delegation]
-        for some in _in_parts([record for record in records if not record.delegation]):
+        for some in in_parts([record for record in records if not record.delegation]):
             await self._take(lease, some)
-        for some in _in_parts(delegated):
+        for some in in_parts(delegated):
             await self._take(lease, await self._nowhere_else(some, lease.server))
         await self._store.confirmed()
         return not self._left_behind(lease)
@@ -121,8 +125,8 @@ class Recoveries:
         epoch from here on.
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
-        asked = {name: number for name, number in self._alive().items() if name != server}
-        answers = await self._ask(items, asked)
+        asked = {name: number for name, number in self.alive().items() if name != server}
+        answers = await self._ask(items, asked, self.here)
         held = {item.entity for found in answers.values() for item in found if item.holds}
         return [record for record in records if record.id not in held]
 
@@ -130,7 +134,6 @@ class Recoveries:
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Go on with whatever is to be recovered, while this member grants leases, until cancelled."""
-        self._rounds.clear()
         task_status.started()
         while True:
             await self._clock.sleep_s(LOOK_S)
@@ -138,7 +141,7 @@ class Recoveries:
                 continue
             try:
                 await self._look()
-            except _UNDECIDED as error:
+            except UNDECIDED as error:
                 _log.info("recovering: %s; looking again", error)
             except Exception:
                 self.counts["internal_error"] += 1
@@ -147,32 +150,44 @@ class Recoveries:
     async def _look(self) -> None:
         await self._finish()
         rows = self._store.recoveries()
-        alive = self._alive()
+        open_now = {(row.entity, row.epoch) for row in rows if row.target}
+        self._told_since_ns = {key: at_ns for key, at_ns in self._told_since_ns.items() if key in open_now}
+        # `homeserver.abroad` does the others.
+        await self.go_on([row for row in rows if not (row.abroad or row.abroad_too)], self.here)
+
+    async def go_on(self, rows: Sequence[RecoveryRow], everybody: Everybody) -> None:
+        """Take these recoveries as far as they go now, with what `everybody` who is alive has.
+
+        Raises what `everybody` raises, and what the log raises: nothing is decided then.
+        """
+        alive = await everybody() if rows else {}
         seen = hash(tuple(sorted(alive.items())))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
         waiting = [row for row in rows if not row.target and self._lost_for.get(row.entity) != seen]
-        for some in _in_parts(waiting):
+        for some in in_parts(waiting):
             if alive:
-                await self._collect(some, alive, seen)
+                await self._collect(some, alive, seen, everybody)
 
     async def _look_again(self, rows: Sequence[RecoveryRow]) -> None:
         """Look for other copies of what was given to somebody who does not go on with it."""
         now_ns = self._clock.monotonic_ns()
-        keys = [(row.entity, row.epoch) for row in rows]
-        self._told_since_ns = {key: self._told_since_ns.get(key, now_ns) for key in keys}
-        late = [key for key, since_ns in self._told_since_ns.items() if now_ns - since_ns > ADOPT_NS]
-        for some in _in_parts(late):
+        told_ns = {key: self._told_since_ns.get(key, now_ns) for key in [(row.entity, row.epoch) for row in rows]}
+        self._told_since_ns |= told_ns
+        late = [key for key, since_ns in told_ns.items() if now_ns - since_ns > ADOPT_NS]
+        for some in in_parts(late):
             items = [{"entity": entity, "epoch": epoch} for entity, epoch in some]
             self.counts["looked_for_again"] += len(await self._store.submit("recovery.again", items=items))
 
-    async def _collect(self, rows: Sequence[RecoveryRow], alive: dict[str, int], seen: int) -> None:
+    async def _collect(
+        self, rows: Sequence[RecoveryRow], alive: dict[str, int], seen: int, everybody: Everybody
+    ) -> None:
         items = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
-        answers = await self._ask(items, alive)
+        answers = await self._ask(items, alive, everybody)
         found, lost = [], []
         for row in rows:
             candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
-                          if item.entity == row.entity]  # fmt: skip
+                          if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
             best = choose(candidates, last=row.last, only={row.last} if row.held else None)
             if best is None:
                 lost.append({"entity": row.entity, "epoch": row.epoch})
@@ -187,12 +202,13 @@ class Recoveries:
             done = await self._store.submit("recovery.lost", items=lost)
             self.counts["lost"] += len(done)
             _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0]["entity"])
-        await self._have_adopted([row for row in self._store.recoveries() if row.target], self._alive())
+        decided = [self._store.recovery(row.entity) for row in rows]
+        await self._have_adopted([row for row in decided if row is not None and row.target], alive)
 
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
         """Tell everybody with what to go on; until they say that they do."""
         for target in sorted({row.target for row in rows} & set(alive)):
-            for some in _in_parts([row for row in rows if row.target == target]):
+            for some in in_parts([row for row in rows if row.target == target]):
                 items = [item for row in some if (item := self._adopt_item(row, alive[target])) is not None]
                 if items:
                     await self._tell(Adopt(incarnation=alive[target], items=items), target)
@@ -234,26 +250,36 @@ class Recoveries:
 
     # --- asking everybody ------------------------------------------------------------------------------------------
 
-    def _alive(self) -> dict[str, int]:
-        """The simulation servers whose leases last, or that are coming back, with their incarnations."""
+    def alive(self) -> dict[str, int]:
+        """The servers of this instance whose leases last, or that are coming back, with their incarnations."""
         return {row.server: row.incarnation for row in self._store.leases() if row.phase is not LeasePhase.OVER}
 
-    async def _ask(self, items: tuple[RaisedItem, ...], asked: dict[str, int]) -> dict[str, tuple[FoundItem, ...]]:
-        """What everybody who is alive has of these; waits for each until it has answered, or is dead too."""
-        number = self._clock.monotonic_ns()
+    async def here(self) -> dict[str, int]:
+        """Everybody, if only this instance's servers may have copies."""
+        return self.alive()
+
+    async def _ask(
+        self, items: tuple[RaisedItem, ...], asked: dict[str, int], everybody: Everybody
+    ) -> dict[str, tuple[FoundItem, ...]]:
+        """What everybody who was asked has of these; waits for each until it has answered, or is dead too."""
+        number = max(self._clock.monotonic_ns(), self._last_number + 1)
+        self._last_number = number
         asking = self._rounds[number] = _Round(number, items, dict(asked), self._clock.bell())
+        alive = dict(asked)
         try:
-            while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
+            while not all_answered(asking.asked, asking.answers.keys(), alive):
                 if not self._in_office():
                     raise NoQuorum("somebody else grants leases now")
                 for server in sorted(asking.asked.keys() - asking.answers.keys()):
                     await self._tell(Collect(number=number, items=list(items)), server)
                 # Each answer wakes it; until all have come, or those that have not are asked again.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
-                while not all_answered(asking.asked, asking.answers.keys(), self._alive()):
+                while not all_answered(asking.asked, asking.answers.keys(), alive):
                     left_ns = repeat_ns - self._clock.monotonic_ns()
                     if left_ns <= 0 or not await asking.news.wait(left_ns / 1e9):
                         break
+                if not all_answered(asking.asked, asking.answers.keys(), alive):
+                    alive = await everybody()
         finally:
             del self._rounds[number]
         return asking.answers
@@ -293,7 +319,7 @@ def _told(lease: LeaseRow) -> tuple[str, int]:
     return (lease.server, lease.incarnation)
 
 
-def _in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def in_parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """At most so many at a time as one message takes."""
     for first in range(0, len(rows), MAX_RECOVERED):
         yield rows[first : first + MAX_RECOVERED]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
+from authority.abroad import CROSSINGS
 from authority.asks import fair_order
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
@@ -253,6 +254,34 @@ class Store:
             return []
         nothing: list[Any] = []
         return [EntityRecord.from_data(row) for row in self._replica.store.fold_below(("entities",), collect, nothing)]
+
+    def abroad(self, instance: str) -> list[EntityRecord]:
+        """The entities whose authority is of another instance than this one, as this member knows them.
+
+        There is no index: rows that visibly name an authority of this instance are passed over without being decoded.
+        """
+        own, key = f"{instance}.".encode(), b"authority"
+
+        def collect(path: tuple[str, ...], view: NodeView, found: list[Any]) -> list[Any]:
+            encoded = view.encoded or key + own
+            at = encoded.find(key)
+            # In CBOR, one or two bytes between a key and its text say how long that is.
+            is_here = at >= 0 and encoded.find(own, at, at + len(key) + 2 + len(own)) >= 0
+            if not is_here and (row := view.data)["authority"] and not row["authority"].startswith(f"{instance}."):
+                found.append(row)
+            return found
+
+        if not self._replica.store.exists(("entities",)):
+            return []
+        nothing: list[Any] = []
+        return [EntityRecord.from_data(row) for row in self._replica.store.fold_below(("entities",), collect, nothing)]
+
+    def crossings(self) -> list[tuple[EntityRecord, TransferRecord]]:
+        """The entities that came from or to another instance, and the transfers, whose end nobody has told yet."""
+        store = self._replica.store
+        names = sorted(store.children((CROSSINGS,))) if store.exists((CROSSINGS,)) else []
+        found = [(self.entity(name), self.transfer(store.get((CROSSINGS, name)))) for name in names]
+        return [(record, way) for record, way in found if record and way and record.fence == way.fence]
 
     def owned_by(self, player: str) -> list[EntityRecord]:
         """The entities that a player owns, by id, as this member knows them; looked through as in `named_by`."""

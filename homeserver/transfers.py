@@ -21,6 +21,7 @@ from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
+from authority.lease import LeasePhase
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import (
     AdmitReply,
@@ -42,7 +43,7 @@ from authority.messages import (
     encode_link,
 )
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord, report_text
+from authority.records import DirectoryRow, EntityRecord, LeaseRow, Outcome, Phase, Role, TransferRecord, report_text
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
@@ -272,10 +273,12 @@ class Transfers:
         known = self._store.transfer(request.transfer_id)
         repeated = known is not None and known.phase in _DECIDED
         trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
-        refusal, trace = ("", trace) if repeated else await self._ask_target_home(request, trace)
+        admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
+        if not repeated and instance_of(request.target) != self._instance:
+            admitted, trace = await self._ask_target_home(request, trace)
         trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
         self._reached("deciding", request.transfer_id)
-        decided = await self._decide(request, refusal)
+        decided = await self._decide(request, admitted)
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         reply = self._reply(decided)
@@ -329,20 +332,19 @@ class Transfers:
         if row is None or row.role is not Role.HOMESERVER or instance_of(sender) != instance_of(source):
             raise MessageError(f"{sender} does not speak for {source}")
 
-    async def _ask_target_home(self, request: HandoffRequest, trace: Trace) -> tuple[str, Trace]:
-        """Whether the target's home would have the entity there: an empty reason, or why not."""
+    async def _ask_target_home(self, request: HandoffRequest, trace: Trace) -> tuple[AdmitReply, Trace]:
+        """Whether the home of a target of another instance would have the entity there, by which incarnation."""
         target_home = instance_of(request.target)
-        if target_home == self._instance:
-            return "", trace
         if self._federation.hops_to(target_home) is None:
-            return Reason.UNKNOWN_TARGET.value, trace
+            reason = Reason.UNKNOWN_TARGET.value
+            return AdmitReply(transfer_id=request.transfer_id, accepted=False, reason=reason), trace
         message = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
         reply, trace = await self._federation.exchange(target_home, message, trace, on_path=True)
         if not isinstance(reply, AdmitReply):
             raise MessageError(f"{target_home} answered an admission with {reply.type}")
-        return ("" if reply.accepted else reply.reason or Reason.UNKNOWN_TARGET.value), trace
+        return reply, trace
 
-    async def _decide(self, request: HandoffRequest, refusal: str) -> dict[str, Any]:
+    async def _decide(self, request: HandoffRequest, admitted: AdmitReply) -> dict[str, Any]:
         args: dict[str, Any] = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
@@ -357,10 +359,11 @@ class Transfers:
             "check_target": instance_of(request.target) == self._instance,
             "now_s": self._clock.unix_s(),
         }
-        if refusal:
-            answer = await self._store.submit("transfer.refuse", **args, reason=refusal)
+        if not admitted.accepted:
+            reason = admitted.reason or Reason.UNKNOWN_TARGET.value
+            answer = await self._store.submit("transfer.refuse", **args, reason=reason)
         else:
-            answer = await self._store.submit("transfer.commit", **args)
+            answer = await self._store.submit("transfer.commit", **args, incarnation=admitted.incarnation)
         return dict(answer)
 
     def _reply(self, decided: dict[str, Any]) -> HandoffReply:
@@ -405,15 +408,28 @@ class Transfers:
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
         await self._check_homeserver_of(opened.sender, instance_of(request.entity))
-        row = await self._store.find_row(request.target)
-        accepted = row is not None and row.role is Role.SIMSERVER
+        row, lease = self._store.row(request.target), self._store.lease(request.target)
+        if row is None or lease is None:
+            # Perhaps since, and this copy is behind.
+            await self._store.confirmed()
+            row, lease = self._store.row(request.target), self._store.lease(request.target)
+        reason = self._why_not_admitted(row, lease)
         reply = AdmitReply(
             transfer_id=request.transfer_id,
-            accepted=accepted,
-            reason="" if accepted else Reason.UNKNOWN_TARGET.value,
+            accepted=reason is None,
+            reason="" if reason is None else reason.value,
+            incarnation=0 if lease is None else lease.incarnation,
         )
         trace = opened.trace.mark(self._sealer.name, "admitted", self._clock.monotonic_ns())
         return Letter(reply, trace, on_path=True)
+
+    def _why_not_admitted(self, row: DirectoryRow | None, lease: LeaseRow | None) -> Reason | None:
+        """Why a server of this instance can be given nothing now, or None; as the log looks at its own targets."""
+        if row is None or row.role is not Role.SIMSERVER:
+            return Reason.UNKNOWN_TARGET
+        if self._store.drain(row.name) is not None:
+            return Reason.DRAINING
+        return None if lease is None or lease.phase is LeasePhase.ALIVE else Reason.TARGET_DOWN
 
     async def _check_homeserver_of(self, sender: str, instance: str) -> None:
         row = await self._directory.row(sender)

@@ -345,10 +345,10 @@ class Node:
             case Spawn() as message:
                 await self.arrivals.spawn(message, opened)
             case Collect() as message:
-                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                await self._check_home_of(opened.sender, message)
                 self.recovery.collect(message, opened.sender)
             case Adopt() as message:
-                await self._check_homeserver(opened.sender, instance_of(self.sealer.name))
+                await self._check_home_of(opened.sender, message)
                 self.recovery.adopt(message, opened.sender)
             case other:
                 raise MessageError(f"a simulation server takes no {other.type}")
@@ -366,6 +366,11 @@ class Node:
                 self.departures.relocate(message.moves)
             case CensusRequest():
                 self.loads.census(message, sender, self.environment.world, self.environment.period_s)
+
+    async def _check_home_of(self, sender: str, message: Collect | Adopt) -> None:
+        """Only the home of entities says what becomes of them, of whichever instance this server is."""
+        for instance in sorted({instance_of(item.entity) for item in message.items}):
+            await self._check_homeserver(sender, instance)
 
     async def _check_homeserver(self, sender: str, instance: str) -> None:
         row = await self.home.row(sender)

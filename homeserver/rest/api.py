@@ -154,7 +154,7 @@ def _server_list_routes(node: Node) -> APIRouter:
     @routes.get("/v1/recoveries")
     async def recoveries() -> RecoveriesView:
         """The entities of dead simulation servers: who goes on with them, and from which copy."""
-        return RecoveriesView(**node.recoveries.to_data())
+        return RecoveriesView(**node.recoveries.to_data(), abroad=node.abroad.to_data())
 
     @routes.get("/v1/servers/{name}")
     async def server(name: Name) -> ServerView:

@@ -159,12 +159,17 @@ class RecoveriesView(BaseModel):
     """What dead simulation servers left: what is not gone on with yet, and what was, newest first."""
 
     waiting: list[dict[str, Any]] = Field(
-        description="{entity, last, epoch, held, target, tick, state_hash, source}; no target: copies are looked for"
+        description="{entity, last, epoch, held, abroad, abroad_too, target, tick, state_hash, source}; no target: "
+        "copies are looked for, also in the instances `abroad`"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
     )
     counts: dict[str, int] = Field(description="since this member started: taken, recovered, lost, from which source")
+    abroad: list[dict[str, Any]] = Field(
+        description="{instance, entities by server, reason, silent_since_s} of other instances that have entities of "
+        "this one, of the member that grants leases; with a reason nobody takes over from there"
+    )
 
 
 class NewEntity(_Body):

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -41,7 +41,6 @@ __all__ = [
     "all_cuts",
     "all_trials",
     "handover_ground",
-    "is_open",
 ]
 
 _INPUT_HZ: Final = 50.0
@@ -115,7 +114,7 @@ class Trial:
         return f"case-{self.case}-{self.step}-{self.deed}-{self.victim}"
 
 
-def all_trials(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
+def all_trials(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
     """Every step, everybody, everything."""
     return tuple(
         Trial(case, step, victim, deed)
@@ -124,7 +123,7 @@ def all_trials(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
     )
 
 
-def all_cuts(cases: Sequence[str] = ("2", "3")) -> tuple[Trial, ...]:
+def all_cuts(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
     """Every step and every partition; they need a network that can be cut."""
     return tuple(
         Trial(case, step, cut, Deed.CUT) for case in cases for step, cut in itertools.product(STEPS[case], Cut)
@@ -138,14 +137,6 @@ class Outcome(StrEnum):
     """One server simulates it, the one that the log names, and has applied every input once."""
     UNAVAILABLE = "unavailable"
     """Nobody simulates it within the patience, or inputs wait for ever. Not doubled, but not there."""
-
-
-def is_open(trial: Trial) -> bool:
-    """Whether it is known that the entity may be unavailable after this.
-
-    So it is if the log has given it to a server of another instance, or may have: nobody takes it over from there.
-    """
-    return trial.deed is Deed.KILL and trial.case == "1" and trial.victim is not Victim.LEADER
 
 
 @dataclass(frozen=True)
@@ -164,7 +155,7 @@ class TrialResult:
         """The problems, and an entity that is not there although it should be."""
         if self.note == _NOT_REACHED:
             return (*self.problems, _NOT_REACHED)
-        if self.outcome is Outcome.UNAVAILABLE and not is_open(self.trial):
+        if self.outcome is Outcome.UNAVAILABLE:
             return (*self.problems, "nobody simulates it, or not all inputs arrive")
         return self.problems
 
@@ -367,7 +358,7 @@ class Ground:
 
 @asynccontextmanager
 async def handover_ground(
-    directory: Path, seed: int, cases: Sequence[str] = ("2", "3"), *, parted: bool = False
+    directory: Path, seed: int, cases: Collection[str], *, parted: bool = False
 ) -> AsyncIterator[Ground]:
     """A cluster for trials of these cases; `directory` is for the socket of the breakpoints, and must exist.
 

@@ -23,7 +23,6 @@ from scenarios.chaos.handovers import (
     all_cuts,
     all_trials,
     handover_ground,
-    is_open,
 )
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
@@ -38,9 +37,7 @@ _WIDTH: Final = 110
 @click.command(
     name="transfers", short_help="Kill or stop either end, or the leader, at every named step of hand-overs."
 )
-@click.option(
-    "--case", "cases", multiple=True, type=click.Choice(sorted(STEPS)), help="Of this case. [default: 2 and 3]"
-)
+@click.option("--case", "cases", multiple=True, type=click.Choice(sorted(STEPS)), help="Of this case. [default: all]")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Trials like this: `case-2-decided-*`.")
 @click.option("--list", "list_trials", is_flag=True, help="List the trials, and end.")
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed]")
@@ -52,15 +49,15 @@ def command(
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
-    applied once. Trials that end with an entity that nobody simulates are told apart: those of which it is known are
-    called open, any other is a violation, as is everything else. Partitions (`cut`) need network namespaces, which the
-    superuser has; where the kernel does not permit them they are skipped. Exit status 1 if anything was violated.
+    applied once. An entity that nobody simulates in the end is a violation too. Partitions (`cut`) need network
+    namespaces, which the superuser has; where the kernel does not permit them they are skipped. Exit status 1 if
+    anything was violated.
     """
-    possible = (*all_trials(cases or ("2", "3")), *all_cuts(cases or ("2", "3")))
+    possible = (*all_trials(cases or tuple(STEPS)), *all_cuts(cases or tuple(STEPS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]
     if list_trials:
         for trial in trials:
-            click.echo(f"{trial}{'  (open)' if is_open(trial) else ''}")
+            click.echo(str(trial))
         return 0
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     if (why_not := _enter(trials)) is not None:
@@ -78,7 +75,7 @@ def command(
         for problem in result.violations:
             screen.print(f"     {problem}", style="bold red")
 
-    trio.run(_run, trials, seed, cases or ("2", "3"), show)
+    trio.run(_run, trials, seed, show)
     counts = Counter(result.outcome for result in results)
     violations = sum(len(result.violations) for result in results)
     screen.print(f"{counts[Outcome.GOES_ON]} go on, {counts[Outcome.UNAVAILABLE]} unavailable, {violations} violations")
@@ -99,7 +96,8 @@ def _is_chosen(trial: Trial, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(fnmatch(str(trial), pattern) for pattern in patterns)
 
 
-async def _run(trials: list[Trial], seed: int, cases: tuple[str, ...], show: Callable[[TrialResult], None]) -> None:
+async def _run(trials: list[Trial], seed: int, show: Callable[[TrialResult], None]) -> None:
+    cases = sorted({trial.case for trial in trials})
     with tempfile.TemporaryDirectory(prefix="baton-") as directory:
         parted = any(trial.deed is Deed.CUT for trial in trials)
         async with handover_ground(Path(directory), seed, cases, parted=parted) as ground:

@@ -487,6 +487,13 @@ class _Federation:
         return AdmitReply(transfer_id=message.transfer_id, accepted=True), trace
 
 
+class _Abroad:
+    """What other homes say of leases: that they last. Nobody is taken from here; whole clusters do that."""
+
+    async def over(self, instance: str, leases: Any) -> set[Any]:
+        return set()
+
+
 class TransfersAtHome(Transfers):
     """A homeserver's part, whose parcels are messages that are not sealed."""
 
@@ -499,7 +506,7 @@ class TransfersAtHome(Transfers):
         sealer = Sealer(HOME, identity_of(HOME))
         store, directory, federation = cast(Any, self.store), cast(Any, keys), cast(Any, _Federation())
         super().__init__(sealer, store, directory, federation, cast(Any, None), _StoppedClock())
-        InquiriesAtHome(self, store, directory, federation, instance_of(HOME))
+        InquiriesAtHome(self, store, directory, federation, cast(Any, _Abroad()), instance_of(HOME))
         for row in keys.registrations():
             self.store.run("directory.register", {"row": row.to_data()})
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from authority import messages, recovery_messages
 from authority.hops import Trace
-from authority.lease_messages import Renew, RenewReply
+from authority.lease_messages import LeaseInquiry, LeaseOf, LeaseWord, Renew, RenewReply
 from authority.letters import BatchItem
 from authority.messages import INLINE_STATE_BYTES, MAX_STATE_BYTES, Manifest
 from authority.placement_messages import CensusRow, Load, MoveItem
@@ -36,6 +36,7 @@ LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.boole
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "alone": st.booleans(),
     "accepted": st.booleans(),
+    "who_is_alive": st.booleans(),
     "applied": WHOLE,
     "authority": NAMES,
     "base": WHOLE,
@@ -122,8 +123,13 @@ ROWS: Final = {"entity": NAMES, "epoch": WHOLE, "sub": WHOLE}
 FOUND: Final = {**ROWS, "tick": WHOLE, "state_hash": HASHES}
 COPIES: Final = st.builds(recovery_messages.CopyItem, **ROWS, tick=WHOLE, state=st.binary(max_size=20))
 
+LEASES: Final = st.lists(st.builds(LeaseOf, server=NAMES, incarnation=WHOLE), max_size=3)
+
 # Where one name stands for different things.
 _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
+    (LeaseInquiry, "leases"): LEASES,
+    (LeaseWord, "over"): LEASES,
+    (LeaseWord, "alive"): LEASES,
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),

@@ -131,21 +131,10 @@ class Cluster:
     def left_out(self, entity: str) -> str:
         """Why nothing is expected of an entity in the end, in a word; empty when it must be somewhere and at rest.
 
-        `lost`: two servers died with all that there was of it. `stranded`: what docs/failover.md says is not done yet.
+        `lost`: two servers died with all that there was of it.
         """
         record = self.record(entity)
-        if record is None:
-            return ""
-        if record.standing is Standing.LOST:
-            return "lost"
-        return "stranded" if self._is_stranded(entity, record) else ""
-
-    def _is_stranded(self, entity: str, record: EntityRecord) -> bool:
-        died = self.judge.has_died_with(entity)
-        abroad = record.authority and instance_of(record.authority) != instance_of(entity)
-        if abroad:
-            return died or record.authority in self.judge.debts.deaths
-        return died and record.authority not in ("", self.judge.last_server(entity))
+        return "lost" if record is not None and record.standing is Standing.LOST else ""
 
     def unsettled(self) -> str:
         """What has not come to rest, in a sentence; empty when everything has."""
@@ -214,7 +203,5 @@ class Cluster:
             "deaths": len(self.judge.debts.deaths),
             "takeovers": self.judge.takeovers,
             "ticks_lost": self.judge.ticks_lost,
-            "set_back": self.judge.set_back,
             "lost": left_out.count("lost"),
-            "stranded": left_out.count("stranded"),
         }

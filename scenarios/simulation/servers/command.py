@@ -20,7 +20,6 @@ COLUMNS: Final = {
     "deaths": "deaths",
     "takeovers": "take-overs",
     "lost": "lost",
-    "stranded": "stranded",
     "virtual_s": "virtual s",
 }
 

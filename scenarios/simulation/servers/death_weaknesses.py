@@ -160,8 +160,8 @@ class _NeverAsks(InputStream):
 class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
-    async def _ask(self, items: Any, asked: dict[str, int]) -> dict[str, tuple[FoundItem, ...]]:
-        return await super()._ask(items, dict(sorted(asked.items())[:1]))
+    async def _ask(self, items: Any, asked: dict[str, int], everybody: Any) -> dict[str, tuple[FoundItem, ...]]:
+        return await super()._ask(items, dict(sorted(asked.items())[:1]), everybody)
 
 
 class _WorstCopy(Recovery):

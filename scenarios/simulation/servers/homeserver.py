@@ -13,6 +13,7 @@ from authority.names import instance_of
 from authority.placement import Balance, relieve
 from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
 from authority.sealing import Opened, Sealer
+from homeserver.abroad import Abroad
 from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
 from homeserver.inquiries import Inquiries
@@ -65,7 +66,7 @@ class Home(Transfers):
         super().__init__(sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock)
         parts = self._parts
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
-        self.recoveries = parts.recoveries(self.store, self.post, self.clock, lambda: self.leases.granter.office > 0)
+        self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
         self.balancer = Balancer(
             self.store,
             self.post,
@@ -79,11 +80,18 @@ class Home(Transfers):
         self.moved = self.balancer.moved
         self.answer_by(Renew, self.leases.renewed)
         self.answer_by(OwnerRequest, Owners(self._instance, self.store, neighbours, self).answer)
-        Inquiries(self, self.store, cast(Any, self._keys), neighbours, self._instance)
+        self.abroad = Abroad(
+            self._instance, self.store, neighbours, self, self.recoveries, self.clock, self._is_in_office
+        )
+        Inquiries(self, self.store, cast(Any, self._keys), neighbours, self.abroad, self._instance)
         self.process.begin()
         self.process.start_soon(self.leases.look_around, self.process)
         self.process.start_soon(self.recoveries.serve)
+        self.process.start_soon(self.abroad.look_around, self.process)
         self.process.start_soon(self.balancer.serve)
+
+    def _is_in_office(self) -> bool:
+        return self.leases.granter.office > 0
 
     async def _sweep(self, lease: LeaseRow) -> bool:
         return await self.recoveries.sweep(lease)
@@ -104,16 +112,15 @@ class Home(Transfers):
 
     def _noted(self, sender: str, message: Any) -> bool:
         """As `homeserver.node.Node`: take what wants no answer; whether it was that."""
-        if instance_of(sender) != self._instance:
-            return False
+        is_ours = instance_of(sender) == self._instance
         match message:
             case Collected():
                 self._take_or_drop(self.recoveries.collected, message, sender)
             case Adopted():
                 self._take_or_drop(self.recoveries.adopted, message, sender)
-            case LoadReport():
+            case LoadReport() if is_ours:
                 self.balancer.reported(sender, message.load)
-            case Census():
+            case Census() if is_ours:
                 self.balancer.took_census(sender, message)
             case _:
                 return False

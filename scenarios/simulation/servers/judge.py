@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from authority.epoch import Fence
-from authority.names import instance_of
 from scenarios.simulation.oracle import Violation
 from scenarios.simulation.servers.debts import Debts
 from simserver.custody import Stint
@@ -27,18 +26,10 @@ class _Chain:
     tick: int
     deaths: int
     """How many servers had died when it was taken up."""
-    deaths_before: int = 0
-    """How many had died when it was taken up before that."""
+    deaths_before: dict[Fence, int] = field(default_factory=dict)
+    """How many had died when it was taken up under earlier fences."""
     applied: dict[str, int] = field(default_factory=dict)
     """How many inputs of each source it was taken up with."""
-
-
-def _is_abroad(server: str, entity: str) -> bool:
-    """Whether a server is of another instance than an entity: its home does not take it over from there, nor ask there.
-
-    So nothing is owed of what is durable there (docs/failover.md, what is not here yet).
-    """
-    return instance_of(server) != instance_of(entity)
 
 
 class Judge:
@@ -57,7 +48,6 @@ class Judge:
         self.moves = 0
         self.takeovers = 0
         self.ticks_lost = 0
-        self.set_back = 0
         self._may_simulate: Final = may_simulate
         self._has_lease: Final = has_lease
         self._note: Final = note
@@ -65,7 +55,6 @@ class Judge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
-        self._been_abroad: dict[str, None] = {}
 
     def violated(self, kind: str, sentence: str) -> None:
         """Something happened that must not."""
@@ -90,11 +79,8 @@ class Judge:
             self._follow(server, stint, fence, chain)
             self.moves += chain.server != server
         if chain is None or fence > chain.fence:
-            deaths, before = self._deaths_before(server), 0 if chain is None else chain.deaths
-            if _is_abroad(server, stint.entity):
-                self._been_abroad[stint.entity] = None
-                for source in ("", *self._sources.get(stint.entity, ())):
-                    self.debts.settle((stint.entity, source), 0)
+            deaths = self._deaths_before(server)
+            before = {} if chain is None else chain.deaths_before | {chain.fence: chain.deaths}
             applied = {} if chain is None else chain.applied
             self._chains[stint.entity] = _Chain(fence, server, stint, stint.started_tick, deaths, before, applied)
 
@@ -111,8 +97,6 @@ class Judge:
             self.violated("two-authorities", f"{server} took {entity} up, which {chain.server} still simulates")
         elif stint.started_hash == last.ended_hash and stint.started_tick == chain.tick:
             return
-        elif _is_abroad(chain.server, entity):
-            self._set_back(entity)
         elif not self.debts.has_died_since(chain.server, chain.deaths):
             self.violated(
                 "state",
@@ -120,11 +104,6 @@ class Judge:
             )
         else:
             self._take_over(server, stint, chain)
-
-    def _set_back(self, entity: str) -> None:
-        """Its home took it over, and did not ask where it had been in another instance."""
-        self.set_back += 1
-        self._excused[entity] = None
 
     def _take_over(self, server: str, stint: Stint, chain: _Chain) -> None:
         """The last authority is dead: somebody goes on from a copy.
@@ -134,8 +113,6 @@ class Judge:
         """
         self.takeovers += 1
         self.ticks_lost += max(chain.tick - stint.started_tick, 0)
-        if stint.entity in self._been_abroad:
-            self._set_back(stint.entity)
         thing = (stint.entity, "")
         if (owed := self.debts.owed(thing)) > stint.started_tick:
             self.violated(
@@ -181,19 +158,23 @@ class Judge:
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
         """A source of inputs is told that so many of them are durable, by the present authority or a former one."""
         chain = self._chains[entity]
-        if not upto or _is_abroad(chain.server, entity):
+        if not upto:
             return
         self._sources.setdefault(entity, {})[source] = None
         if fence >= chain.fence:
             # Who has no lease any more says what was so while it had one.
             self.debts.owe((entity, source), upto, self._deaths_before(chain.server))
-        elif upto > (has := chain.applied.get(source, 0)) and not self.debts.is_waived(chain.deaths_before):
+        elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(chain, fence):
             self._forgotten(chain.server, entity, source, has, upto)
+
+    def _is_waived(self, chain: _Chain, fence: Fence) -> bool:
+        """Whether what was durable under an earlier fence may be gone by now."""
+        return self.debts.is_waived(chain.deaths_before.get(fence, 0))
 
     def kept(self, entity: str, fence: Fence, tick: int) -> None:
         """An authority hears that somebody keeps a copy."""
         chain = self._chains[entity]
-        if fence >= chain.fence and not _is_abroad(chain.server, entity):
+        if fence >= chain.fence:
             self.debts.owe((entity, ""), tick, self._deaths_before(chain.server))
 
     def died(self, server: str) -> None:
@@ -227,7 +208,7 @@ class Judge:
         return self._chains[entity].server
 
     def is_excused(self, entity: str) -> bool:
-        """Whether durable inputs of it were lost, with more servers than are allowed to die, or abroad."""
+        """Whether durable inputs of it were lost, with more servers than are allowed to die."""
         return entity in self._excused
 
     def has_died_with(self, entity: str) -> bool:

@@ -32,9 +32,7 @@ class ServersOutcome(Outcome):
     deaths: int
     takeovers: int
     ticks_lost: int
-    set_back: int
     lost: int
-    stranded: int
 
 
 def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOutcome:

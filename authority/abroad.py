@@ -1,0 +1,78 @@
+"""Entities whose authority is a simulation server of another instance than their home: what the log knows of them.
+
+    crossings/<id>   the transfer by which an entity came from or to another instance, until somebody has told its end
+
+The lease of such a server stands in the log of its own home. So the record names the incarnation that was given the
+entity, as that home has told it with the commit, and nobody takes the entity from it until that home says that the
+lease of this incarnation is over; which stays so for ever, however late it is heard.
+
+What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
+instance from which the entity came, as long as nobody has said that the server has begun with it.
+
+In case 1 the old authority brings the log's word to the new one. If it dies before that, the home of the entity does:
+`crossings` says of which entities that may be so.
+"""
+
+from typing import Final
+
+from authority.names import instance_of
+from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from authority.rows import Rows
+from authority.transfer_rows import find_transfer
+
+__all__ = ["CROSSINGS", "asked_abroad", "crossed", "crossing", "has_begun", "is_abroad", "is_possible"]
+
+CROSSINGS: Final = "crossings"
+
+
+def is_abroad(entity: str, server: str) -> bool:
+    """Whether a server is of another instance than an entity."""
+    return instance_of(server) != instance_of(entity)
+
+
+def crossing(transfer: TransferRecord) -> str:
+    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance."""
+    ends = (transfer.source, transfer.target)
+    return transfer.id if any(is_abroad(transfer.entity, end) for end in ends) else ""
+
+
+def crossed(rows: Rows, record: EntityRecord) -> None:
+    """The log has given an entity to its authority: if that crosses between instances, its end is waited for."""
+    if record.came_by:
+        rows.put((CROSSINGS, record.id), record.came_by)
+
+
+def has_begun(rows: Rows, record: EntityRecord) -> None:
+    """Its authority has begun with an entity, or it is taken from it: nobody waits any more for the end of its way."""
+    if record.came_by and rows.get_or((CROSSINGS, record.id), None) is not None:
+        rows.delete((CROSSINGS, record.id))
+
+
+def asked_abroad(
+    rows: Rows, record: EntityRecord, involved: tuple[str, ...], known: RecoveryRow | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The instances beside its own in which copies of an entity may be: `RecoveryRow.abroad` and `abroad_too`.
+
+    Args:
+        involved: servers that had it, or were to have it.
+        known: the recovery that this one goes on with, if there is one.
+    """
+    must = {instance_of(server) for server in involved if server}
+    may: set[str] = set()
+    came_by = find_transfer(rows, record.came_by) if record.came_by else None
+    if came_by is not None and came_by.fence == record.fence:
+        # Until it has reported, it may stand still with the only state there is.
+        (must if came_by.phase is Phase.COMMITTED else may).add(instance_of(came_by.source))
+    if known is not None:
+        must.update(known.abroad)
+        may.update(known.abroad_too)
+    own = {instance_of(record.id)}
+    return tuple(sorted(must - own)), tuple(sorted(may - must - own))
+
+
+def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
+    """Whether a copy is of a fence that its holder can have seen; instances are not trusted with others' entities.
+
+    Nobody has one of the raised fence, and an instance that the entity has left none of the last.
+    """
+    return epoch < row.epoch - (instance_of(holder) in row.abroad_too)

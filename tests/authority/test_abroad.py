@@ -1,0 +1,235 @@
+"""Entities with servers of other instances: bound to an incarnation, and taken only from one that is over."""
+
+from typing import Any
+
+import pytest
+
+from authority.abroad import CROSSINGS, crossing, is_abroad, is_possible
+from authority.epoch import Fence
+from authority.errors import Reason
+from authority.records import RecoveryRow, Role
+from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
+from tests.authority.rows import directory_row
+
+FAR_2 = "beta.s2"
+FARTHER = "gamma.s1"
+HASH = "0" * 64
+
+
+@pytest.fixture
+def log() -> Log:
+    """Two servers with leases, and Ada's ball on the first; of other instances this log has nothing."""
+    log = Log()
+    for name in (S1, S2):
+        log.run("directory.register", row=directory_row(name).to_data())
+    log.run("directory.register", row=directory_row(HOMESERVER, Role.HOMESERVER).to_data())
+    log.run("lease.take_office", by=HOMESERVER, after=0)
+    for server in (S1, S2):
+        log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
+        log.run("lease.swept", server=server, incarnation=1)
+    log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="ask")
+    return log
+
+
+def goes(log: Log, target: str, source: str = S1, epoch: int = 1, incarnation: int = 7, **more: Any) -> dict[str, Any]:
+    """A hand-over through the log, to a server whose home has told its incarnation."""
+    transfer_id = f"transfer-{epoch}"
+    args = request(transfer_id, target, source=source, epoch=epoch, incarnation=incarnation, **more)
+    answer: dict[str, Any] = log.run("transfer.commit", **args, check_target=target in (S1, S2))
+    assert answer["outcome"] == "committed"
+    return answer
+
+
+def told(log: Log, transfer_id: str, source: str) -> None:
+    """The old authority reports that the new one has begun."""
+    log.run("transfer.report", transfer_id=transfer_id, source=source, entity=BALL, report={}, passes=[])
+
+
+def over(log: Log, server: str = FAR, incarnation: int = 7, epoch: int = 2) -> Any:
+    """The home of a server has said that the lease of this incarnation is over."""
+    return log.run("recovery.begin_abroad", server=server, incarnation=incarnation, entities=[[BALL, epoch, 0]])
+
+
+def recovery(log: Log) -> RecoveryRow:
+    return RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+
+
+# --- which life of a server has it ------------------------------------------------------------------------------------
+
+
+def test_failures_row_13_a_commit_names_the_incarnation_that_the_targets_home_has_told(log: Log) -> None:
+    answer = goes(log, FAR)
+    assert answer["transfer"]["incarnation"] == log.rows.entity(BALL).incarnation == 7
+    assert log.transfer("transfer-1").source_incarnation == 1, "that of the source stands here"
+    goes(log, S2, source=FAR, epoch=2, incarnation=9)
+    assert log.rows.entity(BALL).incarnation == 1, "of its own servers the log itself knows"
+    assert log.transfer("transfer-2").source_incarnation == 7
+
+
+def test_a_group_that_crosses_names_the_incarnation_too(log: Log) -> None:
+    log.run("entity.create", entity=OTHER, kind="ball", spawner=ADA, server=S2, rule="ask")
+    wanted = {"group": "group-1", "entities": [BALL, OTHER], "target": FAR, "now_s": 0.0, "check_target": False}
+    members = {entity: name for name, entity in log.run("group.propose", **wanted)["members"].items()}
+    for entity, source, incarnation in ((BALL, S1, 7), (OTHER, S2, 8)):
+        asked = request(members[entity], FAR, entity=entity, source=source, incarnation=incarnation)
+        log.run("transfer.commit", **asked, check_target=False, now_s=1.0)
+    assert [log.rows.entity(entity).incarnation for entity in (BALL, OTHER)] == [7, 8]
+    assert [log.rows.get_or((CROSSINGS, entity), None) for entity in (BALL, OTHER)] == [members[BALL], members[OTHER]]
+
+
+# --- taking ----------------------------------------------------------------------------------------------------------
+
+
+def test_failures_row_8_it_is_taken_only_from_the_incarnation_that_is_over(log: Log) -> None:
+    goes(log, FAR)
+    assert over(log, incarnation=6) == over(log, incarnation=8) == []
+    assert over(log, server=FAR_2) == over(log, epoch=1) == []
+    assert log.rows.entity(BALL).authority == FAR
+    assert over(log) == [BALL]
+    record = log.rows.entity(BALL)
+    assert (record.authority, record.fence, record.standing) == ("", Fence(3), "recovering")
+    assert over(log) == [], "once"
+    late = log.run("transfer.commit", **request("transfer-9", S2, source=FAR, epoch=2))
+    assert (late["outcome"], late["transfer"]["reason"]) == ("refused", Reason.NOT_HOLDER)
+
+
+def test_what_is_at_home_is_not_taken_by_the_word_of_others(log: Log) -> None:
+    assert log.run("recovery.begin_abroad", server=S1, incarnation=1, entities=[[BALL, 1, 0]]) == []
+    assert log.rows.entity(BALL).authority == S1
+
+
+@pytest.mark.parametrize(("policy", "taken"), [("adopt", [BALL]), ("freeze", [BALL]), ("despawn", [])])
+def test_its_policy_says_what_becomes_of_it(log: Log, policy: str, taken: list[str]) -> None:
+    log.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    goes(log, FAR)
+    assert over(log) == taken
+    assert (
+        log.rows.get_or(("entities", BALL), None) is None
+        if policy == "despawn"
+        else recovery(log).held == (policy == "freeze")
+    )
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None
+
+
+def test_it_is_given_to_a_server_abroad_as_the_incarnation_that_was_asked(log: Log) -> None:
+    goes(log, FAR)
+    over(log)
+    copy = {"entity": BALL, "epoch": 3, "target": FAR_2, "incarnation": 4, "tick": 7, "state_hash": HASH}
+    assert log.run("recovery.finish", items=[copy | {"source": "follower"}]) == [BALL]
+    record = log.rows.entity(BALL)
+    assert (record.authority, record.incarnation, record.fence) == (FAR_2, 4, Fence(4))
+    assert over(log, FAR_2, incarnation=4, epoch=4) == [BALL], "it may die before it has begun"
+    assert recovery(log).abroad == ("beta",)
+
+
+# --- where copies may be ----------------------------------------------------------------------------------------------
+
+
+def test_copies_are_looked_for_where_it_was_and_where_it_came_from_until_that_is_told(log: Log) -> None:
+    goes(log, FAR)
+    over(log)
+    assert (recovery(log).abroad, recovery(log).abroad_too) == (("beta",), ())
+
+
+@pytest.mark.parametrize(("reported", "places"), [(False, (("beta", "gamma"), ())), (True, (("gamma",), ("beta",)))])
+def test_failures_row_10_who_stands_still_with_the_only_state_is_asked(
+    log: Log, reported: bool, places: tuple[tuple[str, ...], tuple[str, ...]]
+) -> None:
+    goes(log, FAR)
+    goes(log, FARTHER, source=FAR, epoch=2, incarnation=3)
+    if reported:
+        told(log, "transfer-2", FAR)
+    assert over(log, FARTHER, incarnation=3, epoch=3) == [BALL]
+    assert (recovery(log).abroad, recovery(log).abroad_too) == places
+
+
+def test_what_came_home_is_looked_for_abroad_too(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    assert log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]]) == [BALL]
+    assert recovery(log).abroad == ("beta",)
+    again = {"entity": BALL, "epoch": 4, "target": S1, "tick": 7, "state_hash": HASH, "source": "follower"}
+    log.run("recovery.finish", items=[again])
+    assert log.run("recovery.again", items=[{"entity": BALL, "epoch": 5}]) == [BALL]
+    assert recovery(log).abroad == ("beta",), "what is looked for again is looked for there as well"
+
+
+def test_what_never_left_is_looked_for_at_home(log: Log) -> None:
+    goes(log, S2)
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    log.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]])
+    assert (recovery(log).abroad, recovery(log).abroad_too) == ((), ())
+
+
+def test_a_copy_of_a_fence_that_its_holder_cannot_have_seen_does_not_count(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
+    row = recovery(log)
+    assert (row.epoch, row.abroad_too) == (4, ("beta",))
+    assert [is_possible(row, S1, epoch) for epoch in (2, 3, 4)] == [True, True, False]
+    assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
+
+
+# --- who was not told -------------------------------------------------------------------------------------------------
+
+
+def test_failures_row_10_until_its_end_is_told_a_crossing_is_remembered(log: Log) -> None:
+    goes(log, FAR)
+    assert log.rows.get_or((CROSSINGS, BALL), None) == "transfer-1"
+    told(log, "transfer-1", S1)
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None
+    goes(log, FARTHER, source=FAR, epoch=2)
+    assert log.rows.get_or((CROSSINGS, BALL), None) == "transfer-2"
+    told(log, "transfer-1", S1)
+    assert log.rows.get_or((CROSSINGS, BALL), None) == "transfer-2", "that was another one"
+    asked = request("transfer-3", "alpha.nobody", source=FARTHER, epoch=3)
+    assert log.run("transfer.commit", **asked)["outcome"] == "refused"
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None, "its authority has acted"
+
+
+def test_what_is_deleted_or_stays_at_home_is_no_crossing(log: Log) -> None:
+    goes(log, S2)
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None
+    assert not crossing(log.transfer("transfer-1"))
+    goes(log, FAR, source=S2, epoch=2)
+    log.run("entity.delete", entity=BALL, by=ADA, master_rev=1)
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None
+    assert is_abroad(BALL, FAR)
+
+
+def stranded(**changes: Any) -> dict[str, Any]:
+    """What a server says that was given the ball and has no state for it."""
+    fields = {"entity": BALL, "transfer_id": "transfer-1", "epoch": 2, "sub": 0, "target": FAR, "incarnation": 7}
+    return {**fields, "never": False, **changes}
+
+
+def test_failures_row_10_an_entity_whose_state_died_with_its_source_is_taken_from_a_server_abroad(log: Log) -> None:
+    goes(log, FAR)
+    log.refuses(Reason.LEASE_HELD, "recovery.strand", **stranded(), source_over=True)
+    log.refuses(Reason.TOO_LATE, "recovery.strand", **stranded(incarnation=6))
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    assert log.run("recovery.strand", **stranded()) == BALL
+    row = recovery(log)
+    assert (row.last, row.abroad) == (S1, ("beta",)), "the one who was given it is asked, and takes it no more"
+
+
+@pytest.mark.parametrize("source_over", [False, True])
+def test_of_a_source_abroad_its_home_says_whether_it_is_dead(log: Log, source_over: bool) -> None:
+    goes(log, FAR)
+    goes(log, FARTHER, source=FAR, epoch=2, incarnation=3)
+    asked = stranded(transfer_id="transfer-2", epoch=3, target=FARTHER, incarnation=3)
+    if source_over:
+        assert log.run("recovery.strand", **asked, source_over=True) == BALL
+        assert recovery(log).abroad == ("beta", "gamma")
+    else:
+        log.refuses(Reason.LEASE_HELD, "recovery.strand", **asked)
+
+
+def test_nothing_is_taken_from_a_server_whose_home_grants_no_leases(log: Log) -> None:
+    goes(log, FAR, incarnation=0)
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.refuses(Reason.LEASE_HELD, "recovery.strand", **stranded(incarnation=0))
