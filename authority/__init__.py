@@ -14,7 +14,9 @@
     ├ group_requests         several entities: together, or apart with one report
     ├ group_commit           together: in one step, or none
     ├ transfer_requests      asking, answering, taking back
-    └ transfer_procedures    the commit point; direct passes; reports
+    ├ transfer_procedures    the commit point; direct passes; reports
+    └ bulk_procedures        many steps of hand-overs by one command, with a verdict for each
+    drafts          rows as several procedures one after the other would leave them
     rows            what a procedure may do to the tree
     abroad          what is on servers of other instances: which life of them has it, and where its copies are
     transfer_rows   the table of transfers, and which are forgotten

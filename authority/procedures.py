@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.absence_procedures import ABSENCE_PROCEDURES
+from authority.bulk_procedures import BULK_PROCEDURES
 from authority.deletion import DELETION_PROCEDURES
 from authority.directory_procedures import DIRECTORY_PROCEDURES
 from authority.drain_procedures import DRAIN_PROCEDURES
@@ -25,6 +26,7 @@ __all__ = ["PROCEDURES"]
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **ABSENCE_PROCEDURES,
+    **BULK_PROCEDURES,
     **RIGHTS_PROCEDURES,
     **DELETION_PROCEDURES,
     **DIRECTORY_PROCEDURES,

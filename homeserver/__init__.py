@@ -5,6 +5,7 @@
     backend     where the replicated rows are kept: our own Raft, or etcd
     store       the replicated rows: procedures through the log, reads from the local copy
     transfers   what is done with the messages of transfers
+    company     what came together shares a command of the log, and a signature
     hierarchies what tried to leave its parent or children is moved with them
     owners      who owns what, for authorities; players who have gone
     leases      who is alive

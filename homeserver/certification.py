@@ -28,20 +28,12 @@ class Certification:
 
     def commit(self, transfer: TransferRecord) -> str:
         """A signed word that the log gave the entity to the target of a committed transfer."""
-        certificate = CommitCertificate(
-            entity=transfer.entity,
-            epoch=transfer.epoch,
-            sub=transfer.sub,
-            transfer_id=transfer.id,
-            source=transfer.source,
-            target=transfer.target,
-            tick=transfer.tick,
-            state_hash=transfer.state_hash,
-            owner=transfer.owner,
-            owner_rev=transfer.owner_rev,
-            incarnation=transfer.incarnation,
-        )
-        return jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+        return self.commit_all([transfer])[0]
+
+    def commit_all(self, transfers: Sequence[TransferRecord]) -> list[str]:
+        """As `commit` of each of these; they share a signature."""
+        claims = [_committed(transfer).to_claims() for transfer in transfers]
+        return jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
 
     def grant(self, record: EntityRecord, replaces: str = "") -> str:
         """A signed leave for the record's group to pass the entity directly, from the fence that the log knows.
@@ -76,3 +68,19 @@ class Certification:
         row = await self._directory.row(name)
         keys = None if row is None else self._directory.parse(row)
         return None if row is None or keys is None else (row.role, keys)
+
+
+def _committed(transfer: TransferRecord) -> CommitCertificate:
+    return CommitCertificate(
+        entity=transfer.entity,
+        epoch=transfer.epoch,
+        sub=transfer.sub,
+        transfer_id=transfer.id,
+        source=transfer.source,
+        target=transfer.target,
+        tick=transfer.tick,
+        state_hash=transfer.state_hash,
+        owner=transfer.owner,
+        owner_rev=transfer.owner_rev,
+        incarnation=transfer.incarnation,
+    )

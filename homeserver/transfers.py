@@ -48,6 +48,7 @@ from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
 from homeserver.certification import Certification
+from homeserver.company import Alone, Company, Means
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
@@ -99,6 +100,8 @@ class Transfers:
         self.torn: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every hand-over that nobody had proposed, and that would have torn a hierarchy."""
         self.certificates: Final = Certification(sealer, directory, clock)
+        self._alone: Final = Alone(store, self.certificates)
+        self._company: Final = Company(store, self.certificates)
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
         self._waiting = WaitingRequests()
@@ -278,10 +281,11 @@ class Transfers:
             admitted, trace = await self._ask_target_home(request, trace)
         trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
         self._reached("deciding", request.transfer_id)
-        decided = await self._decide(request, admitted)
+        means = self._means(opened)
+        decided = await self._decide(request, admitted, means)
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
-        reply = self._reply(decided)
+        reply = await self._reply(decided, means)
         if reply.outcome == "committed" and decided["transfer"].get("sub"):
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply, opened.trace, on_path=False)
@@ -315,7 +319,7 @@ class Transfers:
             self._note(other)
             outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
             decided = {"transfer": other.to_data(), "outcome": outcome.value, "authority": record.authority}
-            reply = self._reply(decided | {"epoch": record.epoch, "sub": record.sub})
+            reply = await self._reply(decided | {"epoch": record.epoch, "sub": record.sub}, self._alone)
             try:
                 if outcome is Outcome.COMMITTED:
                     await self.post(Grant(certificate=reply.certificate), waiting.trace, other.target, on_path=True)
@@ -344,7 +348,10 @@ class Transfers:
             raise MessageError(f"{target_home} answered an admission with {reply.type}")
         return reply, trace
 
-    async def _decide(self, request: HandoffRequest, admitted: AdmitReply) -> dict[str, Any]:
+    def _means(self, opened: Opened) -> Means:
+        return self._company if opened.in_batch else self._alone
+
+    async def _decide(self, request: HandoffRequest, admitted: AdmitReply, means: Means) -> dict[str, Any]:
         args: dict[str, Any] = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
@@ -361,12 +368,12 @@ class Transfers:
         }
         if not admitted.accepted:
             reason = admitted.reason or Reason.UNKNOWN_TARGET.value
-            answer = await self._store.submit("transfer.refuse", **args, reason=reason)
+            answer = await means.submit("transfer.refuse", **args, reason=reason)
         else:
-            answer = await self._store.submit("transfer.commit", **args, incarnation=admitted.incarnation)
+            answer = await means.submit("transfer.commit", **args, incarnation=admitted.incarnation)
         return dict(answer)
 
-    def _reply(self, decided: dict[str, Any]) -> HandoffReply:
+    async def _reply(self, decided: dict[str, Any], means: Means) -> HandoffReply:
         transfer = TransferRecord.from_data(decided["transfer"])
         outcome = Outcome(decided["outcome"])
         return HandoffReply(
@@ -376,7 +383,7 @@ class Transfers:
             authority=decided["authority"],
             epoch=decided["epoch"],
             sub=decided["sub"],
-            certificate=self.certificates.commit(transfer) if outcome is Outcome.COMMITTED else "",
+            certificate=await means.certify(transfer) if outcome is Outcome.COMMITTED else "",
         )
 
     async def _tell_target(
@@ -400,10 +407,11 @@ class Transfers:
             return await self._passed_on(request, home, opened)
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         passes = await self.certificates.passes_untrusted(request.chain, request.entity)
-        decided = await self._store.submit("transfer.refuse", **args, passes=passes)
+        means = self._means(opened)
+        decided = await means.submit("transfer.refuse", **args, passes=passes)
         self._waiting.take(request.transfer_id)
         await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
-        return Letter(self._reply(dict(decided)), opened.trace, on_path=False)
+        return Letter(await self._reply(dict(decided), means), opened.trace, on_path=False)
 
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
@@ -445,7 +453,7 @@ class Transfers:
             return await self._passed_on(report, home, opened)
         passes = await self.certificates.passes_untrusted(report.chain, report.entity)
         self._reached("reporting", report.transfer_id)
-        transfer = await self._noted_report(report, passes)
+        transfer = await self._noted_report(report, passes, self._means(opened))
         self._reached("reported", report.transfer_id)
         await self._tell_of_owner_since(transfer)
         if len(passes) >= self.renew_after:
@@ -453,11 +461,11 @@ class Transfers:
         reply = ReportReply(transfer_id=report.transfer_id)
         return Letter(reply, opened.trace, on_path=False)
 
-    async def _noted_report(self, report: Report, passes: list[dict[str, Any]]) -> TransferRecord:
+    async def _noted_report(self, report: Report, passes: list[dict[str, Any]], means: Means) -> TransferRecord:
         """The report and the passes that came with it in the log, by one command."""
         body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
         try:
-            data = await self._store.submit(
+            data = await means.submit(
                 "transfer.report",
                 transfer_id=report.transfer_id,
                 source=report.source,
@@ -468,7 +476,7 @@ class Transfers:
         except Refused:
             # Whatever is wrong with the report: the entity was passed on, and the log has to know.
             if passes:
-                await self._store.submit("transfer.passed", entity=report.entity, passes=passes)
+                await means.submit("transfer.passed", entity=report.entity, passes=passes)
             raise
         return TransferRecord.from_data(data)
 
@@ -484,7 +492,7 @@ class Transfers:
         if home != self._instance:
             return await self._passed_on(message, home, opened)
         args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})
-        await self._store.submit("transfer.decline", **args)
+        await self._means(opened).submit("transfer.decline", **args)
         return Letter(ReportReply(transfer_id=message.transfer_id), opened.trace, on_path=False)
 
     async def _tell_of_owner_since(self, transfer: TransferRecord) -> None:

@@ -1,0 +1,93 @@
+"""How what a message asks for gets into the log, and its certificate signed: by itself, or with what came with it.
+
+A message that came alone has a command of the log and a signature of its own, at once. Those that came in one parcel
+wait for each other for one turn of the scheduler, and share both.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from actors.combining import Combiner
+from authority.bulk_procedures import MAX_STEPS, answer_of
+from authority.errors import Refused
+from authority.records import TransferRecord
+from homeserver.certification import Certification
+from homeserver.store import Store
+from tree.errors import BadData, MalformedCommand
+from tree.submissions import Aborted
+
+__all__ = ["Alone", "Company", "Means"]
+
+_log = logging.getLogger("homeserver.transfers")
+
+
+class Means(Protocol):
+    """One of both ways."""
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        """As `Store.submit`, for procedures about transfers."""
+
+    async def certify(self, transfer: TransferRecord) -> str:
+        """As `Certification.commit`."""
+
+
+class Alone:
+    """Waits for nobody."""
+
+    def __init__(self, store: Store, certificates: Certification) -> None:
+        self._store: Final = store
+        self._certificates: Final = certificates
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        """As `Means.submit`."""
+        return await self._store.submit(procedure, **args)
+
+    async def certify(self, transfer: TransferRecord) -> str:
+        """As `Means.certify`."""
+        return self._certificates.commit(transfer)
+
+
+class Company:
+    """Does it for all that wait at the same moment."""
+
+    def __init__(self, store: Store, certificates: Certification) -> None:
+        self._store: Final = store
+        self._certificates: Final = certificates
+        self._steps: Final[Combiner[tuple[str, dict[str, Any]], Any]] = Combiner(self._submit_all, most=MAX_STEPS)
+        self._to_certify: Final[Combiner[TransferRecord, str]] = Combiner(self._certify_all, most=MAX_STEPS)
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        """As `Means.submit`."""
+        return await self._steps.do((procedure, args))
+
+    async def certify(self, transfer: TransferRecord) -> str:
+        """As `Means.certify`."""
+        return await self._to_certify.do(transfer)
+
+    async def _submit_all(self, steps: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
+        if len(steps) == 1:
+            return [await self._submitted(*steps[0])]
+        try:
+            verdicts = await self._store.submit("transfer.each", steps=[list(step) for step in steps])
+        except (Aborted, BadData, MalformedCommand) as error:
+            # One of them cannot be carried out, or all of them are too large: that is nothing to the others.
+            _log.warning("%d steps are submitted one by one: %s", len(steps), error)
+            return [await self._submitted(*step) for step in steps]
+        return [_read(verdict) for verdict in verdicts]
+
+    async def _submitted(self, procedure: str, args: dict[str, Any]) -> Any:
+        try:
+            return await self._store.submit(procedure, **args)
+        except (Refused, Aborted, BadData, MalformedCommand) as error:
+            return error
+
+    async def _certify_all(self, transfers: Sequence[TransferRecord]) -> list[str]:
+        return self._certificates.commit_all(transfers)
+
+
+def _read(verdict: dict[str, Any]) -> Any:
+    try:
+        return answer_of(verdict)
+    except Refused as refused:
+        return refused
