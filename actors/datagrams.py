@@ -16,6 +16,7 @@ import socket
 import struct
 from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from actors.link import Address
@@ -32,6 +33,9 @@ __all__ = [
 
 Outbound = tuple[bytes, Address]
 """A datagram and where it goes."""
+
+_DATAGRAM_OF: Final = itemgetter(0)
+_ADDRESS_OF: Final = itemgetter(1)
 
 MAX_TRAIN_DATAGRAMS: Final = 64
 """Linux takes 64 segments (128 since 6.9) in one call..."""
@@ -163,7 +167,7 @@ class DatagramSocket:
         """All of it or nothing, as the kernel does."""
         segment = _SEGMENT.pack(len(train[0][0]))
         try:
-            self._udp.sendmsg([datagram for datagram, _ in train], ((_SOL_UDP, _UDP_SEGMENT, segment),), 0, train[0][1])
+            self._udp.sendmsg(list(map(_DATAGRAM_OF, train)), ((_SOL_UDP, _UDP_SEGMENT, segment),), 0, train[0][1])
         except BlockingIOError:
             return False
         except OSError as error:
@@ -196,6 +200,9 @@ def train_length(datagrams: Sequence[Outbound], at: int) -> int:
     if not size_bytes:
         return 1
     room = min(MAX_TRAIN_DATAGRAMS, MAX_TRAIN_BYTES // size_bytes, len(datagrams) - at)
+    some = datagrams[at : at + room]
+    if [*map(len, map(_DATAGRAM_OF, some))].count(size_bytes) == room == [*map(_ADDRESS_OF, some)].count(address):
+        return room
     count = 1
     while count < room:
         datagram, destination = datagrams[at + count]

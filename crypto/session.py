@@ -25,8 +25,10 @@ Pure: the ephemeral key is an argument, so a run can be repeated exactly.
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
+from operator import add
 from typing import Final
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -140,24 +142,18 @@ class Session:
         """Ciphertext and 16-byte tag; `header` is authenticated with it. `counter` must be new, 0 to 2**64 - 1."""
         return self._seal.encrypt(_NONCE.pack(self._seal_salt, counter), plaintext, header)
 
-    def seal_run(self, counter: int, headers: Iterable[bytes], plaintexts: Iterable[bytes]) -> list[bytes]:
-        """Whole datagrams, header first, with counters from `counter` on. Budget: 1.2 us each at 1200 bytes."""
-        seal, pack, salt = self._seal.encrypt, _NONCE.pack, self._seal_salt
-        return [
-            header + seal(pack(salt, number), plaintext, header)
-            for number, (header, plaintext) in enumerate(zip(headers, plaintexts, strict=True), counter)
-        ]
+    def seal_run(self, counter: int, headers: Sequence[bytes], plaintexts: Iterable[bytes]) -> list[bytes]:
+        """Whole datagrams, header first, with counters from `counter` on: as many as there are plaintexts, each of
+        which is asked for when it is sealed. Budget: 1.2 us each at 1200 bytes."""
+        nonces = map(_NONCE.pack, repeat(self._seal_salt), count(counter))
+        return list(map(add, headers, map(self._seal.encrypt, nonces, plaintexts, headers)))
 
-    def open_run_untrusted(self, counter: int, train: bytes, datagram_bytes: int, header_bytes: int) -> list[bytes]:
-        """What the peer sealed in each whole datagram of `datagram_bytes` of which `train` consists, with counters from
-        `counter` on. Raises Tampered when one of them is not the peer's. Budget: 1.2 us each at 1200 bytes."""
-        opened, pack, salt = self._open.decrypt, _NONCE.pack, self._open_salt
-        bounds = ((at, at + datagram_bytes) for at in range(0, len(train), datagram_bytes))
+    def open_run_untrusted(self, counter: int, headers: Iterable[bytes], sealed: Iterable[bytes]) -> list[bytes]:
+        """What the peer sealed in datagrams with counters from `counter` on. Raises Tampered when one of them is not
+        the peer's. Budget: 1.1 us each at 1200 bytes."""
+        nonces = map(_NONCE.pack, repeat(self._open_salt), count(counter))
         try:
-            return [
-                opened(pack(salt, number), train[at + header_bytes : end], train[at : at + header_bytes])
-                for number, (at, end) in enumerate(bounds, counter)
-            ]
+            return list(map(self._open.decrypt, nonces, sealed, headers))
         except (InvalidTag, ValueError) as error:
             raise Tampered("the tag of a datagram does not fit") from error
 

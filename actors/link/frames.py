@@ -7,7 +7,8 @@ checked all the same, because the peer that sealed them may be broken.
 import struct
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from actors.link.settings import CHANNELS, LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES
@@ -49,6 +50,7 @@ _ACK_ONE: Final = struct.Struct("<BQIQQBII")  # with one range, which is most of
 _MESSAGE_HEAD: Final = struct.Struct("<BBQH")
 _PIECE_HEAD: Final = struct.Struct("<BBQIHH")
 
+_SAME_BYTES: Final = _PIECE_HEAD.size - 2  # of the head, in all pieces of a message: all but which piece it is
 _PATH: Final = struct.Struct("<BQ")
 _WANT_HEAD: Final = struct.Struct("<BII")
 _GRANT_HEAD: Final = struct.Struct("<BI")
@@ -168,8 +170,7 @@ def write_data_header(session_id: int, counter: int) -> bytes:
 
 def write_data_headers(session_id: int, first: int, end: int) -> list[bytes]:
     """Those of the counters from `first` to before `end`."""
-    pack = HEADER.pack
-    return [pack(_DATA, 0, 0, session_id, counter) for counter in range(first, end)]
+    return list(map(HEADER.pack, repeat(_DATA), repeat(0), repeat(0), repeat(session_id), range(first, end)))
 
 
 def write_pieces(
@@ -177,15 +178,13 @@ def write_pieces(
 ) -> Iterator[bytes]:
     """PIECE frames of the parts from `first` to before `end`, none of which is the last, one at a time: each is to be
     sealed while it is in the cache. Budget: 0.3 us each."""
-    pack, join, total = _PIECE_HEAD.pack, b"".join, len(data)
-    return (
-        join(
-            (
-                pack(_PIECE, channel, number, total, piece_bytes, part),
-                data[part * piece_bytes : (part + 1) * piece_bytes],
-            )
-        )
-        for part in range(first, end)
+    head = _PIECE_HEAD.pack(_PIECE, channel, number, len(data), piece_bytes, 0)[:_SAME_BYTES]
+    contents = _structure(f"{piece_bytes}s").iter_unpack(data[first * piece_bytes : end * piece_bytes])
+    return map(
+        _structure(f"{_SAME_BYTES}sH{piece_bytes}s").pack,
+        repeat(head),
+        range(first, end),
+        chain.from_iterable(contents),
     )
 
 
@@ -332,16 +331,33 @@ def data_run_length(train: bytes, datagram_bytes: int) -> int:
     us each."""
     if datagram_bytes < HEADER_BYTES or len(train) < datagram_bytes:
         return 0
-    unpack = HEADER.unpack_from
-    headers = [unpack(train, at) for at in range(0, len(train) // datagram_bytes * datagram_bytes, datagram_bytes)]
-    _, _, _, session_id, first = headers[0]
-    usual = [(_DATA, 0, 0, session_id, counter) for counter in range(first, first + len(headers))]
+    count = len(train) // datagram_bytes
+    only_headers = _structure(f"{HEADER_BYTES}s{datagram_bytes - HEADER_BYTES}x")
+    headers = list(chain.from_iterable(only_headers.iter_unpack(train[: count * datagram_bytes])))
+    _, _, _, session_id, first = HEADER.unpack(headers[0])
+    usual = write_data_headers(session_id, first, min(first + count, 2**64))
     if headers == usual:
-        return len(headers)
-    return next(at for at, (header, other) in enumerate(zip(headers, usual, strict=True)) if header != other)
+        return count
+    return next(
+        (at for at, (header, other) in enumerate(zip(headers, usual, strict=False)) if header != other), len(usual)
+    )
 
 
-def read_piece_run_untrusted(bodies: Sequence[bytes]) -> tuple[Piece, list[bytes]] | None:
+def cut_train(train: bytes, datagram_bytes: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """The headers of the datagrams of one size in a train that has at least one, and the rest of each. Budget: 0.15 us
+    each."""
+    cut = _structure(f"{HEADER_BYTES}s{datagram_bytes - HEADER_BYTES}s").iter_unpack(train)
+    headers, sealed = zip(*cut, strict=True)
+    return headers, sealed
+
+
+@lru_cache(maxsize=64)
+def _structure(form: str) -> struct.Struct:
+    """Of datagrams of one size; there are as many sizes as the kernel reports."""
+    return struct.Struct("<" + form)
+
+
+def read_piece_run_untrusted(bodies: Sequence[bytes]) -> tuple[Piece, Sequence[bytes]] | None:
     """When these are consecutive whole pieces of one message, one in each: the first, and the contents of all.
 
     None when they are anything else. Raises Malformed when the first or the last of them is. Budget: 0.3 us each.
@@ -349,13 +365,13 @@ def read_piece_run_untrusted(bodies: Sequence[bytes]) -> tuple[Piece, list[bytes
     first, last = read_lone_piece_untrusted(bodies[0]), read_lone_piece_untrusted(bodies[-1])
     if first is None or last is None:
         return None
-    channel, number, total, piece_bytes, part, _ = first
-    unpack = _PIECE_HEAD.unpack_from
-    heads = [(_PIECE, channel, number, total, piece_bytes, which) for which in range(part, part + len(bodies))]
-    size = PIECE_OVERHEAD_BYTES + piece_bytes
-    if {len(body) for body in bodies} != {size} or [unpack(body) for body in bodies] != heads:
+    _, _, _, piece_bytes, part, _ = first
+    if set(map(len, bodies)) != {PIECE_OVERHEAD_BYTES + piece_bytes}:
         return None
-    return first, [body[PIECE_OVERHEAD_BYTES:] for body in bodies]
+    heads, parts, contents = zip(*map(_structure(f"{_SAME_BYTES}sH{piece_bytes}s").unpack, bodies), strict=True)
+    if heads.count(bodies[0][:_SAME_BYTES]) != len(bodies) or parts != tuple(range(part, part + len(bodies))):
+        return None
+    return first, contents
 
 
 def read_lone_piece_untrusted(body: bytes) -> Piece | None:

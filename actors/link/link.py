@@ -12,6 +12,7 @@ Acknowledged means that the peer has the message and all before it on its channe
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -52,6 +53,7 @@ from crypto.errors import CryptoError, Malformed, Tampered
 from crypto.keys import Identity, PublicIdentity
 from crypto.session import TAG_BYTES, Hello, read_hello_untrusted
 
+_DATAGRAM_OF: Final = itemgetter(0)
 _TOKEN_MASK: Final = 2**64 - 1
 
 _CHALLENGE_DATAGRAM_BYTES: Final = HEADER_BYTES + PATH_BYTES + TAG_BYTES
@@ -441,7 +443,7 @@ class Link:
             silence.due_since_s = now
         if out:
             self._counters["datagrams_out"] += len(out)
-            self._counters["bytes_out"] += sum([len(datagram) for datagram, _ in out])
+            self._counters["bytes_out"] += sum(map(len, map(_DATAGRAM_OF, out)))
         if unsettled:
             self._agenda.timer_s = self._earliest_timer()
         elif out and not self._recovery.is_timed_by(self._agenda.timer_s, now):

@@ -13,6 +13,8 @@ other channel at most, whatever their messages and losses are.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Final
 
 from actors.link.frames import (
@@ -39,6 +41,10 @@ from crypto.errors import Malformed
 
 _PASSING_OVERHEAD_BYTES: Final = 256
 """What a message that goes past another counts beside its size: the reserve then is one for 1024 messages at most."""
+
+
+_MESSAGE_OF: Final = itemgetter(0)
+_PART_OF: Final = itemgetter(1)
 
 
 class LinkFull(Exception):
@@ -194,7 +200,7 @@ class Outgoing:
             self._stall()
         data = memoryview(message.data)
         bodies = write_pieces(message.channel, message.number, data, message.piece_bytes, first, end)
-        return bodies, [(message, part) for part in range(first, end)]
+        return bodies, list(zip(repeat(message), range(first, end)))
 
     def fill(self, room_bytes: int, parts: list[bytes | memoryview]) -> list[Chunk]:
         """Append frames of at most `room_bytes` together to `parts`; returns what they are.
@@ -459,11 +465,11 @@ class Outgoing:
     def on_acked(self, chunks: Iterable[Chunk]) -> None:
         """The peer has received these."""
         touched = -1  # the ordered channel to release: nearly always one for all of them
-        for message, part in chunks:
+        for message, acked in groupby(chunks, _MESSAGE_OF):
             if not message.is_wanted:
                 continue
             if message.unacked is not None:
-                message.unacked.discard(part)
+                message.unacked.difference_update(map(_PART_OF, acked))
                 if isinstance(message, LargeMessage):
                     self._on_large_acked(message)
                 if message.unacked:

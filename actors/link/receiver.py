@@ -20,6 +20,7 @@ from actors.link.frames import (
     Piece,
     Ping,
     Want,
+    cut_train,
     piece_head,
     read_frames_untrusted,
     read_header_untrusted,
@@ -145,7 +146,7 @@ class Receiver(WithParts):
         if session is None or not self._is_usual(session, header.counter, source):
             return False
         try:
-            bodies = session.session.open_run_untrusted(header.counter, train, datagram_bytes, HEADER_BYTES)
+            bodies = session.session.open_run_untrusted(header.counter, *cut_train(train, datagram_bytes))
             run = read_piece_run_untrusted(bodies)
             if run is None or not arrivals.replay.is_ahead(header.counter) or not self._incoming.on_piece_run(*run):
                 return False

@@ -4,8 +4,11 @@ Every datagram has its own counter, and a retransmission is a new datagram, so a
 one arrived.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, count, islice, repeat
+from operator import itemgetter
 from typing import Final
 
 from actors.link.bottleneck import Bottleneck
@@ -25,6 +28,9 @@ _PERSISTENT_PROBES: Final = 3
 
 _Sent = tuple[float, int, Sequence[Chunk]]
 """When a datagram left, what the kernel charges for it, and what it carried."""
+
+_CHARGE_OF: Final = itemgetter(1)
+_CHUNKS_OF: Final = itemgetter(2)
 
 
 class Recovery:
@@ -99,7 +105,7 @@ class Recovery:
         """As `record`, for datagrams of one size with one chunk each and counters from `counter` on."""
         charge_bytes = size_bytes + KERNEL_DATAGRAM_BYTES
         self._in_flight.update(
-            [(number, (now, charge_bytes, (chunk,))) for number, chunk in enumerate(chunks, counter)]
+            zip(count(counter), zip(repeat(now), repeat(charge_bytes), zip(chunks)))  # each has one chunk
         )
         self._flight_bytes += charge_bytes * len(chunks)
         self._last_sent_s = now
@@ -147,18 +153,16 @@ class Recovery:
         """These have arrived, from the oldest."""
         congestion = self._congestion
         window_was_used = 2 * self._flight_bytes >= congestion.bytes
-        pop = self._in_flight.pop
-        chunks: list[Chunk] = []
-        growing_bytes, sent_s = 0, 0.0
-        for counter in acked:
-            sent_s, charge_bytes, carried = pop(counter)
-            self._flight_bytes -= charge_bytes
-            chunks += carried
-            if window_was_used and congestion.may_grow_by(sent_s):
-                growing_bytes += charge_bytes
-        self._outgoing.on_acked(chunks)
-        if growing_bytes:
-            congestion.on_acked(growing_bytes, sent_s, now)
+        sent = list(map(self._in_flight.pop, acked))
+        size_bytes = sum(map(_CHARGE_OF, sent))
+        self._flight_bytes -= size_bytes
+        self._outgoing.on_acked(chain.from_iterable(map(_CHUNKS_OF, sent)))
+        if not window_was_used:
+            return
+        if not congestion.may_grow_by(sent[0][0]):  # the oldest of them: mostly none is too old
+            size_bytes = sum([charge_bytes for sent_s, charge_bytes, _ in sent if congestion.may_grow_by(sent_s)])
+        if size_bytes:
+            congestion.on_acked(size_bytes, sent[-1][0], now)
 
     def _acked_counters(self, ranges: Sequence[tuple[int, int]]) -> list[int]:
         """Counters in flight that the acknowledgement names, ascending.
@@ -166,17 +170,14 @@ class Recovery:
         Looks only at what is in flight up to the largest of them, whatever the ranges claim: nearly all of that is
         acknowledged, so the cost is that of what is removed.
         """
-        at = len(ranges) - 1
-        first, last = ranges[at]
+        largest, oldest = ranges[0][1], next(iter(self._in_flight), NEVER)
+        if largest < oldest:
+            return []
+        counters = list(islice(self._in_flight, largest - int(oldest) + 1))
         acked: list[int] = []
-        for counter in self._in_flight:
-            while counter > last and at:
-                at -= 1
-                first, last = ranges[at]
-            if counter > last:
-                break
-            if counter >= first:
-                acked.append(counter)
+        for first, last in reversed(ranges):
+            begin = bisect_left(counters, first)
+            acked += counters[begin : bisect_right(counters, last, begin)]
         return acked
 
     def next_timer(self) -> float:

@@ -1,6 +1,7 @@
 """What goes out on a session: datagrams are filled with what waits, sealed, and remembered until acknowledged."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from actors.link.frames import HEADER_BYTES, PING, write_data_header, write_data_headers
@@ -99,7 +100,7 @@ class Sender(WithParts):
     def _data_run(self, session: LiveSession, address: Address, now: float, out: list[tuple[bytes, Address]]) -> bool:
         """Many pieces of one message at a time; False when there is nothing of the kind to send.
 
-        Budget: 2.3 us a piece at 1200 bytes, of which sealing is 0.9; 12 us at 61,440, which is copying and sealing.
+        Budget: 2 us a piece at 1200 bytes, of which sealing is 0.8; 12 us at 61,440, which is copying and sealing.
         """
         most = min(self._recovery.room_datagrams(self._settings.max_datagram_bytes), self._run_datagrams)
         bodies, chunks = self._outgoing.fill_run(self._body_bytes, most)
@@ -111,7 +112,7 @@ class Sender(WithParts):
         headers = write_data_headers(session.peer_session_id, first, end)
         datagrams = session.session.seal_run(first, headers, bodies)
         self._recovery.record_run(first, len(datagrams[0]), chunks, now)
-        out += [(datagram, address) for datagram in datagrams]
+        out += zip(datagrams, repeat(address))
         return True
 
     def _seal_eliciting(

@@ -30,8 +30,8 @@ LARGE = LinkSettings(max_datagram_bytes=4200, initial_flight_bytes=2 * 1024 * 10
 SETTINGS = LinkSettings(max_datagram_bytes=MIN_DATAGRAM_BYTES, initial_flight_bytes=2 * 1024 * 1024)
 
 
-def joined() -> Network:
-    network = Network(settings=SETTINGS)
+def joined(settings: LinkSettings = SETTINGS) -> Network:
+    network = Network(settings=settings)
     network.send(network.alpha, b"hello")
     network.run(lambda: bool(network.beta.received) and network.is_quiet)
     network.beta.received.clear()
@@ -101,16 +101,8 @@ def one_by_one() -> Iterator[None]:
         yield
 
 
-def of_large_datagrams() -> Network:
-    network = Network(settings=LARGE)
-    network.send(network.alpha, b"hello")
-    network.run(lambda: bool(network.beta.received) and network.is_quiet)
-    network.beta.received.clear()
-    return network
-
-
 def test_large_pieces_that_come_together_are_deciphered_where_they_belong() -> None:
-    network = of_large_datagrams()
+    network = joined(LARGE)
     message = random.Random(1).randbytes(100_000)
     opened: list[int] = []
 
@@ -144,7 +136,7 @@ def test_large_pieces_together_are_as_good_as_one_by_one(
     """Whatever the network does: the same is counted, acknowledged and held after each batch, and nothing is lost."""
     dice = random.Random(seed)
     messages = [dice.randbytes(size) for size in sizes]
-    together, alone = of_large_datagrams(), of_large_datagrams()
+    together, alone = joined(LARGE), joined(LARGE)
     for network in (together, alone):
         datagrams = sealed(network, messages)
         for batch, (fault, which) in enumerate([*faults, *[("fine", 0)] * len(datagrams)]):
@@ -178,7 +170,7 @@ def damage(datagrams: list[bytes], fault: str, at: int) -> None:
 
 def test_a_piece_that_is_not_the_one_expected_harms_none_that_has_arrived() -> None:
     """Its counter is in sequence and its size is right, so it is deciphered where another one belongs."""
-    network = of_large_datagrams()
+    network = joined(LARGE)
     sender = network.alpha.link._sender
     session = network.alpha.link._sessions.current
     assert session is not None
@@ -286,7 +278,7 @@ def test_only_consecutive_whole_pieces_of_one_message_are_a_run() -> None:
     run = read_piece_run_untrusted(usual)
     assert run is not None
     assert run[0][:5] == (0, 0, 100_000, MIN_PIECE_BYTES, 3)
-    assert run[1] == [PIECE] * 10
+    assert list(run[1]) == [PIECE] * 10
     other = piece_head(1, 0, 100_000, MIN_PIECE_BYTES, 6) + PIECE
     for unusual in (
         [*usual[:3], other, *usual[4:]],

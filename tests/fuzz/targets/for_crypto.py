@@ -242,11 +242,12 @@ def _datagram(data: bytes) -> object:
 
 
 def _datagram_run(data: bytes) -> object:
-    """Eight bytes of counter, one of the size of the datagrams, then whole ones."""
+    """Eight bytes of counter, one of the size of what is sealed, then whole datagrams."""
     opened = session.Session(seal_key=b"k" * 16, seal_salt=b"salt", open_key=b"o" * 16, open_salt=b"salt")
     size = 16 + (data[8] if len(data) > 8 else 0)
-    train = data[9 : 9 + (len(data) - 9) // size * size] if len(data) > 9 else b""
-    return opened.open_run_untrusted(int.from_bytes(data[:7].ljust(7, b"\0"), "little"), train, size, 16)
+    datagrams = [data[at : at + size] for at in range(9, len(data) - size + 1, size)]
+    headers, sealed = [one[:16] for one in datagrams], [one[16:] for one in datagrams]
+    return opened.open_run_untrusted(int.from_bytes(data[:7].ljust(7, b"\0"), "little"), headers, sealed)
 
 
 def _datagram_run_seeds() -> list[bytes]:
