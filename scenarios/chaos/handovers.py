@@ -53,7 +53,7 @@ _CUT_S: Final = 3.0
 """Longer than the first repetitions, and shorter than leases last."""
 _STOP_S: Final = 1.5
 """Longer than the first repetitions, and than an election."""
-_RESTART_S: Final = 60.0
+_RESTART_S: Final = 120.0
 _START_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 0.05
 

@@ -265,7 +265,8 @@ class ModelServer:
                 self.world.send(self.name, departure.order.target, discard)
 
     def _request(self, departure: Departure) -> HandoffRequest:
-        chain = departure.holding.chain
+        # With the pass that was signed, if it was: the log must not refuse what cannot be taken back.
+        chain = departure.chain or departure.holding.chain
         return HandoffRequest(
             transfer_id=departure.order.transfer_id,
             entity=ENTITY,
