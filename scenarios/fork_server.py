@@ -48,7 +48,7 @@ class ForkServerFailed(EnvironmentFailed):
 
 
 class ForkServer:
-    """A process that forks `baton` with the arguments that it is given. Made by `ForkServer.open`."""
+    """A process that forks `baton` with given arguments. Made by `ForkServer.open` or `ForkServer.start`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
         self._process = process
@@ -62,9 +62,23 @@ class ForkServer:
         Raises:
             ForkServerFailed: it cannot import what it forks.
         """
+        server = cls.start(environment)
+        try:
+            await server.ready()
+            yield server
+        except BaseException:
+            server._process.kill()
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(server.let_go)
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str]) -> Self:
+        """Start one that lasts until somebody lets go of it; it can fork when it is `ready`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs:
-            process = subprocess.Popen(  # noqa: ASYNC220 - for the same reason as in `scenarios.processes`
+        with theirs:
+            process = subprocess.Popen(
                 (sys.executable, "-m", "scenarios.fork_server", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -73,19 +87,26 @@ class ForkServer:
                 env={**os.environ, **environment},
                 process_group=0,
             )
-            theirs.close()
-            server = cls(process, ours)
-            try:
-                await trio.lowlevel.wait_readable(ours)
-                server._answer()
-                yield server
-            except BaseException:
-                process.kill()
-                raise
-            finally:
-                ours.close()
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(process.communicate)
+        return cls(process, ours)
+
+    async def ready(self) -> None:
+        """Wait until it can fork. Once after `start`.
+
+        Raises:
+            ForkServerFailed: it cannot import what it forks.
+        """
+        await trio.lowlevel.wait_readable(self._control)
+        self._answer()
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still there."""
+        return self._process.poll() is None
+
+    def let_go(self) -> None:
+        """Ask nothing any more, and wait until all that it forked have ended. Blocks."""
+        self._control.close()
+        self._process.communicate()
 
     def fork(
         self,
