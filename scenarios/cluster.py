@@ -229,7 +229,7 @@ class LocalCluster:
 
     # ---- servers that come and go ----
 
-    async def add_simserver(self, instance: str, *, timeout_s: float = 30.0) -> ServerInfo:
+    async def add_simserver(self, instance: str, *, timeout_s: float = 60.0) -> ServerInfo:
         """Start one more simulation server of an instance, and wait until it is ready; a later start has it too.
 
         Raises:
@@ -284,7 +284,7 @@ class LocalCluster:
         await self._processes.stop(child)
         return await child.wait()
 
-    async def restart(self, name: str, *, timeout_s: float = 30.0, same_code: bool = False) -> ServerInfo:
+    async def restart(self, name: str, *, timeout_s: float = 60.0, same_code: bool = False) -> ServerInfo:
         """Start a server again with the same configuration and state (after stopping it, if it runs); wait for it.
 
         It runs the code that is installed by now, as after an upgrade. With `same_code` it may run what the others have
@@ -306,7 +306,7 @@ class LocalCluster:
         """Let a frozen server run on (SIGCONT)."""
         self._children[name].resume()
 
-    async def wait_ready(self, *names: str, timeout_s: float = 30.0) -> None:
+    async def wait_ready(self, *names: str, timeout_s: float = 60.0) -> None:
         """Wait until these servers (all of them, if none is named) say that they are ready.
 
         Raises:

@@ -16,7 +16,7 @@ from actors import From, Reply, Server, ServiceSpec, System
 from actors.telemetry import NODE_BLOCKED
 
 WATCHDOG_S = 0.05
-GIVE_UP_S = 30.0
+GIVE_UP_S = 60.0
 """A node blocks itself until the watchdog says so, and no longer than this."""
 
 running: System

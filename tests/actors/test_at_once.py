@@ -231,7 +231,7 @@ async def test_a_loop_around_a_failing_call_lets_the_restart_happen(system: Syst
     recorder.cast("x")
     assert recorder.ref is not None
     recorder.ref.kill()
-    with trio.fail_after(60):
+    with trio.fail_after(90):
         while True:
             try:
                 assert await recorder.call("again") == ["again"]

@@ -56,7 +56,7 @@ async def test_two_actors_that_cast_to_each_other_do_not_hold_up_trio(system: Sy
 
     a, b = await system.start(Player), await system.start(Player)
     a.cast((b, 0))
-    with trio.fail_after(60):
+    with trio.fail_after(90):
         for _ in range(5):
             await trio.lowlevel.checkpoint()
     a.kill()

@@ -92,7 +92,7 @@ async def test_it_ends_when_the_reader_hangs_up_though_there_is_nothing_to_send(
         await peer.send_eof()
     else:
         await peer.aclose()
-    with trio.fail_after(5):
+    with trio.fail_after(90):
         await source.ended.wait()
 
 

@@ -330,7 +330,7 @@ async def test_a_suspended_actor_can_be_ended_in_every_way(system: System, *, tr
 
 
 async def test_a_system_with_suspended_actors_ends() -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with System.open("ending") as system:
             await sys.suspend(await system.start(Counter, 0))
             await sys.suspend(await system.start(Trapper, []))

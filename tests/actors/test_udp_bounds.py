@@ -66,7 +66,7 @@ def hello(number: int, name: str = "", identity: Identity = STRANGER) -> bytes:
 
 async def answer(udp: socket.socket) -> bytes:
     """What comes back."""
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         await trio.lowlevel.wait_readable(udp)
     return udp.recv(2000)
 
@@ -89,7 +89,7 @@ def directory_of(endpoint: LinkEndpoint) -> Directory:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         while not condition():  # noqa: ASYNC110 -- what is waited for are counters, which have no event
             await trio.sleep(0.002)
 

@@ -15,7 +15,7 @@ from homeserver.config import PlacementSettings
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 
 # Many moves on a machine that others share; nothing waits for so long unless something is wrong.
-PATIENCE_S = 80.0
+PATIENCE_S = 90.0
 
 
 class Operator:

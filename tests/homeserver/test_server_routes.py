@@ -371,7 +371,7 @@ async def test_an_instance_that_cannot_be_reached_is_a_bad_gateway_for_what_need
             server = Server(alpha, "alpha.p1")
             await server.register()
             request = {"parcel": server.seal(handoff(entity="beta.ball-1"))}
-            with trio.fail_after(10):
+            with trio.fail_after(90):
                 await alpha.api.refused(502, "peer_unreachable", "POST", "/v1/handoffs", request)
                 # Nobody says that there is no such player; of an instance without a route nobody ever will.
                 await alpha.api.refused(502, "peer_unreachable", "GET", "/v1/players/beta.bob/keys")

@@ -40,7 +40,7 @@ ENTITIES: dict[str, CasePlan | None] = {
     "alpha.direct": CasePlan("3", None, "link", "2", *SERVERS, direct=True),
     "alpha.at-rest": None,
 }
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 ENTITY = "<entity>"
 
 

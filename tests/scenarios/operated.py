@@ -15,7 +15,7 @@ from scenarios.evidence import collect
 
 __all__ = ["DEADLINE_S", "Stage", "stage"]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 90.0
 S1 = "alpha.s1"
 
 

@@ -42,7 +42,7 @@ async def linked(tmp_path: Path, answer: Answer) -> AsyncIterator[tuple[MemberLi
 
         nursery.start_soon(serve)
         link = MemberLink("m1", path)
-        with trio.fail_after(10):
+        with trio.fail_after(90):
             await nursery.start(link.serve)
             yield link, scope.cancel
         nursery.cancel_scope.cancel()

@@ -31,7 +31,7 @@ class Population:
 
     async def looked_after(self) -> None:
         """Wait until everybody has an actor, and nobody else has."""
-        with trio.fail_after(5):
+        with trio.fail_after(90):
             while not all(holding.life.has_actor for holding in self.holdings) or await self.actors() != len(
                 self.holdings
             ):

@@ -70,7 +70,7 @@ async def test_what_happens_within_a_moment_is_one_write_and_nobody_who_waits_fo
             ledger.lives(f"alpha.e{number}", "ball", Fence(1))
             await trio.testing.wait_all_tasks_blocked()
         assert ledger.replica.applied_index == before
-        with trio.fail_after(60):
+        with trio.fail_after(90):
             await ledger.flush()
         assert ledger.replica.applied_index == before + 1
 

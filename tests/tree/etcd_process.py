@@ -20,7 +20,7 @@ from tree.etcd import EtcdConfig
 
 __all__ = ["EtcdCluster", "EtcdMember", "needs_etcd", "running_etcd", "started_etcd"]
 
-READY_S: Final = 20.0
+READY_S: Final = 60.0
 
 
 def needs_etcd() -> None:

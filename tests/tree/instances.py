@@ -121,7 +121,7 @@ class Instance:
 @asynccontextmanager
 async def running_instance(directory: Path, size: int, **changes: Any) -> AsyncIterator[Instance]:
     """An instance whose members all run."""
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             instance = Instance(nursery, configs(directory, size, **changes))
             for name in instance.configs:

@@ -103,10 +103,10 @@ async def obey(replica: Replica, order: dict[str, Any], nursery: trio.Nursery) -
             say(event="status", leader=status.leader, is_leader=status.is_leader, applied=status.applied_index)
         case "replace":
             new = Member(order["new"], "127.0.0.1", order["port"])
-            await replica.replace_member(order["old"], new, timeout_s=40)
+            await replica.replace_member(order["old"], new, timeout_s=60)
             say(event="changed")
         case "remove":
-            await replica.remove_member(order["name"], timeout_s=40)
+            await replica.remove_member(order["name"], timeout_s=60)
             say(event="changed")
         case "members":
             say(event="members", roles={member.name: member.role for member in replica.status.members})
@@ -114,7 +114,7 @@ async def obey(replica: Replica, order: dict[str, Any], nursery: trio.Nursery) -
             await write_one(replica, order["number"], order["client"], quiet=True)
             say(event="written", at=trio.current_time())
         case "dump":
-            await replica.read_barrier(timeout_s=20)
+            await replica.read_barrier(timeout_s=60)
             counts = {name: replica.store.get(("counted", name)) for name in replica.store.children(("counted",))}
             say(event="dump", counts=counts)
         case "settle":

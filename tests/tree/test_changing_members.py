@@ -37,7 +37,7 @@ async def test_a_member_joins_catches_up_and_votes(tmp_path: Path, name: str) ->
         assert joined.status.configuration_index == -1
         await leader.add_member(member)
         assert roles(leader) == {"h0": "voter", name: "voter"}
-        await joined.read_barrier(timeout_s=5)
+        await joined.read_barrier(timeout_s=60)
         assert len(joined.store.children(("counted",))) == 60
         assert await joined.submit("count_once", "by the new one") == 1
         await instance.stop("h0")
@@ -62,7 +62,7 @@ async def test_a_member_grows_an_instance_from_one_to_three_and_it_survives_its_
             await instance.stop(name)
             await instance.start(name)
         again = await instance.leader()
-        await again.read_barrier(timeout_s=5)
+        await again.read_barrier(timeout_s=60)
         assert len(again.store.children(("counted",))) == 2, "after a restart the log says who the members are"
         assert sorted(roles(again)) == ["h0", "h1", "h2"]
 
@@ -113,7 +113,7 @@ async def test_a_member_is_replaced_dead_or_alive(tmp_path: Path, size: int, is_
         assert roles(leader).keys() == (set(instance.configs) - {old})
         if not is_dead:
             await until(lambda: old in instance.removed)
-        await fresh.read_barrier(timeout_s=5)
+        await fresh.read_barrier(timeout_s=60)
         assert len(fresh.store.children(("counted",))) == 30
         assert await fresh.submit("count_once", "x") == 1
 
@@ -132,7 +132,7 @@ async def test_a_member_that_lost_its_disk_comes_back_by_removal_and_addition(tm
         shutil.rmtree(tmp_path / name)
         returned = await instance.start(name)
         await leader.add_member(config.me)
-        await returned.read_barrier(timeout_s=5)
+        await returned.read_barrier(timeout_s=60)
         assert len(returned.store.children(("counted",))) == 1
 
 

@@ -55,7 +55,7 @@ async def _raft(directory: Path) -> AsyncIterator[Sequence[Backend]]:
 
 @asynccontextmanager
 async def _on_etcd(etcd: EtcdCluster, instance: str) -> AsyncIterator[Sequence[Backend]]:
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             replicas = [EtcdReplica(etcd.config(name, instance=instance), PROCEDURES) for name in "abc"]
             for replica in replicas:

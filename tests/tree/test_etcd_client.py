@@ -186,7 +186,7 @@ async def test_a_watch_that_ends_is_begun_again(watch: bytes) -> None:
     async with scripted(script) as url, trio.open_nursery() as nursery:
         replica = EtcdReplica(config(url, url.replace("127.0.0.1", "localhost")), PROCEDURES)
         await nursery.start(replica.serve)
-        with trio.fail_after(20):
+        with trio.fail_after(90):
             await until(lambda: len(begun) >= 3)
             await replica.read_barrier()
         nursery.cancel_scope.cancel()

@@ -108,7 +108,7 @@ class ProcessInstance:
 
 @asynccontextmanager
 async def process_instance(directory: Path) -> AsyncIterator[ProcessInstance]:
-    with trio.fail_after(60):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             instance = ProcessInstance(directory, nursery)
             try:

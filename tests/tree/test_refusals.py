@@ -38,7 +38,7 @@ def seen_by(instance: Instance, code: str) -> bool:
 async def test_a_third_member_with_a_wrong_configuration_is_refused_and_stops(
     tmp_path: Path, name: str, code: str, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             instance = Instance(nursery, configs(tmp_path, 3))
             for member in instance.configs:
@@ -114,7 +114,7 @@ async def test_what_is_not_a_greeting_is_hung_up_on_without_an_answer(tmp_path: 
 
 async def test_a_member_is_not_refused_by_a_minority(tmp_path: Path) -> None:
     """One member that is configured wrongly must not stop a right one that is alone with it for a while."""
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
             instance = Instance(nursery, configs(tmp_path, 3))
             wrong = replace(instance.configs["h2"], instance="beta", directory=tmp_path / "wrong")
@@ -124,7 +124,7 @@ async def test_a_member_is_not_refused_by_a_minority(tmp_path: Path) -> None:
                 await until(lambda: bool(right.refusals))
                 short_lived.cancel_scope.cancel()
             await instance.start("h1")
-            assert await right.submit("count_once", "x", timeout_s=10) == 1
+            assert await right.submit("count_once", "x", timeout_s=60) == 1
             nursery.cancel_scope.cancel()
 
 

@@ -65,7 +65,7 @@ async def test_everything_acknowledged_survives_a_restart_of_all(tmp_path: Path)
         for name in instance.configs:
             await instance.start(name)
         for replica in instance.replicas():
-            await replica.read_barrier(timeout_s=10)
+            await replica.read_barrier(timeout_s=60)
             assert replica.store.count_children(("counted",)) == 20
 
 
@@ -77,12 +77,12 @@ async def test_a_member_that_missed_a_compaction_gets_a_snapshot(tmp_path: Path)
         for number in range(100):
             await replica.submit("count_once", str(number))
         returned = await instance.start(follower)
-        await returned.read_barrier(timeout_s=10)
+        await returned.read_barrier(timeout_s=60)
         assert returned.store.count_children(("counted",)) == 100
         assert (tmp_path / follower / "snapshot").exists()
         await instance.stop(follower)
         again = await instance.start(follower)
-        await again.read_barrier(timeout_s=10)
+        await again.read_barrier(timeout_s=60)
         assert again.store.digest() == replica.store.digest()
 
 
@@ -120,7 +120,7 @@ async def test_without_a_majority_nothing_is_submitted_and_nothing_is_confirmed(
         with pytest.raises(NoQuorum):
             await replica.read_barrier(timeout_s=0.3)
         await instance.start("h1")
-        assert await replica.submit("count_once", "x", timeout_s=10) == 1
+        assert await replica.submit("count_once", "x", timeout_s=60) == 1
 
 
 async def test_a_leader_that_lost_its_majority_does_not_know_the_outcome(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_a_leader_that_lost_its_majority_does_not_know_the_outcome(tmp_pat
             await leader.submit("count_once", "x", timeout_s=0.3)
         for name in others:
             await instance.start(name)
-        assert await leader.submit("count_once", "x", timeout_s=10, command_id=unknown.value.command_id) == 1
+        assert await leader.submit("count_once", "x", timeout_s=60, command_id=unknown.value.command_id) == 1
 
 
 async def test_waiting_for_a_change_wakes_members_that_did_nothing(tmp_path: Path) -> None:
@@ -248,5 +248,5 @@ async def test_more_than_the_connections_take_at_once_arrives_all_the_same(
         async with trio.open_nursery() as nursery:
             for number in range(300):
                 nursery.start_soon(put, number)
-        await replica.read_barrier(timeout_s=30.0)
+        await replica.read_barrier(timeout_s=60)
         assert replica.store.count_children(("big",)) == 300

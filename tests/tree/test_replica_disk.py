@@ -24,7 +24,7 @@ class Life:
         self.failure: DiskFailed | None = None
 
     async def run(self, fault: Callable[[SimulatedDisk], None]) -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(90):
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._serve)
                 await self._write(20)

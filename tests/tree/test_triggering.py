@@ -142,15 +142,15 @@ async def test_when_the_leader_goes_the_next_one_runs_what_is_left(tmp_path: Pat
 
     for config in configs(tmp_path, 3):
         await start(config)
-    with trio.fail_after(60):
+    with trio.fail_after(90):
         await until(lambda: any(replica.status.ready for replica in replicas.values()))
         first = next(iter(replicas.values()))
-        await first.submit("tree.put", {"path": ["procedures", "p"], "procedure": "notify"}, timeout_s=30)
+        await first.submit("tree.put", {"path": ["procedures", "p"], "procedure": "notify"}, timeout_s=60)
         trigger = {"id": "t", "pattern": pattern_to_data(("jobs", ANY_NAME)), "procedure_path": ["procedures", "p"]}
-        await first.submit("tree.register_trigger", trigger, timeout_s=30)
-        await first.submit("tree.put", {"path": ["jobs", "1"], "data": 1}, timeout_s=30)
+        await first.submit("tree.register_trigger", trigger, timeout_s=60)
+        await first.submit("tree.put", {"path": ["jobs", "1"], "data": 1}, timeout_s=60)
         await until(lambda: len(ran) == 1)
-        await first.submit("tree.put", {"path": ["jobs", "hang"], "data": 1}, timeout_s=30)
+        await first.submit("tree.put", {"path": ["jobs", "hang"], "data": 1}, timeout_s=60)
         await blocked.wait()
         leader = ran[-1][0]
         scopes[leader].cancel()

@@ -41,7 +41,7 @@ async def start(system: System, directory: Directory) -> None:
 
 async def recorded(system: System) -> list[object]:
     """What the recorder on beta has; as soon as it can be reached."""
-    with trio.fail_after(30):
+    with trio.fail_after(90):
         while True:
             try:
                 seen: list[object] = await system.remote("beta").named("recorder").call("all")
@@ -78,7 +78,7 @@ async def test_when_the_link_is_killed_everybody_is_told_and_the_connection_come
             link = killed.whereis("link")
             assert link is not None
             link.kill()
-            with trio.fail_after(30):
+            with trio.fail_after(90):
                 await told_once.wait()
             assert [down.reason for down in await watcher.call("all")] == ["noconnection"]
             assert await recorded(alpha)
