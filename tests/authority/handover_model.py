@@ -176,6 +176,10 @@ class HandoverWorld:
         if decided["outcome"] == Outcome.COMMITTED:
             self._check_staged(TransferRecord.from_data(decided["transfer"]))
             certificate = _certificate(TransferRecord.from_data(decided["transfer"]))
+            if decided["transfer"].get("sub"):
+                # It was passed directly: the target knows, and the old authority repeats it.
+                self._reply(decided, request.source)
+                return
             if at_home and instance_of(request.source) == "alpha":
                 self.send(HOME, request.target, Grant(certificate=certificate))
                 if not repeated:
