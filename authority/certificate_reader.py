@@ -101,6 +101,10 @@ class CertificateReader:
         """
         return await self._asking(self._reading_untrusted(token, kind, role))
 
+    def at_hand_untrusted(self, token: str, kind: type[C], role: Role) -> tuple[str, C] | None:
+        """As `read_untrusted`; None if somebody would have to be asked who has signed."""
+        return self._at_hand(self._reading_untrusted(token, kind, role))
+
     def _reading_untrusted(self, token: str, kind: type[C], role: Role) -> Reading[tuple[str, C]]:
         try:
             known = self._known.get(token)

@@ -45,12 +45,16 @@ MAX_READY: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A message whose sender is proved, and the trace up to its arrival; `in_batch` if others came with it."""
+    """A message whose sender is proved, and the trace up to its arrival; `in_batch` if others came with it.
+
+    `state_hash` is that of a state that travelled beside it, which was held against it; to hash it takes a while.
+    """
 
     message: Message
     sender: str
     trace: Trace
     in_batch: bool = False
+    state_hash: str = ""
 
 
 class Sealer:
@@ -169,14 +173,16 @@ class Sealer:
         claims, trace = opened.claims, parcel.trace
         if claims.transfer_id != trace.transfer_id or claims.trace_digest != trace.digest(claims.sequence):
             raise MessageError(f"the hop trace of {trace.transfer_id} was changed on the way")
-        message = _attach_untrusted(decode_message_untrusted(opened.payload), parcel.body)
+        sealed = decode_message_untrusted(opened.payload)
+        message = _attach_untrusted(sealed, parcel.body)
         if message.type != parcel.kind:
             raise MessageError(f"a parcel marked {parcel.kind} holds {message.type}")
         if parcel.on_path != trace.under_way:
             raise MessageError(f"the parcel and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         if parcel.on_path:
             trace = trace.arrive(self.name, now_ns, parcel.size_bytes)
-        return Opened(message, claims.sender, trace)
+        manifest = sealed.manifest if isinstance(sealed, _WITH_STATE) else None
+        return Opened(message, claims.sender, trace, state_hash="" if manifest is None else manifest.hash)
 
 
 _WITH_STATE: Final = (StateTransfer, Stage, DirectHandoff, Precopy)
@@ -189,7 +195,12 @@ def _detach(message: Message) -> tuple[Message, bytes]:
     length = len(message.state)
     if length > MAX_STATE_BYTES:
         raise ValueError(f"a state has at most {MAX_STATE_BYTES} bytes; that of {message.entity} has {length}")
-    manifest = Manifest(hash=hashlib.sha256(message.state).hexdigest(), length=length)
+    if isinstance(message, Precopy) or message.recipe:
+        digest = hashlib.sha256(message.state).hexdigest()
+    else:
+        # Whoever made it has hashed all of the state, which this is.
+        digest = message.state_hash
+    manifest = Manifest(hash=digest, length=length)
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
 
 

@@ -47,6 +47,7 @@ from authority.records import DirectoryRow, EntityRecord, LeaseRow, Outcome, Pha
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
+from crypto.keys import PublicIdentity
 from homeserver.certification import Certification
 from homeserver.company import Alone, Company, Means
 from homeserver.directory import Directory
@@ -133,24 +134,25 @@ class Transfers:
             Refused: it has no keys.
             NoQuorum, PeerUnreachable: nobody can say now which are its keys.
         """
-        keys = await self._directory.keys_of(to)
-        if keys is None:
-            raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
         return self._sealer.seal(
             message,
             trace,
             to=to,
-            keys=keys,
+            keys=await self._keys_of(to),
             now_ns=self._clock.monotonic_ns(),
             now_s=self._clock.unix_s(),
             on_path=on_path,
         )
 
-    async def _seal_all(self, letters: Sequence[Letter], to: str) -> Parcel:
-        """Seal several messages to one server as one parcel. Raises as `seal`."""
+    async def _keys_of(self, to: str) -> PublicIdentity:
+        """With which to seal for a server of any instance. Raises as `seal`."""
         keys = await self._directory.keys_of(to)
         if keys is None:
             raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
+        return keys
+
+    def _seal_all(self, letters: Sequence[Letter], to: str, keys: PublicIdentity) -> Parcel:
+        """Seal several messages to one server as one parcel."""
         now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
         return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
 
@@ -171,9 +173,10 @@ class Transfers:
 
     async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
         """Post several messages to one server in as few parcels as they fit. Raises as `post`."""
-        waiting = deque(letters)
+        waiting, keys = deque(letters), await self._keys_of(to)
         while together := take_batch(waiting):
-            await self.post_parcel(await self._seal_all(together, to), to)
+            await self.post_parcel(self._seal_all(together, to, keys), to)
+            self._sealer.get_ready(keys)
         return [None] * len(letters)
 
     async def post_parcel(self, parcel: Parcel, to: str) -> None:
@@ -204,7 +207,8 @@ class Transfers:
             if letter is None:
                 return None
             return await self.seal(letter.message, letter.trace, opened[0].sender, on_path=letter.on_path)
-        return await self._seal_all(await self.replies(opened), opened[0].sender)
+        replies, to = await self.replies(opened), opened[0].sender
+        return self._seal_all(replies, to, await self._keys_of(to))
 
     async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
         """What is to be answered to each message of a batch, in their order."""

@@ -83,8 +83,8 @@ _log = logging.getLogger("simserver")
 
 # Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_PARCELS: Final = 256
-# What an entity stands still for until it has been taken: a hand-over that needs nobody else's word, and its answer.
-_AT_ONCE: Final = frozenset({"direct", "activated"})
+# What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
+_AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
 
 
 @dataclass
@@ -237,6 +237,8 @@ class Node:
             _check_peer(opened, received)
             if isinstance(opened.message, DirectHandoff):
                 return self.arrivals.direct_at_hand(opened.message, opened)
+            if isinstance(opened.message, Grant):
+                return self.arrivals.grant_at_hand(opened.message, opened)
             if isinstance(opened.message, Activated):
                 self.departures.activated(opened, opened.message)
         except (MessageError, CryptoError) as error:

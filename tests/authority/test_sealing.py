@@ -279,3 +279,15 @@ def test_keys_are_ready_for_a_bounded_number_of_receivers(monkeypatch: pytest.Mo
     for identity in IDENTITIES.values():
         here.get_ready(identity.public)
     assert [kid for _, kid in here._ready] == [one.public.agreement_kid for one in [*IDENTITIES.values()][1:]]
+
+
+@pytest.mark.parametrize("size", [10, INLINE_STATE_BYTES + 1])
+def test_the_hash_of_a_state_is_told_if_the_state_was_held_against_it(size: int) -> None:
+    opened = open_it(seal(message=state_of(size)))
+    assert opened.state_hash == (state_of(size).state_hash if size > INLINE_STATE_BYTES else "")
+
+
+def test_a_state_that_has_not_the_hash_in_its_message_is_found_out_on_its_way() -> None:
+    parcel = seal(message=state_of(INLINE_STATE_BYTES + 1).model_copy(update={"state_hash": "a" * 64}))
+    with pytest.raises(MessageError, match="not the one in its manifest"):
+        open_it(parcel)

@@ -154,6 +154,8 @@ def _chain(data: bytes) -> object:
         with suppress(MessageError):
             run_at_once(reader.read_untrusted(token, PassCertificate, Role.SIMSERVER))
         with suppress(MessageError):
+            reader.at_hand_untrusted(token, PassCertificate, Role.SIMSERVER)
+        with suppress(MessageError):
             run_at_once(reader.grant_untrusted(token, "alpha.e"))
     if isinstance(first, MessageError):
         raise first
@@ -271,6 +273,7 @@ TARGETS = [
             "authority.certificate_reader:CertificateReader._reading_chain_untrusted",
             "authority.certificate_reader:CertificateReader._reading_grant_untrusted",
             "authority.certificate_reader:CertificateReader._reading_untrusted",
+            "authority.certificate_reader:CertificateReader.at_hand_untrusted",
             "authority.certificate_reader:CertificateReader.chain_at_hand_untrusted",
             "authority.certificate_reader:CertificateReader.chain_untrusted",
             "authority.certificate_reader:CertificateReader.grant_untrusted",
