@@ -36,6 +36,7 @@ Start reading with `docs/actors.md`, then `actors.server` (what you write) and `
 `births`                   when each actor was started, from a few samples (pure)
 `scheduler`                the run queue: why an idle actor costs no task
 `pauses`                   what garbage collection adds to a callback's time
+`collecting`               how often a server looks for garbage
 `process`                  the life common to all actors; `server_process` and `service` run one each
 `stages`                   producers and consumers: nobody is sent more than it asked for (GenStage)
 `remote`                   actors on other nodes: refs, names and messages over the link; its `__init__` is a map

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from actors.collecting import collect_seldom
+
 __all__ = ["run_until_signalled"]
 
 _log = logging.getLogger("actors.stopping")
@@ -23,6 +25,7 @@ def run_until_signalled(name: str, serve: Callable[[], Awaitable[None]]) -> None
             await serve()
             nursery.cancel_scope.cancel()
 
+    collect_seldom()
     trio.run(until_signalled)
 
 

@@ -7,7 +7,7 @@ own store (`Ledger.checkpoint`) more slowly. What a follower says to keep is dur
 
 import logging
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +33,12 @@ _log = logging.getLogger("simserver.copies")
 
 # An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10
+# After so many copies the others have their turn: each takes some 50 microseconds, and a part may have thousands.
+_AT_ONCE: Final = 64
+# And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
+# made less often, and not instead of simulating them.
+_REST: Final = 4
+_MAX_REST_S: Final = 1.0
 # What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
 # or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
 _NEW_IN_A_PART: Final = 64
@@ -133,26 +139,47 @@ class Copier:
         task_status.started()
         if not self._interval_s:
             await trio.sleep_forever()
+        rest_s = 0.0
         while True:
             for part in range(_PARTS):
-                await self._clock.sleep_s(self._interval_s / _PARTS)
-                await self._send(self._take(part))
+                await self._clock.sleep_s(max(self._interval_s / _PARTS, rest_s))
+                rest_s = await self._copy(self._due(part))
                 await self._written()
             self._round += 1
             living = {holding.id for holding in self._holdings}
             self._copied = {entity: copied for entity, copied in self._copied.items() if entity in living}
 
-    def _take(self, part: int) -> dict[str, list[CopyItem]]:
-        """What is to be sent now, by follower."""
-        outgoing: dict[str, list[CopyItem]] = defaultdict(list)
-        if not self._lease.may_act(self._clock.monotonic_ns()):
-            return outgoing
+    def _due(self, part: int) -> list[Holding]:
+        """Whose turn it is: those of this part of the interval, and those that are new."""
+        due: list[Holding] = []
         new = 0
         for number, holding in enumerate(self._holdings):
             life, copied = holding.life, self._copied.get(holding.id)
             is_new = new < _NEW_IN_A_PART and (copied is None or copied.marks[0] != life.fence)
             if (is_new or number % _PARTS == part) and not (life.frozen or life.over):
                 new += is_new
+                due.append(holding)
+        return due
+
+    async def _copy(self, due: Sequence[Holding]) -> float:
+        """Copy those of them that have changed; how long others should have their turn after it, in seconds."""
+        rest_s = 0.0
+        for start in range(0, len(due), _AT_ONCE):
+            if start:
+                await self._clock.sleep_s(rest_s)
+            began_ns = self._clock.monotonic_ns()
+            await self._send(self._take(due[start : start + _AT_ONCE]))
+            rest_s = min(_REST * (self._clock.monotonic_ns() - began_ns) / 1e9, _MAX_REST_S)
+        return rest_s
+
+    def _take(self, due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
+        """What is to be sent now, by follower."""
+        outgoing: dict[str, list[CopyItem]] = defaultdict(list)
+        if not self._lease.may_act(self._clock.monotonic_ns()):
+            return outgoing
+        for holding in due:
+            # It may have left, or begun to, since it was its turn.
+            if not (holding.life.frozen or holding.life.over):
                 self._take_one(holding, outgoing)
         return outgoing
 

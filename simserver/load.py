@@ -25,6 +25,9 @@ __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "census_rows", "mov
 _log = logging.getLogger("simserver.load")
 
 REPORT_EVERY_S: Final = 1.0
+# While so many are on their way nobody needs to know who else is here: to look through ten thousand entities, ten times
+# a second, would take more than to hand some of them over.
+CROWDED: Final = 1024
 _PPM: Final = 1_000_000
 
 
@@ -167,13 +170,18 @@ class Loads:
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:
-        """Tell a homeserver which entities are here and not on their way."""
+        """Tell a homeserver which entities are here and not on their way; none while very many of them are."""
         load = self.meter.last.model_copy(
             update={"entities": len(self._holdings), "leaving": self._departures.under_way}
         )
-        limit = min(request.limit, MAX_CENSUS)
+        limit = 0 if load.leaving >= CROWDED else min(request.limit, MAX_CENSUS)
         rows = census_rows(
-            self._holdings, world, load, period_s, limit, lambda name: not self._departures.is_under_way(name)
+            self._holdings if limit else (),
+            world,
+            load,
+            period_s,
+            limit,
+            lambda name: not self._departures.is_under_way(name),
         )
         answer = Census(number=request.number, load=load, rows=rows)
         self._post.send(answer, Trace("census"), sender, on_path=False)

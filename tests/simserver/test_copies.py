@@ -1,7 +1,7 @@
 """Copies of what lives here: when they leave, where to, and what is durable by them."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +134,29 @@ async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
         assert len(place.copied) <= 5 + 10
         await trio.sleep(INTERVAL_S)
         assert len({item.entity for item in place.copied}) == 100
+
+
+async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
+    place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "_AT_ONCE", 5)
+    for number in range(200):
+        place.spawn(f"alpha.ball-{number}")
+    copier, taken_s = place.copier(), 0.1
+    take, began_s, busy_s = copier._take, trio.current_time(), 0.0
+
+    def slowly(due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
+        nonlocal busy_s
+        assert len(due) <= 5
+        autojump_clock.jump(taken_s)
+        busy_s += taken_s
+        return take(due)
+
+    monkeypatch.setattr(copier, "_take", slowly)
+    async with served(copier):
+        await trio.sleep(20 * INTERVAL_S)
+        assert len({item.entity for item in place.copied}) == 200
+        assert busy_s <= (trio.current_time() - began_s) / 5 + 2 * taken_s
 
 
 async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Place, autojump_clock: MockClock) -> None:

@@ -1,14 +1,17 @@
 """What a server says of its load: averages and rates of what happened since it last said so; and who is counted."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.placement_messages import MAX_GROUP_CHARS, CensusRow, Load
+from actors.clock import Clock
+from authority.placement_messages import MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
 from simserver.balls import Balls
-from simserver.load import LoadMeter, census_rows, moved_bytes
+from simserver.load import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
 
 PERIOD_NS = 50_000_000
 LOAD = Load(tick_ppm=800_000, entities=9, leaving=0, inputs_per_s=0, bytes_per_s=0)
@@ -93,3 +96,14 @@ def test_members_of_a_group_stand_beside_each_other_and_a_world_that_fails_has_n
 
 def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
     assert [row.cost_ppm for row in rows([Holding("alpha.e0")])] == [0]
+
+
+@pytest.mark.parametrize(("leaving", "told"), [(CROWDED - 1, 3), (CROWDED, 0)])
+def test_while_very_many_are_on_their_way_nobody_is_told_who_else_is_here(leaving: int, told: int) -> None:
+    sent: list[Any] = []
+    departures = SimpleNamespace(under_way=leaving, is_under_way=lambda name: False)
+    holdings = [Holding(f"alpha.e{number}", Life()) for number in range(3)]
+    post = SimpleNamespace(send=lambda message, *_, **__: sent.append(message))
+    parts: Any = (LoadMeter(1), holdings, departures, post, tuple, lambda: (0, 0), Clock())
+    Loads(*parts).census(CensusRequest(number=1, limit=10), "alpha.h1", cast(Any, Balls()), 0.05)
+    assert [(len(census.rows), census.load.leaving, census.load.entities) for census in sent] == [(told, leaving, 3)]
