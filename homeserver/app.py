@@ -43,6 +43,7 @@ from homeserver.node import Node, Secrets
 from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.registration import register
+from homeserver.reminders import Reminders
 from homeserver.rest import make_app
 from homeserver.store import Store
 from homeserver.transfers import Transfers
@@ -106,6 +107,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     Inquiries(transfers, store, directory, federation, abroad, config.instance)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries = recoveries
+    node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.abroad = abroad
     placement = config.placement
     node.balancer = Balancer(
@@ -140,7 +142,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         (
             messages,
             ServiceSpec("leases", node.leases.serve),
-            ServiceSpec("recoveries", node.recoveries.serve),
+            ServiceSpec("recoveries", partial(_serve_recoveries, node)),
             ServiceSpec("abroad", node.abroad.serve),
             ServiceSpec("rest", web.serve),
             ServiceSpec("balancer", partial(_serve_balancer, node)),
@@ -156,6 +158,14 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         name="homeserver",
         **PATIENCE,
     )
+
+
+async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Who looks after what dead servers left behind: their entities, and what they had handed over."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.recoveries.serve)
+        await nursery.start(node.reminders.serve)
+        task_status.started()
 
 
 async def _serve_balancer(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

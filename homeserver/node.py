@@ -38,6 +38,7 @@ from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
+from homeserver.reminders import Reminders
 from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
@@ -88,6 +89,7 @@ class Node:
     hierarchies: Hierarchies = field(init=False, repr=False)
     owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
+    reminders: Reminders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ about to say that something does not exist asks with `find_row`, `find_entity`, 
 The names of this module's errors are what REST answers carry as `code`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -185,6 +185,19 @@ class Store:
         # Epochs rise with every decision; what is not decided yet has none, and is the newest.
         rows.sort(key=lambda row: (row.get("epoch", 0) == 0, row.get("epoch", 0), row.get("sub", 0)), reverse=True)
         return [TransferRecord.from_data(row) for row in rows[:limit]]
+
+    def transfer_ids(self) -> list[str]:
+        """The transfers that are still remembered, as this member knows them."""
+        store = self._replica.store
+        return list(store.children(("transfers",))) if store.exists(("transfers",)) else []
+
+    def unreported(self, transfer_ids: Iterable[str]) -> list[TransferRecord]:
+        """Of these the transfers that are committed and whose old authority has not reported their end."""
+        views = [self._replica.store.view(("transfers", transfer_id)) for transfer_id in transfer_ids]
+        # Most are done: they are not decoded.
+        open_ones = [view for view in views if view is not None and view.encoded and b"committed" in view.encoded]
+        transfers = [TransferRecord.from_data(view.data) for view in open_ones]
+        return [transfer for transfer in transfers if transfer.phase is Phase.COMMITTED]
 
     def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:
         """The requests that wait for this master's answer, in a fair order for each entity."""

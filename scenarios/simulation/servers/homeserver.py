@@ -18,6 +18,7 @@ from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
 from homeserver.inquiries import Inquiries
 from homeserver.owners import Owners
+from homeserver.reminders import Reminders
 from homeserver.transfers import NOT_TOLD, Transfers
 from scenarios.simulation.servers.calls import Call, Calls
 from scenarios.simulation.servers.keys import Keys, identity_of
@@ -87,6 +88,9 @@ class Home(Transfers):
         self.process.begin()
         self.process.start_soon(self.leases.look_around, self.process)
         self.process.start_soon(self.recoveries.serve)
+        certificate = self.certificates.commit
+        reminders = Reminders(self._instance, self.store, self.post, certificate, self.clock, self._is_in_office)
+        self.process.start_soon(reminders.serve)
         self.process.start_soon(self.abroad.look_around, self.process)
         self.process.start_soon(self.balancer.serve)
 

@@ -1,0 +1,125 @@
+"""Telling servers of this instance again what the log gave to them, when those are dead who should have seen to it.
+
+Whoever hands an entity over repeats that until its target has begun, and then reports. If he dies before, the log's
+word may have been lost with him: a target asks about nothing of which it has not heard. (`homeserver.abroad` does the
+same for hand-overs between instances, of which the log keeps a list.)
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import trio
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.lease import LeasePhase
+from authority.messages import Grant
+from authority.names import instance_of
+from authority.records import TransferRecord
+from homeserver.store import Store
+from homeserver.transfers import NOT_TOLD
+
+__all__ = ["Reminders"]
+
+_log = logging.getLogger("homeserver.reminders")
+
+LOOK_S: Final = 2.0
+# Then after twice the time, and so on: most targets have long begun, and only the report died with who was to make it.
+FIRST_WAIT_NS: Final = 5_000_000_000
+# For so long after a lease has ended, or its server came back, the transfers are looked through for what it left open.
+WATCH_NS: Final = 600_000_000_000
+# So many rows are looked at in one go, some 10 us each; others have their turn between.
+_ROWS_IN_ONE_GO: Final = 100
+_PAUSE_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """When to say it next, and how long to wait after that."""
+
+    at_ns: int
+    wait_ns: int
+
+
+class Reminders:
+    """One member's part: it reminds while it grants leases, of what any member has committed.
+
+    Args:
+        post: sends a sealed message to a simulation server (`Transfers.post`).
+        certificate: of a committed transfer, for its target.
+        in_office: whether this member grants leases now.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        store: Store,
+        post: Callable[..., Awaitable[None]],
+        certificate: Callable[[TransferRecord], str],
+        clock: Clock,
+        in_office: Callable[[], bool],
+    ) -> None:
+        self._instance = instance
+        self._store = store
+        self._post = post
+        self._certificate = certificate
+        self._clock = clock
+        self._in_office = in_office
+        self._lives: tuple[tuple[str, int, bool], ...] = ()
+        self._until_ns = 0
+        # Bounded like the table of transfers.
+        self._due: dict[str, _Due] = {}
+
+    async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look around for what the dead have left open, until cancelled."""
+        task_status.started()
+        while True:
+            await self._clock.sleep_s(LOOK_S)
+            if not self._in_office():
+                self._lives, self._due = (), {}
+            elif self._somebody_died():
+                await self._look()
+
+    def _somebody_died(self) -> bool:
+        """Whether a lease has ended not long ago; or this member has only just begun to grant them."""
+        now_ns, leases = self._clock.monotonic_ns(), self._store.leases()
+        lives = tuple((row.server, row.incarnation, row.phase is LeasePhase.OVER) for row in leases)
+        if lives != self._lives:
+            self._lives, self._until_ns = lives, now_ns + WATCH_NS
+        return now_ns < self._until_ns
+
+    async def _look(self) -> None:
+        waiting = await self._waiting()
+        now_ns = self._clock.monotonic_ns()
+        self._due = {transfer.id: self._due.get(transfer.id, _Due(now_ns, FIRST_WAIT_NS)) for transfer in waiting}
+        for transfer in waiting:
+            due = self._due[transfer.id]
+            if due.at_ns <= now_ns:
+                self._due[transfer.id] = _Due(now_ns + due.wait_ns, 2 * due.wait_ns)
+                await self._remind(transfer)
+
+    async def _waiting(self) -> list[TransferRecord]:
+        """What has been committed, and whose end a dead server would have had to report."""
+        waiting: list[TransferRecord] = []
+        transfer_ids = self._store.transfer_ids()
+        for first in range(0, len(transfer_ids), _ROWS_IN_ONE_GO):
+            if first:
+                await self._clock.sleep_s(_PAUSE_S)
+            some = self._store.unreported(transfer_ids[first : first + _ROWS_IN_ONE_GO])
+            waiting += [transfer for transfer in some if self._is_left_open(transfer)]
+        return waiting
+
+    def _is_left_open(self, transfer: TransferRecord) -> bool:
+        record, lease = self._store.entity(transfer.entity), self._store.lease(transfer.source)
+        is_newest = record is not None and (record.authority, record.fence) == (transfer.target, transfer.fence)
+        is_here = instance_of(transfer.target) == self._instance
+        return is_newest and is_here and lease is not None and lease.has_outlived(transfer.source_incarnation)
+
+    async def _remind(self, transfer: TransferRecord) -> None:
+        grant = Grant(certificate=self._certificate(transfer))
+        try:
+            await self._post(grant, Trace(transfer.id), transfer.target, on_path=False)
+        except NOT_TOLD as error:
+            _log.info("%s was not told now that it has %s: %s", transfer.target, transfer.entity, error)
