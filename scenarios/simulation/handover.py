@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from authority.abroad import is_abroad
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
 from authority.messages import HandoffReply, Message, ReportReply, StageWord
@@ -168,7 +169,9 @@ class Handovers:
         """The entity lives on the first server, and nothing is under way."""
         if self.bounds.leases:
             for name in self._names:
-                self._home.lease(name, 1)
+                # Of a server of another instance the lease stands in the log of that.
+                if not is_abroad(ENTITY, name):
+                    self._home.lease(name, 1)
         self._home.create(self._names[0])
         servers = []
         for place, host in enumerate(self._hosts):
@@ -307,6 +310,8 @@ class Handovers:
         is_given = self._record(state).authority == name or any(one.phase.endswith(f" {name}") for one in servers)
         claim = ("lease", name, servers[place].incarnation + 1)
         crashed = state._replace(is_destroyed=state.is_destroyed or is_given)
+        if is_abroad(ENTITY, name):
+            return crashed
         after: State = self._decided(claim, crashed, claim, is_free=False).state
         return after
 
@@ -348,10 +353,7 @@ class Handovers:
         self, action: tuple[Any, ...], state: State, place: int, event: tuple[Any, ...], *, is_free: bool
     ) -> Step:
         before = state.servers[place]
-        if self.bounds.leases:
-            lives = [self._servers[other].things[number].incarnation for other, number in enumerate(state.servers)]
-            ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
-        key = (place, before, event, tuple(ROOMS.incarnations.values()))
+        key = (place, before, event, self._lives(state))
         change = self._changes.get(key)
         if change is None:
             change = self._changes[key] = self._happen(place, before, event)
@@ -365,6 +367,13 @@ class Handovers:
         if not violation and (change.after != before or change.begun):
             after, violation = self._judge(state, after, place, change, is_crash=event[0] == "crash")
         return Step(action, after, is_free, violation)
+
+    def _lives(self, state: State) -> tuple[int, ...]:
+        """Which incarnations would answer now, for whoever asks before something is changed."""
+        if self.bounds.leases:
+            lives = [self._servers[other].things[number].incarnation for other, number in enumerate(state.servers)]
+            ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
+        return tuple(ROOMS.incarnations.values())
 
     def _happen(self, place: int, before: int, event: tuple[Any, ...]) -> _Change:
         host = self._hosts[place]
@@ -413,7 +422,7 @@ class Handovers:
                 raise AssertionError(event)
 
     def _decided(self, action: tuple[Any, ...], state: State, event: tuple[Any, ...], *, is_free: bool) -> Step:
-        key = (state.log, event)
+        key = (state.log, event, self._lives(state))
         known = self._decisions.get(key)
         if known is None:
             known = self._decisions[key] = self._decide(state.log, event)

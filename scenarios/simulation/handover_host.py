@@ -484,7 +484,8 @@ class _Federation:
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
         if not isinstance(message, AdmitRequest):
             raise TypeError(f"nobody sends {message.type} to another instance here")
-        return AdmitReply(transfer_id=message.transfer_id, accepted=True), trace
+        incarnation = ROOMS.incarnation_of(message.target)
+        return AdmitReply(transfer_id=message.transfer_id, accepted=True, incarnation=incarnation), trace
 
 
 class _Abroad:

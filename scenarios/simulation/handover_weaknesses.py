@@ -232,6 +232,12 @@ _LIVES: Final = (
         Parts(arrivals=_ActsForAnotherLife),
         replace(_CRASH, transfers=1, leases=True, stale_ledger=True),
     ),
+    Weakness(
+        "names-no-life-abroad",
+        "the log gives an entity to a server of another instance, whichever life of it that is",
+        _with("transfer.commit", lambda original, rows, args: original(rows, {**args, "incarnation": 0})),
+        replace(_CRASH, homes="two-homes", transfers=1, leases=True, stale_ledger=True),
+    ),
 )
 
 _STAGING: Final = (
