@@ -44,10 +44,11 @@ __all__ = [
 ]
 
 _INPUT_HZ: Final = 50.0
-_PATIENCE_S: Final = 20.0
-"""Until an entity is simulated again and every input applied: many repetitions, and an election."""
-_REACH_S: Final = 10.0
-_TRIES: Final = 4
+_PATIENCE_S: Final = 60.0
+"""Until an entity is simulated again and every input applied: many repetitions, and an election, on a busy machine."""
+_REACH_S: Final = 30.0
+"""Until a step is reached. A transfer that ends before is noticed, and does not take so long."""
+_TRIES: Final = 8
 _NOT_REACHED: Final = "the step was not reached, so nothing was tried"
 _CUT_S: Final = 3.0
 """Longer than the first repetitions, and shorter than leases last."""
@@ -154,11 +155,16 @@ class TrialResult:
     @property
     def violations(self) -> tuple[str, ...]:
         """The problems, and an entity that is not there although it should be."""
-        if self.note == _NOT_REACHED:
-            return (*self.problems, _NOT_REACHED)
+        if not self.was_tried:
+            return (*self.problems, self.note)
         if self.outcome is Outcome.UNAVAILABLE:
             return (*self.problems, "nobody simulates it, or not all inputs arrive")
         return self.problems
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether the transfer came to the step at which something was to happen."""
+        return not self.note.startswith(_NOT_REACHED)
 
     @property
     def sentence(self) -> str:
@@ -181,7 +187,7 @@ class Ground:
         """One trial; again if its step was not reached, because the target did not answer in time on a busy machine."""
         result = await self._try(trial)
         for _ in range(_TRIES - 1):
-            if result.note != _NOT_REACHED or result.problems:
+            if result.was_tried or result.problems:
                 break
             result = await self._try(trial)
         return result
@@ -196,7 +202,7 @@ class Ground:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._push, entity)
             nursery.start_soon(self._order, entity, transfer_id, trial.case)
-            note = await self._happen(trial, hold)
+            note = await self._happen(trial, hold, transfer_id)
             settled = await self._settled(entity, stream)
             nursery.cancel_scope.cancel()
         if settled:
@@ -275,13 +281,12 @@ class Ground:
                 else:
                     return
 
-    async def _happen(self, trial: Trial, hold: Hold) -> str:
+    async def _happen(self, trial: Trial, hold: Hold, transfer_id: str) -> str:
         """Wait for the step, do the deed, and let all of them go on; a note if it was not reached."""
-        with trio.move_on_after(_REACH_S) as waiting:
-            await hold.reached.wait()
-        if waiting.cancelled_caught:
+        why = await self._miss(hold, transfer_id)
+        if why is not None:
             self.gate.reset()
-            return _NOT_REACHED
+            return f"{_NOT_REACHED}: {why}"
         if isinstance(trial.victim, Cut):
             return await self._part(trial.case, trial.victim, hold)
         victim = await self._who(trial.case, trial.victim, hold)
@@ -296,6 +301,28 @@ class Ground:
             await trio.sleep(_STOP_S)
             self.cluster.resume(victim)
         return f"{trial.deed} {victim}"
+
+    async def _miss(self, hold: Hold, transfer_id: str) -> str | None:
+        """Wait until the step is reached, or never will be: then, why."""
+        why: str | None = f"not within {_REACH_S:g} s"
+
+        async def look() -> None:
+            nonlocal why
+            while True:
+                with suppress(ApiFailure):
+                    view = await self.run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}")
+                    # What is done was decided; the steps after that may be still to come.
+                    if view["result"] not in ("pending", "done"):
+                        why = f"the transfer was {view['result']} ({view['reason']})"
+                        racing.cancel_scope.cancel()
+                await trio.sleep(10 * _LOOK_AGAIN_S)
+
+        with trio.move_on_after(_REACH_S):
+            async with trio.open_nursery() as racing:
+                racing.start_soon(look)
+                await hold.reached.wait()
+                racing.cancel_scope.cancel()
+        return None if hold.reached.is_set() else why
 
     async def _part(self, case: str, cut: Cut, hold: Hold) -> str:
         if self.network is None:

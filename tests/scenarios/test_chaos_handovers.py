@@ -24,14 +24,14 @@ from scenarios.chaos.handovers import (
     handover_ground,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(560)
 
 
 async def tried(directory: Path, *names: str) -> list[TrialResult]:
     """What became of these trials, one after the other on one cluster."""
     trials = {str(trial): trial for trial in all_trials()}
     results = []
-    with trio.fail_after(280):
+    with trio.fail_after(500):
         async with handover_ground(directory, 21, {trials[name].case for name in names}) as ground:
             for name in names:
                 results.append(await ground.do(trials[name]))
@@ -79,7 +79,7 @@ def test_failures_row_15_and_21_and_22_partitions_of_old_new_and_log_around_the_
     only = [part for pattern in patterns for part in ("--only", pattern)]
     argv = [sys.executable, "-m", "scenarios.cli", "chaos", "transfers", *only, "--seed", "5", "--json", str(json_file)]
     # A process of its own, because it moves into namespaces of its own.
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
     if "skipping partitions" in done.stderr:
         # What this kernel does not permit is said, and nothing is claimed.
         assert "none of the chosen trials is possible here" in done.stderr
