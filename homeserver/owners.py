@@ -40,7 +40,8 @@ class Owners:
             if not isinstance(reply, OwnerWord):
                 raise MessageError(f"{home} answered a question about an owner with {reply.type}")
             return reply
-        await self._store.fresh()
+        # Whose owner is silent is asked about in dozens.
+        await self._store.confirmed()
         record = self._store.entity(request.entity)
         if record is None:
             raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)

@@ -103,12 +103,12 @@ class Courier:
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
             return False
-        if len(getattr(message, "state", b"")) > INLINE_STATE_BYTES:
+        if len(vars(message).get("state", b"")) > INLINE_STATE_BYTES:
             if self._large.is_under_way(trace.transfer_id, to, self._clock.monotonic_ns()):
                 # A repetition of tens of megabytes on top of themselves would only make them later.
                 self._counts["state_under_way"] += 1
                 return False
-            self._large.begin(trace.transfer_id, to, len(getattr(message, "state", b"")))
+            self._large.begin(trace.transfer_id, to, len(vars(message).get("state", b"")))
             large = _Letter(message, trace, on_path, sent)
             self._nursery.start_soon(self._carry_large, large, to, address)
             return True
