@@ -11,7 +11,7 @@ LOOK_SECONDS ?= 15
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types layers unit fuzz atheris clean
+.PHONY: help setup run test lint types layers ready unit fuzz atheris clean
 
 help: ## list the targets
 	@echo "batonpass"
@@ -33,7 +33,9 @@ run: $(STAMP) ## start a local cluster, run the transfer cases on it, show the r
 	@mkdir -p $(RUN_DIR)
 	@$(BIN)/baton run cases --json $(RUN_DIR)/cases.json --html $(RUN_DIR)/cases.html
 
-test: lint types layers unit ## run every check: ruff, mypy strict, import-linter, pytest
+test: ## run every check: ruff, mypy strict, import-linter, pytest
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 types layers lint ready
+	@$(MAKE) --no-print-directory unit
 
 lint: $(STAMP) ## ruff: lint and formatting
 	@echo "==> ruff"
@@ -65,6 +67,11 @@ unit: $(STAMP) ## pytest, and beside it LOOK_SECONDS=15 of coverage-guided fuzzi
 	  echo "!!! NOT FUZZED: atheris cannot be installed for $$($(BIN)/python --version) here. Only hypothesis and the corpus have run."; \
 	fi; \
 	rm -f $$log; exit $$status
+
+# While mypy keeps one core busy: what the workers of pytest would each compile for themselves.
+ready: $(STAMP)
+	@$(BIN)/pytest --collect-only --quiet >/dev/null || true
+	@$(MAKE) --no-print-directory atheris || true
 
 atheris: $(STAMP)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -28,8 +28,10 @@ def hostile_functions() -> set[str]:
     found: set[str] = set()
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            _collect(ast.parse(path.read_text(encoding="utf-8")), f"{module}:", found)
+            text = path.read_text(encoding="utf-8")
+            if "_untrusted(" in text:  # to parse all the others takes seconds
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                _collect(ast.parse(text), f"{module}:", found)
     return found
 
 
