@@ -130,9 +130,11 @@ async def _measure(
         if not figure:
             measured[subject].append((await _ask(command, work, plan.seconds, plan.course))["figure"])
             return
-        if (subject, work) not in shared:
-            shared[subject, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
-        measured[subject].append(shared[subject, work][figure])
+        # Two subjects may be figures of one program.
+        program = command[-1]
+        if (program, work) not in shared:
+            shared[program, work] = (await _ask(command, work, plan.seconds, plan.course))["figures"]
+        measured[subject].append(shared[program, work][figure])
     except EnvironmentFailed as error:
         if subject == OURS:
             raise

@@ -19,6 +19,8 @@ DRAINED: Final = 10_000
 """Entities of the server that is drained."""
 
 _FLOOR: Final = "floor"
+_PACED: Final = "floor, paced"
+"""The same, as rarely as the hand-overs that are measured beside it."""
 _WHOLE: Final = {"bulk": "many-rate", "drain": "drain"}
 # Ten thousand entities are spawned one by one, each by REST, before they are drained.
 _PATIENCE_S: Final = 900.0
@@ -46,8 +48,8 @@ def _rows_of(name: str, title: str, case: str, size: str) -> list[Row]:
     many = f"{title}, {MANY} at once"
     judged = (Limit(3, _FLOOR),) if (case, size) == ("3", "300") else ()
     rows = [
-        Row(f"{name}-p50", f"{title}: from freeze to retirement, p50", Unit.MS, (_FLOOR,), judged),
-        Row(f"{name}-p99", f"{title}: the same, p99", Unit.MS, (_FLOOR,)),
+        Row(f"{name}-p50", f"{title}: from freeze to retirement, p50", Unit.MS, (_FLOOR, _PACED), judged),
+        Row(f"{name}-p99", f"{title}: the same, p99", Unit.MS, (_FLOOR, _PACED)),
         Row(f"{name}-gap-p99", f"{title}: from freeze to activation, p99", Unit.MS, limits=(Limit(_TICK_MS),)),
         Row(f"{name}-rate", f"{title}: one after the other, asked for by REST", Unit.PER_SECOND),
     ]
@@ -62,12 +64,12 @@ def _rows_of(name: str, title: str, case: str, size: str) -> list[Row]:
     ]
 
 
-def _work(row: Row) -> str:
-    """The sample that a row belongs to, and its figure in there: `3-300-eager:p50`."""
+def _work(row: Row, subject: str) -> str:
+    """The sample that a row belongs to, and the subject's figure in there: `3-300-eager:p50`."""
     if row.name in _WHOLE:
         return f"{row.name}:{_WHOLE[row.name]}"
     case, size, mode, figure = row.name.split("-", 3)
-    return f"{case}-{size}-{mode}:{figure}"
+    return f"{case}-{size}-{mode}:{'paced-' if subject == _PACED else ''}{figure}"
 
 
 _ROWS: Final = _rows()
@@ -76,9 +78,9 @@ COURSE: Final = Course(
     title="transfers: a fresh cluster for every sample: median [min-max] of the rounds",
     rows=_ROWS,
     package="scenarios.bench.transfers.workers",
-    workers={OURS: "on_batonpass", _FLOOR: "on_floor"},
+    workers={OURS: "on_batonpass", _FLOOR: "on_floor", _PACED: "on_floor"},
     peers=(),
-    work={(subject, row.name): _work(row) for row in _ROWS for subject in (OURS, *row.subjects)},
+    work={(subject, row.name): _work(row, subject) for row in _ROWS for subject in (OURS, *row.subjects)},
     versions=("batonpass", "trio", "cryptography"),
     one_core=False,
     patience_s=_PATIENCE_S,
