@@ -69,6 +69,8 @@ class InputStream:
     waiting: deque[tuple[int, bytes]] = field(default_factory=deque)
     kept: deque[tuple[int, bytes]] = field(default_factory=deque)
     """What was applied and is not durable: if the authority dies, it may have to be given again."""
+    refused: deque[tuple[int, bytes]] = field(default_factory=deque)
+    """What was not applied when its ownership ended. If an authority died, an earlier state may have it after all."""
     given_again: int = 0
     """How many inputs had to be given again that had been applied."""
     lost: int = 0
@@ -118,23 +120,42 @@ class InputStream:
         One that went on from a copy may be behind the last: what is missing is given again, but nothing durable.
         """
         fence = (ack.epoch, ack.sub)
-        if fence >= self.fence:
-            self.heard_at_s = now_s
-        if fence > self.fence:
-            self.fence = fence
-            self._give_again(ack.applied)
+        self._learn_fence(fence, ack.applied, now_s)
         news = self.acknowledge(ack.applied, now_s) if fence == self.fence else 0
         self.durable = max(self.durable, min(ack.durable, self.acknowledged))
         while self.kept and (self.kept[0][0] <= self.durable or len(self.kept) > MAX_KEPT):
             self.durable_digest = fold(self.durable_digest, *self.kept.popleft())
         return news
 
+    def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
+        """Somebody has authority under this fence, and has come so far."""
+        if fence < self.fence:
+            return
+        self.heard_at_s = now_s
+        # What waits still has not been refused: perhaps it was applied before the ownership ended.
+        is_past = bool(self.owner) and not self.waiting
+        if fence > self.fence:
+            self.fence = fence
+            self._give_again(applied)
+        if is_past:
+            self._correct_the_past(applied)
+
+    def _correct_the_past(self, applied: int) -> None:
+        """Its ownership is over: what counts of it is what the authority has, which may have changed if one died."""
+        while self.waiting:
+            self.refused.appendleft(self.waiting.pop())
+        while self.refused and self.refused[0][0] == self.acknowledged + 1 <= applied:
+            self.kept.append(self.refused.popleft())
+            self.acknowledged += 1
+            self.applied_digest = fold(self.applied_digest, *self.kept[-1])
+        self.sent, self.digest = self.acknowledged, self.applied_digest
+
     def _give_again(self, applied: int) -> None:
         """The authority has applied no more than this; what is kept beyond it waits again."""
         while self.kept and self.kept[-1][0] > applied:
             self.waiting.appendleft(self.kept.pop())
             self.acknowledged -= 1
-            self.given_again += 1
+            self.given_again += not self.owner
             self.in_flight = 0
         if self.acknowledged > applied:
             self._lose(self.acknowledged - applied)
@@ -155,32 +176,34 @@ class InputStream:
         If the player owns the entity all the same, under another revision than it said, it says the same again under
         that one. Else its inputs have lost their meaning and are forgotten; `sent` and `digest` go back to what counts.
         """
+        self._learn_fence((correction.epoch, correction.sub), correction.applied, now_s)
         self.acknowledge(correction.applied, now_s)
         if correction.owner_rev < self.owner_rev:
             # Said by somebody who knows less than this player; it asks the log.
             return
-        self.owner_rev = correction.owner_rev
         self.in_flight = 0
         if correction.owner == player:
-            self.owner = ""
+            self._own_again(correction.owner_rev)
             return
-        self.owner = correction.owner or NOBODY
-        self._settle()
-        self.waiting.clear()
-        self.sent, self.digest = self.acknowledged, self.applied_digest
+        self.owner_rev, self.owner = correction.owner_rev, correction.owner or NOBODY
+        self._correct_the_past(self.acknowledged)
 
-    def _settle(self) -> None:
-        """Its ownership is over: what was applied under it is not given again, whatever becomes of the authority."""
-        self.durable, self.durable_digest = self.acknowledged, self.applied_digest
-        self.kept.clear()
+    def _own_again(self, owner_rev: int) -> None:
+        """What was applied under an ownership before this one is not given again, whatever becomes of the authority."""
+        if self.owner:
+            self.durable, self.durable_digest = self.acknowledged, self.applied_digest
+            self.kept.clear()
+            self.refused.clear()
+        self.owner_rev, self.owner = owner_rev, ""
 
     def learn_owner(self, owner: str, owner_rev: int, player: str) -> None:
         """The log says who owns the entity. A player that has become its owner may give inputs again."""
         if owner_rev > self.owner_rev:
-            self.owner_rev, self.in_flight = owner_rev, 0
-            self.owner = "" if owner == player else owner or NOBODY
-            if self.owner:
-                self._settle()
+            self.in_flight = 0
+            if owner == player:
+                self._own_again(owner_rev)
+            else:
+                self.owner_rev, self.owner = owner_rev, owner or NOBODY
 
     def overdue(self, now_s: float) -> bool:
         """Whether what is waiting should be sent again by now."""
@@ -190,9 +213,9 @@ class InputStream:
         """What was applied last, to be sent once more, if nobody has said for long whether it will stay so; else None.
 
         It is applied no second time. Whoever has authority says how far the entity is, and if that has gone on from an
-        earlier state, what is missing is given again.
+        earlier state, what is missing is given again; or, if the player is its owner no more, known to be lost.
         """
-        if not self.kept or self.waiting or self.owner or now_s - self.heard_at_s <= ASK_AFTER_S:
+        if not self.kept or (self.waiting and not self.owner) or now_s - self.heard_at_s <= ASK_AFTER_S:
             return None
         self.heard_at_s = now_s
         return self.kept[-1]

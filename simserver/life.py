@@ -270,6 +270,10 @@ class Life:
         verdict = judge_input(self.ownership, source, owner_rev)
         if verdict is not InputVerdict.ADMITTED:
             self._env.count(f"input_{verdict}")
+            cursor = self.inbox.cursors.get(source)
+            if cursor is not None and seq <= cursor.applied:
+                # A former owner asks whether what it gave will stay so.
+                self.acknowledge(source, cursor.applied)
             self._correct(source, verdict)
             if verdict is InputVerdict.UNHEARD_OWNERSHIP:
                 self._env.wants_word_of_owner(self.id)

@@ -238,11 +238,44 @@ def test_whoever_has_authority_since_is_asked_at_once() -> None:
     assert stream.to_ask_with(10.1) == (3, b"x")
 
 
-def test_nobody_is_asked_about_what_is_durable_or_belongs_to_somebody_else() -> None:
+def test_nobody_is_asked_about_what_is_durable() -> None:
     stream = stream_of_three()
     stream.acknowledged_as(ack(applied=3, durable=3), now_s=10.0)
     assert stream.to_ask_with(99.0) is None
+
+
+def test_a_former_owner_hears_that_what_it_gave_was_lost_with_an_authority_and_gives_it_to_nobody() -> None:
     stream = stream_of_three()
-    stream.acknowledged_as(ack(applied=3, durable=1), now_s=10.0)
+    stream.acknowledged_as(ack(applied=2, durable=1), now_s=10.0)
     stream.learn_owner("alpha.bob", 2, PLAYER)
-    assert stream.to_ask_with(99.0) is None
+    assert stream.to_ask_with(99.0) == (2, b"x")
+    lost = NotOwner(entity="alpha.ball", reason="not_owner", owner="alpha.bob", owner_rev=2, applied=1, epoch=3, sub=0)
+    stream.corrected(lost, PLAYER, 99.0)
+    assert (stream.sent, stream.acknowledged, stream.next_to_send(), stream.given_again) == (1, 1, [], 0)
+    assert stream.digest == fold(bytes(16), 1, b"x")
+    stream.learn_owner(PLAYER, 3, PLAYER)
+    stream.add(b"y", 99.0)
+    assert stream.next_to_send() == [(2, b"y")]
+
+
+def test_a_former_owner_hears_that_what_was_refused_is_in_the_state_that_was_gone_on_with() -> None:
+    """Who refused it has died since with all that there was of it, and an earlier authority had applied it before."""
+    stream = stream_of_three()
+    stream.corrected(correction("alpha.bob", 2, 1), PLAYER, 0.0)
+    stream.acknowledged_as(ack(applied=2, durable=2, epoch=9), now_s=10.0)
+    assert (stream.sent, stream.durable) == (2, 2)
+    assert stream.digest == fold(fold(bytes(16), 1, b"x"), 2, b"x")
+    stream.learn_owner(PLAYER, 3, PLAYER)
+    stream.add(b"y", 0.0)
+    assert stream.next_to_send() == [(3, b"y")], "no number is used twice"
+
+
+def test_what_was_applied_just_before_its_ownership_ended_is_known_though_an_authority_came_between() -> None:
+    stream = stream_of_three()
+    stream.acknowledged_as(ack(applied=1, durable=1), now_s=10.0)
+    stream.learn_owner("alpha.bob", 2, PLAYER)
+    stream.acknowledged_as(ack(applied=1, durable=1, epoch=2), now_s=11.0)
+    stream.acknowledged_as(ack(applied=2, durable=1, epoch=2), now_s=11.0)
+    assert stream.acknowledged == 2
+    stream.corrected(correction("alpha.bob", 2, 2), PLAYER, 12.0)
+    assert (stream.sent, stream.acknowledged, list(stream.refused)) == (2, 2, [(3, b"x")])

@@ -54,6 +54,19 @@ def test_what_the_former_owner_gave_and_no_tick_has_applied_is_refused_at_the_ch
     assert told(stage) == [(ADA, "not_owner", BOB, 2, 1)]
 
 
+def test_a_former_owner_that_asks_hears_how_much_of_what_it_gave_will_stay() -> None:
+    stage, one = life()
+    one.take_input(ADA, 1, 1, b"")
+    tick(stage, one)
+    one.owned(Ownership(BOB, 2))
+    before = len(stage.acks)
+    one.take_input(ADA, 1, 1, b"")
+    assert [(to, ack.applied, ack.durable) for to, ack in stage.acks[before:]] == [(ADA, 1, 1)]
+    one.take_input(ADA, 1, 2, b"")
+    assert len(stage.acks) == before + 1, "what it gives now is only refused"
+    assert one.world["applied"] == [[ADA, 1]]
+
+
 def test_an_owner_who_comes_back_goes_on_after_what_was_applied_and_nothing_of_the_first_time_counts() -> None:
     stage, one = life()
     one.take_input(ADA, 1, 1, b"")

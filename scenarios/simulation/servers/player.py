@@ -58,15 +58,14 @@ class Player:
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
         digest = stream.applied_digest
-        for seq, data in stream.waiting if stream.owner else ():
+        past = [*stream.waiting, *stream.refused] if stream.owner else []
+        for seq, data in past:
             if seq <= applied:
                 digest = fold(digest, seq, data)
-        if stream.lost or (stream.owner and stream.durable <= applied < stream.acknowledged):
-            # They were lost with an authority, and it is not for this player to give them again. Whether they might be,
-            # is for the judge.
+        if stream.lost:
+            # What was durable was lost with two servers. Whether it might be, is for the judge.
             return True
-        unheard = len(stream.waiting) if stream.owner else 0
-        return stream.acknowledged <= applied <= stream.acknowledged + unheard and digest == applied_digest
+        return stream.acknowledged <= applied <= stream.acknowledged + len(past) and digest == applied_digest
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9
