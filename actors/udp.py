@@ -66,7 +66,7 @@ _BATCH_DATAGRAMS: Final = 64
 """Received in one go before others get their turn: 64 of the largest are 4 MB, a few milliseconds."""
 
 _TURN_S: Final = 0.004
-"""After so long a batch ends anyway: a peer with good keys may send what is costly to read."""
+"""After so long a batch ends anyway, at the next `ARRIVALS`: a peer with good keys may send what is costly to read."""
 
 _ASK_AGAIN_DRAINS: Final = 8
 """Where datagrams come one at a time, a second one is asked for so often."""

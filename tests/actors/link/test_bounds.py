@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors import admission, link_table, lookout, peer_keys, udp
+from actors.datagrams import ARRIVALS
 from actors.link import arrivals, gate, large, path, ranges, sessions, strangers, unfinished
 from actors.link.frames import (
     HEADER_BYTES,
@@ -82,6 +83,7 @@ EXPECTED: dict[str, list[str]] = {
     "reading what has arrived, before others get their turn": [
         f"{udp._BATCH_DATAGRAMS} times",
         f"{udp._TURN_S * 1000:.0f} ms",
+        f"every {ARRIVALS} times",
     ],
     "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
     "replay window": [f"{WINDOW:,} counters"],
