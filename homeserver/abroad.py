@@ -93,7 +93,8 @@ class Abroad:
 
     def _look(self, nursery: Starter) -> None:
         now_ns = self._clock.monotonic_ns()
-        if now_ns - self._asked_ns >= ASK_NS:
+        # Who has no way to other instances has nothing there, and need not look through all entities.
+        if now_ns - self._asked_ns >= ASK_NS and self._federation.reachable_instances():
             self._asked_ns = now_ns
             for instance, records in self._by_instance().items():
                 self._begin(nursery, instance, self._watch, instance, records)

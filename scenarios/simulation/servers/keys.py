@@ -93,6 +93,11 @@ class Keys:
         """The keys in a row."""
         return identity_of(row.name).public
 
+    @property
+    def instances(self) -> list[str]:
+        """All there are."""
+        return sorted({instance_of(name) for name in self._rows})
+
     def of_instance(self, instance: str) -> list[DirectoryRow]:
         """The rows that the instance's log keeps."""
         return [row for row in self._rows.values() if instance_of(row.name) == instance]

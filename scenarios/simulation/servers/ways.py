@@ -93,6 +93,10 @@ class Neighbours:
         """All of them know each other."""
         return 1
 
+    def reachable_instances(self) -> dict[str, int]:
+        """All there are."""
+        return dict.fromkeys(self._keys.instances, 1)
+
     async def exchange(self, instance: str, message: Message, trace: Trace, **how: Any) -> tuple[Message, Trace]:
         """Ask the members of the other home in turn."""
         problem = f"{instance} had nothing to say"
