@@ -65,6 +65,7 @@ FOUND = {
     "stale-followers": "leases",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
+    "never-asks": "followers",
     "first-answer": "leases",
     "any-copy": "followers",
 }
