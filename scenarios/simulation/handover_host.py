@@ -26,6 +26,7 @@ from authority.sealing import Opened, Sealer
 from homeserver.inquiries import Inquiries as InquiriesAtHome
 from homeserver.transfers import Transfers
 from scenarios.simulation.attendance import Attendant
+from scenarios.simulation.copying import deep_copy
 from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.handover_keys import HOME, Keys, identity_of
 from simserver.arrivals import Arrivals
@@ -271,7 +272,7 @@ class Host:
     def load(self, saved: tuple[Any, ...]) -> None:
         """Go on from a copy of what was saved."""
         node = self._node
-        parts = copy.deepcopy(saved, dict(self._shared))
+        parts = deep_copy(saved, dict(self._shared))
         node.ledger, node.holdings, node.departures, node.arrivals, node.stages, node.inquiries = parts[:-1]
         self.incarnation = parts[-1]
         self.sent, self.begun, self.acknowledged = [], [], 0
