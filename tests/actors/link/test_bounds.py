@@ -83,7 +83,7 @@ EXPECTED: dict[str, list[str]] = {
     "reading what has arrived, before others get their turn": [
         f"{udp._BATCH_DATAGRAMS} times",
         f"{udp._TURN_S * 1000:.0f} ms",
-        f"every {ARRIVALS} times",
+        f"every {ARRIVALS} times while they take less than {udp._CHEAP_S * 1000:.1f} ms",
     ],
     "ranges in an ACK / remembered": [f"{MAX_ACK_RANGES} / {ranges.MAX_RANGES}"],
     "replay window": [f"{WINDOW:,} counters"],
