@@ -23,6 +23,7 @@ from authority.outgoing import Mode, Outgoing
 from authority.precopy import CopyAhead
 from simserver.holdings import Holding
 from simserver.life import Frozen
+from simserver.turnstile import AT_ONCE
 
 __all__ = ["Departure", "Plan"]
 
@@ -49,6 +50,15 @@ class Plan:
     freeze_budget_ms: int = 0
     ahead: CopyAhead | None = field(default=None, compare=False, repr=False)
     in_company: bool = False
+
+    def others(self, leaving: int) -> int:
+        """With how many others it has to share the servers' time, if so many are leaving already.
+
+        In company as many as may be: what one of them is answered comes with what all are.
+        """
+        if self.grouped:
+            return 0
+        return max(leaving, AT_ONCE) if self.in_company else leaving
 
     def declined(self, source: str, reason: str) -> Decline:
         """That it will not be begun."""

@@ -289,7 +289,7 @@ class Departures:
             case,
             frozen.fence,
             frozen.frozen_ns,
-            self._patience.first_retry_beside_ns(0 if plan.grouped else len(self._leaving)),
+            self._patience.first_retry_beside_ns(plan.others(len(self._leaving))),
             plan.mode,
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
             plan.freeze_budget_ms * 1_000_000,

@@ -1,15 +1,16 @@
 """Places for those who leave: never more than there are, in order, and nobody waits beside a free one for good."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from authority.outgoing import FIRST_RETRY_NS
+from simserver.departing import Plan
 from simserver.patience import EACH_NS, MAX_FIRST_RETRY_NS, Patience
-from simserver.turnstile import Turnstile
+from simserver.turnstile import AT_ONCE, Turnstile
 
 PLACES = 2
 entities = st.sampled_from("abcdef")
@@ -88,3 +89,11 @@ def test_one_of_many_has_patience_for_those_before_it() -> None:
     assert patience.first_retry_beside_ns(0) == FIRST_RETRY_NS
     assert patience.first_retry_beside_ns(10) == FIRST_RETRY_NS + 10 * EACH_NS
     assert patience.first_retry_beside_ns(100_000) == MAX_FIRST_RETRY_NS
+
+
+def test_in_company_all_wait_for_all_and_in_a_group_nobody_for_anybody() -> None:
+    alone = Plan("transfer-1", "alpha.e", "alpha.s2")
+    assert (alone.others(0), alone.others(7)) == (0, 7)
+    together = replace(alone, in_company=True)
+    assert (together.others(0), together.others(AT_ONCE + 1)) == (AT_ONCE, AT_ONCE + 1)
+    assert replace(alone, grouped=True).others(7) == 0
