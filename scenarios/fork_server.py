@@ -103,10 +103,14 @@ class ForkServer:
         """Whether it is still there."""
         return self._process.poll() is None
 
-    def let_go(self) -> None:
-        """Ask nothing any more, and wait until all that it forked have ended. Blocks."""
+    def let_go(self, within_s: float | None = None) -> None:
+        """Ask nothing any more, and wait until all that it forked have ended; end them if that takes longer. Blocks."""
         self._control.close()
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
     def fork(
         self,

@@ -36,7 +36,8 @@ class _OneForAll:
 
     def close(self) -> None:
         if self._server is not None:
-            self._server.let_go()
+            # What a test has left behind must not keep its worker from ending.
+            self._server.let_go(within_s=30.0)
         self._server = None
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from scenarios.fork_server import ForkServer, ForkServerFailed
 from scenarios.processes import BATON, Child, ChildExit, ChildProcesses, Command, as_fork
@@ -121,6 +122,19 @@ async def test_forks_die_with_the_process_that_they_come_from(tmp_path: Path) ->
         assert (await relay.wait()).returncode == -signal.SIGKILL
         with pytest.raises(ForkServerFailed):
             here.relay()
+
+
+async def test_who_does_not_end_in_time_is_ended_with_the_process_that_it_comes_from(tmp_path: Path) -> None:
+    forks = ForkServer.start({})
+    await forks.ready()
+    async with ChildProcesses.open(on_crash=lambda _: None, grace_s=DEADLINE_S) as children:
+        os.mkfifo(tmp_path / "relay.toml")
+        argv = (*BATON, "relay", "--config", f"{tmp_path}/relay.toml", "--parent-pipe")
+        relay = children.start(Command("relay.r1", argv, tmp_path / "log"), forks)
+        await wait_until(lambda: is_tied(relay.pid))
+        await trio.to_thread.run_sync(forks.let_go, 0.1)
+        assert not forks.running
+        assert (await relay.wait()).returncode == -signal.SIGKILL
 
 
 async def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
