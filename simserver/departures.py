@@ -183,6 +183,12 @@ class Departures:
         holding = self._sensible(plan)
         if holding is None:
             return
+        if plan.target == self._sealer.name:
+            # It came here after it was asked for (moved by somebody else, or recovered): who asked shall hear of it.
+            # The log leaves a transfer as it is that has brought it here and is only ordered once more.
+            self._counts["declined_same_server"] += 1
+            self._decline(plan, Reason.SAME_SERVER)
+            return
         self._asking_for_room.add(plan.entity)
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
         self._admission.ask(plan.target, need, partial(self._admitted, plan, may_wait))
@@ -306,7 +312,7 @@ class Departures:
         if plan.transfer_id in self._begun:
             # A repeated order may come after the entity has gone and returned: its transfer is over, or under way.
             return "order_repeated"
-        if plan.target == self._sealer.name or self.is_under_way(plan.entity):
+        if self.is_under_way(plan.entity):
             return "order_busy"
         return ""
 

@@ -85,6 +85,8 @@ def _check(answer: httpx.Response) -> None:
         raise EnvironmentFailed(f"{answer.url} is no server of ours: it answers {answer.status_code}") from None
     if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise EnvironmentFailed(f"{message} ({code})")
+    if code == "no_token":
+        message += "; here with --token-file"
     raise RemoteRefused(code, message)
 
 
@@ -99,10 +101,18 @@ def remote_options(token: str, variable: str) -> Callable[[Callable[..., Any]], 
         run.__doc__, run.__name__ = command.__doc__, command.__name__
         run.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's own
         options = (
-            click.option("--url", envvar="BATON_URL", required=True, metavar="URL", help="Of a homeserver's REST."),
+            click.option(
+                "--url",
+                envvar="BATON_URL",
+                show_envvar=True,
+                required=True,
+                metavar="URL",
+                help="Of a homeserver's REST.",
+            ),
             click.option(
                 "--token-file",
                 envvar=variable,
+                show_envvar=True,
                 type=click.Path(dir_okay=False, path_type=Path),
                 help=f"With {token}.",
             ),

@@ -308,6 +308,17 @@ async def test_failures_rows_27_and_28_what_the_target_refuses_is_declined_befor
     assert scene.counts[f"declined_{reason}"] == 2, "of the world's own wish nobody else knows"
 
 
+async def test_an_order_to_go_where_the_entity_is_already_is_declined(scene: Scene) -> None:
+    """It came here while a master was asked, say: who asked would wait for a result for ever."""
+    holding = scene.spawn()
+    scene.departures.begin(replace(PLAN, target=HERE, ordered=True))
+    assert (holding.life.frozen, len(scene.departures), scene.rooms.kept) == (False, 0, [])
+    async with scene.served():
+        await trio.sleep(1)
+    told = [message for message in scene.mail.asked if isinstance(message, Decline)]
+    assert [(decline.transfer_id, decline.reason) for decline in told] == [(TRANSFER, Reason.SAME_SERVER)]
+
+
 async def test_a_home_that_is_away_hears_of_what_was_declined_when_it_is_back(
     scene: Scene, autojump_clock: MockClock
 ) -> None:
