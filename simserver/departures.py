@@ -177,17 +177,13 @@ class Departures:
     def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
         """Hand an entity over as soon as its target has a place for it, and it is its turn.
 
-        A plan that makes no sense (any more), or may not wait and would have to, is counted and dropped; one that the
-        target refuses is declined.
+        A plan that makes no sense (now), or may not wait and would have to, is dropped; a refused one is declined.
         """
-        holding = self._sensible(plan)
-        if holding is None:
+        if (holding := self._sensible(plan)) is None:
             return
         if plan.target == self._sealer.name:
-            # It came here after it was asked for (moved by somebody else, or recovered): who asked shall hear of it.
-            # The log leaves a transfer as it is that has brought it here and is only ordered once more.
-            self._counts["declined_same_server"] += 1
-            self._decline(plan, Reason.SAME_SERVER)
+            # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
+            self._admitted(plan, may_wait, Reason.SAME_SERVER)
             return
         self._asking_for_room.add(plan.entity)
         need = Need.of(holding.life.kind, holding.life.schema, holding.life.state_bytes)
@@ -246,14 +242,12 @@ class Departures:
 
     def _decline(self, plan: Plan, reason: str) -> None:
         _log.info("%s does not go to %s: %s", plan.entity, plan.target, reason)
-        if not plan.ordered:
-            return
-        self.reports.tell(plan.declined(self._sealer.name, reason))
+        if plan.ordered:
+            self.reports.tell(plan.declined(self._sealer.name, reason))
 
     def _enter(self, plan: Plan, may_wait: bool) -> None:
         """Freeze the entity now, or when it is its turn."""
-        holding = self._sensible(plan)
-        if holding is None:
+        if (holding := self._sensible(plan)) is None:
             return
         if not plan.grouped and not self._convoys.turnstile.enter(plan):
             self._counts["departure_crowded"] += 1
