@@ -40,6 +40,7 @@ from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
 from homeserver.node import Node, Secrets
+from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.registration import register
@@ -108,6 +109,8 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries = recoveries
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
+    node.orders = Orders(store, transfers.order, clock, in_office)
+    transfers.ordered = node.orders.ordered
     node.abroad = abroad
     placement = config.placement
     node.balancer = Balancer(
@@ -165,6 +168,7 @@ async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = 
     async with trio.open_nursery() as nursery:
         await nursery.start(node.recoveries.serve)
         await nursery.start(node.reminders.serve)
+        await nursery.start(node.orders.serve)
         task_status.started()
 
 

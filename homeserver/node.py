@@ -36,6 +36,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
+from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.reminders import Reminders
@@ -90,6 +91,7 @@ class Node:
     owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
     reminders: Reminders = field(init=False, repr=False)
+    orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 

@@ -193,11 +193,19 @@ class Store:
 
     def unreported(self, transfer_ids: Iterable[str]) -> list[TransferRecord]:
         """Of these the transfers that are committed and whose old authority has not reported their end."""
+        return self._in_phase(Phase.COMMITTED, transfer_ids)
+
+    def permitted(self, transfer_ids: Iterable[str]) -> list[TransferRecord]:
+        """Of these the transfers that may begin and have no result yet."""
+        return [transfer for transfer in self._in_phase(Phase.PERMITTED, transfer_ids) if not transfer.stay]
+
+    def _in_phase(self, phase: Phase, transfer_ids: Iterable[str]) -> list[TransferRecord]:
         views = [self._replica.store.view(("transfers", transfer_id)) for transfer_id in transfer_ids]
         # Most are done: they are not decoded.
-        open_ones = [view for view in views if view is not None and view.encoded and b"committed" in view.encoded]
+        word = phase.value.encode()
+        open_ones = [view for view in views if view is not None and view.encoded and word in view.encoded]
         transfers = [TransferRecord.from_data(view.data) for view in open_ones]
-        return [transfer for transfer in transfers if transfer.phase is Phase.COMMITTED]
+        return [transfer for transfer in transfers if transfer.phase is phase]
 
     def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:
         """The requests that wait for this master's answer, in a fair order for each entity."""

@@ -19,7 +19,7 @@ class World:
 
     def __init__(self) -> None:
         self.cluster = Cluster(MIXES["calm"], Random("abroad"))
-        self._moves = 0
+        self.moves = 0
 
     def until(self, fits: Callable[[], bool], *, step_s: float = 0.05, at_most_s: float = 60.0) -> None:
         """Let it go on until it is so."""
@@ -42,9 +42,9 @@ class World:
         return self.authority == server and holding is not None and not holding.life.frozen
 
     def order(self, target: str) -> None:
-        self._moves += 1
+        self.moves += 1
         home = self.cluster.homes["alpha.h1"]
-        home.process.start_soon(home.move, f"transfer-{self._moves:06d}", ENTITY, target, HOW)
+        home.process.start_soon(home.move, f"transfer-{self.moves:06d}", ENTITY, target, HOW)
 
     def move(self, target: str) -> None:
         """Have it moved, and copied there."""

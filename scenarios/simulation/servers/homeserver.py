@@ -17,6 +17,7 @@ from homeserver.abroad import Abroad
 from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
 from homeserver.inquiries import Inquiries
+from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.reminders import Reminders
 from homeserver.transfers import NOT_TOLD, Transfers
@@ -91,6 +92,9 @@ class Home(Transfers):
         certificate = self.certificates.commit
         reminders = Reminders(self._instance, self.store, self.post, certificate, self.clock, self._is_in_office)
         self.process.start_soon(reminders.serve)
+        orders = Orders(self.store, self.order, self.clock, self._is_in_office)
+        self.ordered = orders.ordered
+        self.process.start_soon(orders.serve)
         self.process.start_soon(self.abroad.look_around, self.process)
         self.process.start_soon(self.balancer.serve)
 

@@ -1,0 +1,91 @@
+"""What was permitted is ordered until it has a result, whatever becomes of an order, or of who gave it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from authority.records import Phase, TransferRecord
+from homeserver.federation import PeerUnreachable
+from homeserver.orders import MAX_OPEN, Orders
+from tests.simserver.test_departures import TrioClock
+
+
+class Place:
+    """A log of transfers, and what is ordered because of them."""
+
+    def __init__(self) -> None:
+        self.phases: dict[str, Phase] = {}
+        self.in_office, self.is_down = False, False
+        self.told: list[tuple[float, str]] = []
+        store: Any = SimpleNamespace(transfer_ids=lambda: list(self.phases), permitted=self._permitted)
+        self.orders = Orders(store, self.order, TrioClock(), lambda: self.in_office)
+
+    def _permitted(self, names: list[str]) -> list[TransferRecord]:
+        fields: dict[str, Any] = {
+            "entity": "alpha.e",
+            "source": "alpha.s1",
+            "target": "alpha.s2",
+            "phase": Phase.PERMITTED,
+        }
+        return [TransferRecord(id=name, **fields) for name in names if self.phases.get(name) is Phase.PERMITTED]
+
+    async def order(self, transfer: TransferRecord) -> None:
+        self.orders.ordered(transfer.id)
+        self.told.append((trio.current_time(), transfer.id))
+        if self.is_down:
+            raise PeerUnreachable("alpha.s1")
+
+    async def passes(self, seconds: float) -> list[str]:
+        """What is ordered in this time."""
+        self.told.clear()
+        with trio.move_on_after(seconds):
+            await self.orders.serve()
+        return [name for _, name in self.told]
+
+
+async def test_it_is_ordered_more_and_more_seldom_until_it_has_a_result(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.phases["t1"] = Phase.PERMITTED
+    place.orders.ordered("t1")
+    assert set(await place.passes(1000.0)) == {"t1"}
+    waits = [round(after - before, 3) for (before, _), (after, _) in zip(place.told, place.told[1:], strict=False)]
+    assert waits == sorted(waits)
+    assert waits[-1] < 62.0
+    place.phases["t1"] = Phase.COMMITTED
+    assert await place.passes(1000.0) == []
+
+
+async def test_a_server_that_is_down_gets_it_when_it_is_back(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.phases["t1"] = Phase.PERMITTED
+    place.orders.ordered("t1")
+    place.is_down = True
+    await place.passes(30.0)
+    place.is_down = False
+    assert await place.passes(60.0) != []
+
+
+async def test_what_was_begun_in_time_is_not_ordered_again(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.phases["t1"] = Phase.DONE
+    place.orders.ordered("t1")
+    assert await place.passes(100.0) == []
+
+
+async def test_who_grants_leases_takes_over_the_orders_of_a_member_that_is_gone(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.phases |= {f"t{number}": Phase.DONE for number in range(250)} | {"mine": Phase.PERMITTED}
+    assert await place.passes(200.0) == []
+    place.in_office = True
+    assert set(await place.passes(200.0)) == {"mine"}
+
+
+async def test_the_oldest_orders_are_left_to_the_search(autojump_clock: MockClock) -> None:
+    place = Place()
+    names = [f"t{number}" for number in range(MAX_OPEN + 1)]
+    place.phases |= dict.fromkeys(names, Phase.PERMITTED)
+    for name in names:
+        place.orders.ordered(name)
+    assert set(await place.passes(5.5)) == set(names[1:])
