@@ -9,6 +9,7 @@
     hierarchies what tried to leave its parent or children is moved with them
     reminders   what the log gave to a server that may not have heard of it is told again
     orders      what was permitted and nobody has begun is ordered again
+    due         what both of them repeat, and when
     owners      who owns what, for authorities; players who have gone
     leases      who is alive
     recovery    going on with what dead servers left

@@ -9,13 +9,13 @@ for what other members ordered that are gone.
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from actors.clock import Clock
 from authority.records import TransferRecord
+from homeserver.due import PAUSE_S, Due, in_goes
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 
@@ -27,20 +27,10 @@ LOOK_S: Final = 1.0
 # Nearly all have been begun by then. Then after twice the time, and so on.
 FIRST_WAIT_NS: Final = 3_000_000_000
 LAST_WAIT_NS: Final = 60_000_000_000
-# How often all transfers are looked through for orders of others: some 10 us each, a hundred in one go.
+# How often all transfers are looked through for orders of others.
 SEARCH_NS: Final = 60_000_000_000
 MAX_OPEN: Final = 4096
 """So many orders are watched; the oldest are left to the search."""
-_ROWS_IN_ONE_GO: Final = 100
-_PAUSE_S: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """When to order it next, and how long to wait after that."""
-
-    at_ns: int
-    wait_ns: int
 
 
 class Orders:
@@ -62,14 +52,14 @@ class Orders:
         self._order: Final = order
         self._clock: Final = clock
         self._in_office: Final = in_office
-        self._open: OrderedDict[str, _Due] = OrderedDict()
+        self._open: OrderedDict[str, Due] = OrderedDict()
         self._search_ns = 0
 
     def ordered(self, transfer_id: str) -> None:
         """This transfer has just been ordered: look later what became of it."""
         if transfer_id in self._open:
             return
-        self._open[transfer_id] = _Due(self._clock.monotonic_ns() + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS)
+        self._open[transfer_id] = Due(self._clock.monotonic_ns() + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS)
         if len(self._open) > MAX_OPEN:
             self._open.popitem(last=False)
 
@@ -85,28 +75,23 @@ class Orders:
             await self._look(now_ns)
 
     async def _search(self) -> None:
-        for some in _in_goes(self._store.transfer_ids()):
+        for some in in_goes(self._store.transfer_ids()):
             for transfer in self._store.permitted(some):
                 self.ordered(transfer.id)
-            await self._clock.sleep_s(_PAUSE_S)
+            await self._clock.sleep_s(PAUSE_S)
 
     async def _look(self, now_ns: int) -> None:
-        for some in _in_goes([name for name, due in self._open.items() if due.at_ns <= now_ns]):
+        for some in in_goes([name for name, due in self._open.items() if due.at_ns <= now_ns]):
             permitted = {transfer.id: transfer for transfer in self._store.permitted(some)}
             for name in some:
                 due = self._open.pop(name, None)
                 if due is not None and name in permitted:
-                    self._open[name] = _Due(now_ns + due.wait_ns, min(2 * due.wait_ns, LAST_WAIT_NS))
+                    self._open[name] = Due(now_ns + due.wait_ns, min(2 * due.wait_ns, LAST_WAIT_NS))
                     await self._again(permitted[name])
-            await self._clock.sleep_s(_PAUSE_S)
+            await self._clock.sleep_s(PAUSE_S)
 
     async def _again(self, transfer: TransferRecord) -> None:
         try:
             await self._order(transfer)
         except NOT_TOLD as error:
             _log.info("%s was permitted, and nobody can be told now to begin it: %s", transfer.id, error)
-
-
-def _in_goes(transfer_ids: list[str]) -> list[list[str]]:
-    """So that others have their turn between."""
-    return [transfer_ids[at : at + _ROWS_IN_ONE_GO] for at in range(0, len(transfer_ids), _ROWS_IN_ONE_GO)]

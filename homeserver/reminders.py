@@ -7,7 +7,6 @@ same for hand-overs between instances, of which the log keeps a list.)
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -18,6 +17,7 @@ from authority.lease import LeasePhase
 from authority.messages import Grant
 from authority.names import instance_of
 from authority.records import TransferRecord
+from homeserver.due import PAUSE_S, Due, in_goes
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 
@@ -30,17 +30,6 @@ LOOK_S: Final = 2.0
 FIRST_WAIT_NS: Final = 5_000_000_000
 # For so long after a lease has ended, or its server came back, the transfers are looked through for what it left open.
 WATCH_NS: Final = 600_000_000_000
-# So many rows are looked at in one go, some 10 us each; others have their turn between.
-_ROWS_IN_ONE_GO: Final = 100
-_PAUSE_S: Final = 0.01
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """When to say it next, and how long to wait after that."""
-
-    at_ns: int
-    wait_ns: int
 
 
 class Reminders:
@@ -70,7 +59,7 @@ class Reminders:
         self._lives: tuple[tuple[str, int, bool], ...] = ()
         self._until_ns = 0
         # Bounded like the table of transfers.
-        self._due: dict[str, _Due] = {}
+        self._due: dict[str, Due] = {}
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look around for what the dead have left open, until cancelled."""
@@ -93,22 +82,19 @@ class Reminders:
     async def _look(self) -> None:
         waiting = await self._waiting()
         now_ns = self._clock.monotonic_ns()
-        self._due = {transfer.id: self._due.get(transfer.id, _Due(now_ns, FIRST_WAIT_NS)) for transfer in waiting}
+        self._due = {transfer.id: self._due.get(transfer.id, Due(now_ns, FIRST_WAIT_NS)) for transfer in waiting}
         for transfer in waiting:
             due = self._due[transfer.id]
             if due.at_ns <= now_ns:
-                self._due[transfer.id] = _Due(now_ns + due.wait_ns, 2 * due.wait_ns)
+                self._due[transfer.id] = Due(now_ns + due.wait_ns, 2 * due.wait_ns)
                 await self._remind(transfer)
 
     async def _waiting(self) -> list[TransferRecord]:
         """What has been committed, and whose end a dead server would have had to report."""
         waiting: list[TransferRecord] = []
-        transfer_ids = self._store.transfer_ids()
-        for first in range(0, len(transfer_ids), _ROWS_IN_ONE_GO):
-            if first:
-                await self._clock.sleep_s(_PAUSE_S)
-            some = self._store.unreported(transfer_ids[first : first + _ROWS_IN_ONE_GO])
-            waiting += [transfer for transfer in some if self._is_left_open(transfer)]
+        for some in in_goes(self._store.transfer_ids()):
+            waiting += [transfer for transfer in self._store.unreported(some) if self._is_left_open(transfer)]
+            await self._clock.sleep_s(PAUSE_S)
         return waiting
 
     def _is_left_open(self, transfer: TransferRecord) -> bool:
