@@ -16,6 +16,7 @@ from authority.entity_procedures import ENTITY_PROCEDURES
 from authority.group_requests import GROUP_PROCEDURES
 from authority.hierarchy import HIERARCHY_PROCEDURES
 from authority.lease_procedures import LEASE_PROCEDURES
+from authority.placement_procedures import PLACEMENT_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
 from authority.rows import Rows
@@ -35,6 +36,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **GROUP_PROCEDURES,
     **HIERARCHY_PROCEDURES,
     **LEASE_PROCEDURES,
+    **PLACEMENT_PROCEDURES,
     **RECOVERY_PROCEDURES,
     **REQUEST_PROCEDURES,
     **TRANSFER_PROCEDURES,

@@ -20,6 +20,8 @@ __all__ = ["RESERVED_ROOTS", "PathReserved", "check_keep_while", "check_write", 
 RESERVED_ROOTS: Final = frozenset(
     {
         "asks",
+        "balance_pause",
+        "crossings",
         "drains",
         "entities",
         "group_order",

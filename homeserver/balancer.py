@@ -11,9 +11,10 @@ that answered. Servers that have not reported lately get nothing: nobody is evac
 
 import importlib
 import logging
+import math
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -155,8 +156,8 @@ class Balancer:
 
     async def _round(self) -> bool:
         """Whether there is more to drain."""
-        loads = self._loads()
-        givers = [load.name for load in loads if self._has_to_give(load)]
+        loads = self.loads()
+        givers = self.givers(loads)
         residents = await self._ask(givers) if givers else []
         if not residents:
             return False
@@ -167,7 +168,7 @@ class Balancer:
         draining = {load.name for load in loads if load.draining}
         return any(resident.server in draining for resident in residents)
 
-    def _loads(self) -> list[ServerLoad]:
+    def loads(self) -> list[ServerLoad]:
         """The registered servers that reported lately."""
         draining = {drain.server for drain in self._store.drains()}
         found = []
@@ -187,10 +188,10 @@ class Balancer:
                 )
         return found
 
-    def _has_to_give(self, load: ServerLoad) -> bool:
-        if load.entities == 0:
-            return False
-        return load.draining or (self.balancing and load.tick_fraction > self._balance.hot)
+    def givers(self, loads: Iterable[ServerLoad]) -> list[str]:
+        """Which of these servers have to give something up: those that are drained or, while nobody pauses it, hot."""
+        hot = self._balance.hot if self.balancing and self._store.balance_paused_since_s() is None else math.inf
+        return [load.name for load in loads if load.entities and (load.draining or load.tick_fraction > hot)]
 
     async def _ask(self, servers: Sequence[str]) -> list[Resident]:
         """The residents of these servers, of those that answer in time."""

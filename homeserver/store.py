@@ -14,6 +14,7 @@ from authority.abroad import CROSSINGS
 from authority.asks import fair_order
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
+from authority.placement_procedures import BALANCE_PAUSE
 from authority.procedures import PROCEDURES
 from authority.records import (
     DirectoryRow,
@@ -261,6 +262,11 @@ class Store:
         store = self._replica.store
         names = sorted(store.children((DRAINS,))) if store.exists((DRAINS,)) else []
         return [DrainRecord.from_data(store.get((DRAINS, name))) for name in names]
+
+    def balance_paused_since_s(self) -> float | None:
+        """Since when an operator holds the balancer still (Unix time), as this member knows it; None if nobody does."""
+        since_s: float | None = self._get((BALANCE_PAUSE,))
+        return since_s
 
     def entities_of(self, server: str) -> list[EntityRecord]:
         """The entities that a server has authority over, as this member knows them; looked through as in `named_by`."""

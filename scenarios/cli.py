@@ -234,6 +234,7 @@ def cluster() -> None:
     cls=_LazyGroup,
     members={
         "add": ("scenarios.remote.servers:add", "start one more in a running `baton up`"),
+        "balance": ("scenarios.remote.servers:balance", "hold moves from hot to cool ones still, or let them go on"),
         "load": ("scenarios.remote.servers:load", "how much each of them has to do"),
         "remove": ("scenarios.remote.servers:remove", "drain one, and take it out of the directory"),
     },

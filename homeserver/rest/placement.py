@@ -1,4 +1,4 @@
-"""Routes for operators: the load of simulation servers, draining them, and taking them out of the directory.
+"""Routes for operators: the load of simulation servers, holding the balancer still, drains, and taking servers out.
 
 A drain goes on by itself, on whichever homeserver leads. Nobody has to wait for it, and whoever waited and is gone has
 left nothing half done.
@@ -30,6 +30,20 @@ def placement_routes(node: Node) -> APIRouter:
     @routes.get("/load")
     async def load() -> LoadTable:
         """How much every simulation server of this instance has to do, as it reported to this member."""
+        return _load_table(node)
+
+    @routes.post("/balance/pause", dependencies=[operator])
+    async def pause() -> LoadTable:
+        """Move nothing from hot to cool servers from now on, whoever leads; drains go on. May be repeated."""
+        await node.store.submit("placement.pause", now_s=node.clock.unix_s())
+        await node.store.fresh()
+        return _load_table(node)
+
+    @routes.delete("/balance/pause", dependencies=[operator])
+    async def resume() -> LoadTable:
+        """Balance again, if the configuration says so. May be repeated."""
+        await node.store.submit("placement.resume")
+        await node.store.fresh()
         return _load_table(node)
 
     @routes.post("/{name}/drain", status_code=202, dependencies=[operator])
@@ -81,7 +95,13 @@ def _load_table(node: Node) -> LoadTable:
                 )
             )
     counts = dict(node.balancer.governor.counts)
-    return LoadTable(servers=views, leads=node.leads, balancing=node.balancer.balancing, counts=counts)
+    return LoadTable(
+        servers=views,
+        leads=node.leads,
+        balancing=node.balancer.balancing,
+        paused_since_s=node.store.balance_paused_since_s(),
+        counts=counts,
+    )
 
 
 def _check_here(node: Node, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Bodies and answers of /v1/servers/load and /v1/servers/{name}/drain."""
+"""Bodies and answers of /v1/servers/load, /v1/servers/balance/pause and /v1/servers/{name}/drain."""
 
 from pydantic import BaseModel, Field
 
@@ -24,6 +24,9 @@ class LoadTable(BaseModel):
     servers: list[LoadView]
     leads: bool = Field(description="whether this member leads, and so moves entities; the counts are its own")
     balancing: bool = Field(description="whether entities are moved from hot to cool servers; drains always work")
+    paused_since_s: float | None = Field(
+        description="Unix time since which an operator holds that still; None if nobody does"
+    )
     counts: dict[str, int] = Field(
         description="moves, drain_moves, held, over_budget, nonsense and oscillations since this member leads"
     )

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from scenarios.errors import RemoteRefused
 from scenarios.options import FiniteRange
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
-__all__ = ["add", "drain", "load", "remove"]
+__all__ = ["add", "balance", "drain", "load", "remove"]
 
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
@@ -139,11 +140,46 @@ class _Progress:
 @_operator()
 def load(server: Server, json_wanted: bool) -> int:
     """Show the load of the instance's simulation servers, as they reported it to this homeserver. Needs no token."""
-    view = server.call("GET", "/v1/servers/load")
+    _show_load(server.call("GET", "/v1/servers/load"), json_wanted)
+    return 0
+
+
+@click.command(short_help="Hold the moves from hot to cool servers still, or let them go on.")
+@click.option("--pause/--resume", "pauses", default=None, help="Without either it is only shown how things stand.")
+@_as_json
+@_operator()
+def balance(server: Server, pauses: bool | None, json_wanted: bool) -> int:
+    """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
+
+    A pause is in the instance's log, so it lasts whoever leads, until --resume. Drains go on, and so does every move
+    that somebody asks for. Balancing happens where the homeservers' configuration says `placement.balance = true`.
+
+    \b
+    Examples:
+      baton server balance --pause
+      baton server balance --resume
+    """
+    method = "GET" if pauses is None else "POST" if pauses else "DELETE"
+    view = server.call(method, "/v1/servers/load" if pauses is None else "/v1/servers/balance/pause")
     if json_wanted:
         show(view)
-        return 0
-    title = "balancing" if view["balancing"] else "not balancing (placement.balance is off)"
+    else:
+        click.echo(_balancing(view))
+    return 0
+
+
+def _balancing(view: dict[str, Any]) -> str:
+    if view["paused_since_s"] is not None:
+        since = datetime.fromtimestamp(view["paused_since_s"], UTC).isoformat(" ", "seconds")
+        return f"balancing is paused since {since}"
+    return "balancing" if view["balancing"] else "not balancing (placement.balance is off)"
+
+
+def _show_load(view: dict[str, Any], json_wanted: bool) -> None:
+    if json_wanted:
+        show(view)
+        return
+    title = _balancing(view)
     listing = table(title, "server", "ticks take", "entities", "leaving", "inputs/s", "bytes/s", "reported", "")
     for row in view["servers"]:
         listing.add_row(
@@ -156,7 +192,6 @@ def load(server: Server, json_wanted: bool) -> int:
     print_table(listing)
     if view["leads"] and view["counts"]:
         click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(view["counts"].items())))
-    return 0
 
 
 @click.command(short_help="Start one more in a running `baton up`.")

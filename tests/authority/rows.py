@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from authority.records import DirectoryRow, EntityRecord, Role, TransferRecord
+from authority.reserved import RESERVED_ROOTS
 
 Path = tuple[str, ...]
 
@@ -21,6 +22,7 @@ class DictRows:
 
     def put(self, path: Path, data: Any) -> None:
         assert all(path), f"the tree has no empty names: {path}"
+        assert path[0] in RESERVED_ROOTS, f"clients may write to {path} too: add {path[0]!r} to RESERVED_ROOTS"
         self.data[path] = json.dumps(data)
 
     def delete(self, path: Path) -> None:

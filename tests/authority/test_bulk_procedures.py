@@ -77,21 +77,21 @@ def test_there_is_a_bound_and_only_steps_of_transfers_count() -> None:
 
 def test_a_draft_shows_what_its_steps_wrote_and_not_what_was_undone() -> None:
     rows = DictRows()
-    rows.put(("table", "old"), 1)
+    rows.put(("asks", "old"), 1)
     draft = Draft(rows)
 
     def change(rows: Rows, args: Mapping[str, Any]) -> Any:
-        rows.put(("table", "new"), args["data"])
-        rows.delete(("table", "old"))
+        rows.put(("asks", "new"), args["data"])
+        rows.delete(("asks", "old"))
         if args.get("fails"):
             raise Refused(Reason.FULL, "no")
-        return rows.count_children(("table",)), rows.get_or(("table", "old"), None), rows.get_or(("table", "new"), None)
+        return rows.count_children(("asks",)), rows.get_or(("asks", "old"), None), rows.get_or(("asks", "new"), None)
 
     with pytest.raises(Refused):
         draft.run(change, {"data": 2, "fails": True})
-    looks = draft.run(lambda rows, _: (rows.count_children(("table",)), rows.get_or(("table", "old"), None)), {})
+    looks = draft.run(lambda rows, _: (rows.count_children(("asks",)), rows.get_or(("asks", "old"), None)), {})
     assert looks == (1, 1)
     assert draft.run(change, {"data": 3}) == (1, None, 3)
-    assert rows.data == {("table", "old"): "1"}
+    assert rows.data == {("asks", "old"): "1"}
     draft.write()
-    assert rows.data == {("table", "new"): "3"}
+    assert rows.data == {("asks", "new"): "3"}

@@ -129,7 +129,8 @@ async def test_nobody_but_its_home_instance_says_where_the_entities_of_a_server_
 
 async def test_only_operators_drain_and_remove_and_only_simulation_servers(world: Home) -> None:
     operator = Operator(world)
-    for method, path in (("POST", "/alpha.s1/drain"), ("DELETE", "/alpha.s1/drain"), ("DELETE", "/alpha.s1")):
+    of_operators = ["POST /alpha.s1/drain", "DELETE /alpha.s1/drain", "DELETE /alpha.s1"]
+    for method, path in map(str.split, [*of_operators, "POST /balance/pause", "DELETE /balance/pause"]):
         await world.api.refused(401, "no_token", method, f"/v1/servers{path}", token=False)
         await world.api.refused(403, "wrong_token", method, f"/v1/servers{path}")
     await operator.refused(422, "unknown_target", "POST", "/v1/servers/alpha.h1/drain")
@@ -179,7 +180,17 @@ async def test_failures_33_a_policy_of_ones_own_moves_entities_within_hold_and_b
         async with served(config) as home:
             for name in ("alpha.s1", "alpha.s2"):
                 await home.simserver(name)
+            operator = Operator(home)
+            paused = await operator.do("POST", "/v1/servers/balance/pause")
+            assert (await operator.do("POST", "/v1/servers/balance/pause"))["paused_since_s"] == paused[
+                "paused_since_s"
+            ]
             await spawn(home, 4, "alpha.s1")
+            await reported(home, s1=4, s2=0)
+            # Nobody may be asked for a census then; whoever is hot would have to give something up.
+            assert [load.tick_fraction > 2e-6 for load in home.node.balancer.loads() if load.entities] == [True]
+            assert home.node.balancer.givers(home.node.balancer.loads()) == []
+            assert (await operator.do("DELETE", "/v1/servers/balance/pause"))["paused_since_s"] is None
             began_s = trio.current_time()
             with trio.fail_after(PATIENCE_S):
                 while True:
@@ -188,7 +199,7 @@ async def test_failures_33_a_policy_of_ones_own_moves_entities_within_hold_and_b
                     await trio.sleep(0.05)
             assert trio.current_time() - began_s > 0.4, "two moves a second, two at once"
             table = await home.api.get("/v1/servers/load")
-            assert table["balancing"]
+            assert (table["balancing"], table["paused_since_s"]) == (True, None)
             assert table["counts"]["moves"] == 4
             assert table["counts"].get("oscillations", 0) == 0
 

@@ -136,6 +136,8 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("put", "/v1/servers/{name}"),
         ("delete", "/v1/servers/{name}"),
         ("get", "/v1/servers/load"),
+        ("post", "/v1/servers/balance/pause"),
+        ("delete", "/v1/servers/balance/pause"),
         ("get", "/v1/servers/{name}/drain"),
         ("post", "/v1/servers/{name}/drain"),
         ("delete", "/v1/servers/{name}/drain"),

@@ -23,6 +23,12 @@ async def test_a_drained_server_is_empty_and_no_input_was_lost_or_doubled() -> N
         status, out, _ = await on.baton("drain", S1, "--cancel")
         assert (status, out) == (0, f"{S1} takes entities again\n")
         await on.run.spawn("alpha.new", S1)
+        for flag, said in (
+            ("--pause", "balancing is paused since 2"),
+            ("--resume", "not balancing (placement.balance is"),
+        ):
+            status, out, _ = await on.baton("server", "balance", flag)
+            assert (status, out.startswith(said)) == (0, True), out
         await on.judge()
 
 
