@@ -36,13 +36,14 @@ NoticeMs = Annotated[int, Field(ge=0, le=MAX_NOTICE_MS)]
 
 
 class InputItem(_Message):
-    """One numbered input of one source; numbers have no gaps. `owner_rev` and `base` as in `Input`."""
+    """One numbered input of one source. `owner_rev`, `base` and `floor` as in `Input`."""
 
     source: Name
     owner_rev: Epoch
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
     base: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    floor: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 
 Inputs = Annotated[list[InputItem], Field(max_length=MAX_INPUTS)]
@@ -53,6 +54,8 @@ class Input(_Message):
 
     `owner_rev` is the revision of the ownership under which it is given; see `authority.ownership`. Up to number `base`
     the player gives nothing again, because it is durable: an authority that does not know the player begins there.
+    Numbers up to `floor` were used under ownerships of before. None of them is used again, whatever became of it, so an
+    authority that knows of less goes on with `floor` + 1; above it numbers have no gaps.
     """
 
     type: Literal["input"] = "input"
@@ -61,6 +64,7 @@ class Input(_Message):
     seq: Annotated[int, Field(ge=1, le=2**63 - 1)]
     data: Annotated[bytes, Field(max_length=MAX_INPUT_BYTES)]
     base: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    floor: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
 
 
 class InputAck(_Message):

@@ -108,9 +108,9 @@ async def inputs_of(
         findings.append(f"{stream.entity}: cannot be read at its authority: {error!r}")
         return stream.sent, 0, 0
     cursor = entity["sources"].get(player, {"applied": 0, "digest": (b"\0" * 16).hex()})
-    count = cursor["applied"]
+    count, digest = stream.of_this_ownership(cursor["applied"], bytes.fromhex(cursor["digest"]))
     lost = max(0, stream.sent - count)
     # The same count with another fold means: something was applied twice, in another order, or with other bytes.
-    wrong = max(0, count - stream.sent) or int(not lost and cursor["digest"] != stream.digest.hex())
+    wrong = max(0, count - stream.sent) or int(not lost and digest != stream.digest)
     unseen, seen_wrong = world_check(stream, cbor2.loads(bytes.fromhex(entity["state"])))
     return max(lost, unseen), max(wrong, seen_wrong), count

@@ -57,6 +57,10 @@ class InputStream:
     owner: str = ""
     """Who owns the entity instead of the player, as far as that is known; nothing is sent then."""
     sent: int = 0
+    used: int = 0
+    """The highest number under which an input was ever given: no number is used twice after an ownership is over."""
+    floor: int = 0
+    """Up to here numbers are of ownerships before this one. The folds begin anew above it."""
     acknowledged: int = 0
     durable: int = 0
     fence: tuple[int, int] = (0, 0)
@@ -91,6 +95,7 @@ class InputStream:
             # The silence until now was because there was nothing to say.
             self.progressed_at_s = now_s
         self.sent += 1
+        self.used = max(self.used, self.sent)
         self.digest = fold(self.digest, self.sent, data)
         self.waiting.append((self.sent, data))
 
@@ -100,6 +105,12 @@ class InputStream:
         inputs = list(islice(self.waiting, self.in_flight, upto))
         self.in_flight = max(self.in_flight, upto)
         return inputs
+
+    def as_input(self, seq: int, data: bytes) -> Input:
+        """An input as it is given now."""
+        return Input(
+            entity=self.entity, owner_rev=self.owner_rev, seq=seq, data=data, base=self.durable, floor=self.floor
+        )
 
     def acknowledge(self, applied: int, now_s: float) -> int:
         """Everything up to `applied` has been applied; how many of them are news."""
@@ -119,9 +130,9 @@ class InputStream:
 
         One that went on from a copy may be behind the last: what is missing is given again, but nothing durable.
         """
-        fence = (ack.epoch, ack.sub)
-        self._learn_fence(fence, ack.applied, now_s)
-        news = self.acknowledge(ack.applied, now_s) if fence == self.fence else 0
+        fence, applied = (ack.epoch, ack.sub), max(ack.applied, self.floor)
+        self._learn_fence(fence, applied, now_s)
+        news = self.acknowledge(applied, now_s) if fence == self.fence else 0
         self.durable = max(self.durable, min(ack.durable, self.acknowledged))
         while self.kept and (self.kept[0][0] <= self.durable or len(self.kept) > MAX_KEPT):
             self.durable_digest = fold(self.durable_digest, *self.kept.popleft())
@@ -176,8 +187,9 @@ class InputStream:
         If the player owns the entity all the same, under another revision than it said, it says the same again under
         that one. Else its inputs have lost their meaning and are forgotten; `sent` and `digest` go back to what counts.
         """
-        self._learn_fence((correction.epoch, correction.sub), correction.applied, now_s)
-        self.acknowledge(correction.applied, now_s)
+        applied = max(correction.applied, self.floor)
+        self._learn_fence((correction.epoch, correction.sub), applied, now_s)
+        self.acknowledge(applied, now_s)
         if correction.owner_rev < self.owner_rev:
             # Said by somebody who knows less than this player; it asks the log.
             return
@@ -194,7 +206,19 @@ class InputStream:
             self.durable, self.durable_digest = self.acknowledged, self.applied_digest
             self.kept.clear()
             self.refused.clear()
+            if not self.waiting:
+                # What waits was never refused, and is given again under its numbers.
+                self._begin_anew()
         self.owner_rev, self.owner = owner_rev, ""
+
+    def _begin_anew(self) -> None:
+        """Number on after all that was ever used: a state may be gone on with that has some of what was refused."""
+        self.floor = self.sent = self.acknowledged = self.durable = self.used
+        self.digest = self.applied_digest = self.durable_digest = bytes(16)
+
+    def of_this_ownership(self, applied: int, digest: bytes) -> tuple[int, bytes]:
+        """How far a cursor has come with what counts since `floor`, and its fold over that."""
+        return (applied, digest) if applied > self.floor else (self.floor, bytes(16))
 
     def learn_owner(self, owner: str, owner_rev: int, player: str) -> None:
         """The log says who owns the entity. A player that has become its owner may give inputs again."""
@@ -345,9 +369,7 @@ class Players:
         where = (server["link_host"], server["link_port"])
         try:
             for seq, data in inputs:
-                given = Input(entity=stream.entity, owner_rev=stream.owner_rev, seq=seq, data=data, base=stream.durable)
-                message = encode_link(given)
-                self._link.post(stream.target, where, message)
+                self._link.post(stream.target, where, encode_link(stream.as_input(seq, data)))
         except (LinkDown, LinkFull) as error:
             _log.info("%s: %s", stream.entity, error)
 

@@ -519,7 +519,7 @@ class Arrivals:
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:
-            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data, item.base))
+            holding.cast(NewInput(item.source, item.owner_rev, item.seq, item.data, item.base, item.floor))
 
     # --- certificates ----------------------------------------------------------------------------------------------
 

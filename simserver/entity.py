@@ -39,6 +39,7 @@ class NewInput:
     seq: int
     data: bytes
     base: int = 0
+    floor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class Entity(Server[Life]):
         match message:
             case TickNow():
                 self._tick(state)
-            case NewInput(source, owner_rev, seq, data, base):
-                state.take_input(source, owner_rev, seq, data, base)
+            case NewInput(source, owner_rev, seq, data, base, floor):
+                state.take_input(source, owner_rev, seq, data, base, floor)
             case other:
                 raise TypeError(f"an entity takes no {other!r}")
 

@@ -1,5 +1,9 @@
 """Exactly-once inputs: each source numbers its inputs from 1, and an entity applies every number once, in order.
 
+No number is ever used for two inputs. Whoever owns an entity again may have given inputs under its former ownership
+that were refused, and that a state has all the same which is gone on with later. So it begins with a number that it has
+never used, and says from where on it counts (`floor`): a cursor that is not as far begins anew there, with a new fold.
+
 The receiving side is a cursor per source. What is not the next number is not kept: a lower one was applied before, a
 higher one came through a gap, and its source will repeat everything after the last acknowledged number (go-back-N, as
 in TCP's simplest form). So nothing needs reordering buffers that a peer could fill, and nothing is dropped for good.
@@ -9,7 +13,7 @@ sent, and a lost, repeated or swapped input changes it.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -66,8 +70,11 @@ class Inbox:
         """Whether a source may have been applied that has no cursor any more."""
         self._pending_bytes = 0
 
-    def offer(self, source: str, seq: int, data: bytes, base: int = 0) -> Admission:
+    def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> Admission:
         """Accept an input if it is its source's next one and there is room.
+
+        What is not above `floor` is of ownerships that are over: the next one after it may come, and what waits of
+        those is refused.
 
         One that is not known begins after `base`, up to which it never gives anything again, if it may have been
         forgotten. Else this state is one of before its first input: what it believes to be durable is lost, and it has
@@ -75,12 +82,14 @@ class Inbox:
         """
         cursor = self.cursors.get(source)
         if cursor is None:
-            base = base if self.has_forgotten else 0
+            base = max(base, floor) if self.has_forgotten else floor
             if seq != base + 1:
                 return Admission.GAP
             if len(self.cursors) >= MAX_SOURCES and not self._forget_idle():
                 return Admission.FULL
             cursor = self.cursors[source] = Cursor(base, base)
+        if cursor.accepted <= floor and seq == floor + 1:
+            self._begin_anew(source, cursor, floor)
         if seq <= cursor.accepted:
             return Admission.DUPLICATE
         if seq != cursor.accepted + 1:
@@ -104,6 +113,17 @@ class Inbox:
             cursor.digest = fold(cursor.digest, item.seq, item.data)
         return taken
 
+    def _begin_anew(self, source: str, cursor: Cursor, floor: int) -> None:
+        """Count from `floor` on: what was given up to there was given under an ownership that is over."""
+        if cursor.accepted > cursor.applied:
+            self._refuse(lambda item: item.source == source)
+        cursor.accepted = cursor.applied = floor
+        cursor.digest = _START
+
+    def _refuse(self, is_refused: Callable[[PendingInput], bool]) -> None:
+        self.pending = [item for item in self.pending if not is_refused(item)]
+        self._pending_bytes = sum(len(item.data) for item in self.pending)
+
     def _forget_idle(self) -> bool:
         """Forget a source of which nothing waits, the one that was applied the longest time ago; whether there is one.
 
@@ -121,8 +141,7 @@ class Inbox:
         """Take back every input that waits and is not `owner`'s, as if it had never come; the sources, by name."""
         withdrawn = sorted({item.source for item in self.pending} - {owner})
         if withdrawn:
-            self.pending = [item for item in self.pending if item.source == owner]
-            self._pending_bytes = sum(len(item.data) for item in self.pending)
+            self._refuse(lambda item: item.source != owner)
             for source in withdrawn:
                 self.cursors[source].accepted = self.cursors[source].applied
         return withdrawn

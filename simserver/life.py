@@ -259,13 +259,14 @@ class Life:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def take_input(self, source: str, owner_rev: int, seq: int, data: bytes, base: int = 0) -> None:
+    def take_input(self, source: str, owner_rev: int, seq: int, data: bytes, base: int = 0, floor: int = 0) -> None:
         """An input arrived: it waits for the next tick, or in the journal; or it is counted and forgotten.
 
         Whether its source owns the entity is decided when it leaves the journal: the owner may change until then.
         """
         if self.frozen:
-            self._keep_in_journal(InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base))
+            item = InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base, floor=floor)
+            self._keep_in_journal(item)
             return
         verdict = judge_input(self.ownership, source, owner_rev)
         if verdict is not InputVerdict.ADMITTED:
@@ -278,7 +279,7 @@ class Life:
             if verdict is InputVerdict.UNHEARD_OWNERSHIP:
                 self._env.wants_word_of_owner(self.id)
             return
-        admission = self.inbox.offer(source, seq, data, base)
+        admission = self.inbox.offer(source, seq, data, base, floor)
         if admission is Admission.ACCEPTED:
             return
         self._env.count(f"input_{admission}")
@@ -399,7 +400,7 @@ class Life:
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
         for item in items:
-            self.take_input(item.source, item.owner_rev, item.seq, item.data, item.base)
+            self.take_input(item.source, item.owner_rev, item.seq, item.data, item.base, item.floor)
 
     def take_journal(self) -> list[InputItem]:
         """The inputs that arrived since the freeze (or since the last `take_journal`)."""

@@ -208,10 +208,11 @@ class Node:
             return
         holding = self.holdings.get(message.entity)
         if holding is not None:
-            holding.cast(NewInput(player, message.owner_rev, message.seq, message.data, message.base))
+            given = NewInput(player, message.owner_rev, message.seq, message.data, message.base, message.floor)
+            holding.cast(given)
             return
-        given = message.model_dump(include={"owner_rev", "seq", "data", "base"})
-        item = InputItem(source=player, **given)
+        fields = message.model_dump(include={"owner_rev", "seq", "data", "base", "floor"})
+        item = InputItem(source=player, **fields)
         if self.arrivals.keep_early(message.entity, item):
             return
         self.counts["input_not_here"] += 1

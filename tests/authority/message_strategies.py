@@ -40,6 +40,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "applied": WHOLE,
     "authority": NAMES,
     "base": WHOLE,
+    "floor": WHOLE,
     "certificate": TOKENS,
     "chain": st.lists(TOKENS, max_size=3),
     "counters": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),

@@ -169,7 +169,7 @@ def test_a_player_that_lost_the_entity_forgets_what_was_not_applied_and_sends_no
     assert stream.digest == fold(bytes(16), 1, b"x"), "the fold of what counts, and nothing else"
     stream.learn_owner(PLAYER, 3, PLAYER)
     stream.add(b"y", 0.0)
-    assert stream.next_to_send() == [(2, b"y")], "it owns it again, and goes on after what was applied"
+    assert stream.next_to_send() == [(4, b"y")], "it owns it again, and goes on after whatever it gave before"
 
 
 def test_a_player_that_owns_it_under_another_revision_says_the_same_again() -> None:
@@ -255,7 +255,7 @@ def test_a_former_owner_hears_that_what_it_gave_was_lost_with_an_authority_and_g
     assert stream.digest == fold(bytes(16), 1, b"x")
     stream.learn_owner(PLAYER, 3, PLAYER)
     stream.add(b"y", 99.0)
-    assert stream.next_to_send() == [(2, b"y")]
+    assert stream.next_to_send() == [(4, b"y")]
 
 
 def test_a_former_owner_hears_that_what_was_refused_is_in_the_state_that_was_gone_on_with() -> None:
@@ -267,7 +267,7 @@ def test_a_former_owner_hears_that_what_was_refused_is_in_the_state_that_was_gon
     assert stream.digest == fold(fold(bytes(16), 1, b"x"), 2, b"x")
     stream.learn_owner(PLAYER, 3, PLAYER)
     stream.add(b"y", 0.0)
-    assert stream.next_to_send() == [(3, b"y")], "no number is used twice"
+    assert stream.next_to_send() == [(4, b"y")], "no number is used twice"
 
 
 def test_what_was_applied_just_before_its_ownership_ended_is_known_though_an_authority_came_between() -> None:
@@ -279,3 +279,38 @@ def test_what_was_applied_just_before_its_ownership_ended_is_known_though_an_aut
     assert stream.acknowledged == 2
     stream.corrected(correction("alpha.bob", 2, 2), PLAYER, 12.0)
     assert (stream.sent, stream.acknowledged, list(stream.refused)) == (2, 2, [(3, b"x")])
+
+
+def test_who_owns_it_again_uses_no_number_twice_though_what_was_refused_reappears() -> None:
+    """It was refused by an authority that is dead too, and the copy that is gone on with now had applied it before."""
+    stream = stream_of_three()
+    stream.corrected(correction("alpha.bob", 2, 1), PLAYER, 0.0)
+    stream.learn_owner(PLAYER, 3, PLAYER)
+    stream.add(b"new", 0.0)
+    ((seq, data),) = stream.next_to_send()
+    given = stream.as_input(seq, data)
+    inbox = Inbox()
+    for old in (1, 2, 3):
+        inbox.offer(PLAYER, old, b"x")
+    inbox.take()
+    assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is Admission.ACCEPTED
+    assert [item.data for item in inbox.take()] == [b"new"]
+    assert stream.acknowledged_as(ack(applied_by(inbox), 1, epoch=9), 1.0) == 1
+    assert stream.of_this_ownership(seq, inbox.cursors[PLAYER].digest) == (stream.sent, stream.digest)
+
+
+def test_who_owns_it_again_goes_on_also_where_nobody_has_heard_of_what_was_refused() -> None:
+    stream = stream_of_three()
+    stream.corrected(correction("alpha.bob", 2, 1), PLAYER, 0.0)
+    stream.learn_owner(PLAYER, 3, PLAYER)
+    inbox = Inbox()
+    assert stream.acknowledged_as(ack(applied=0, durable=0, epoch=9), 1.0) == 0
+    assert (stream.lost, stream.given_again) == (0, 0), "what was given under an ownership that is over is settled"
+    for data in (b"4", b"5"):
+        stream.add(data, 1.0)
+    for seq, data in stream.next_to_send():
+        given = stream.as_input(seq, data)
+        assert inbox.offer(PLAYER, seq, data, given.base, given.floor) is Admission.ACCEPTED
+    inbox.take()
+    assert stream.acknowledged_as(ack(applied_by(inbox), applied_by(inbox), epoch=9), 2.0) == 2
+    assert inbox.cursors[PLAYER].digest == stream.digest

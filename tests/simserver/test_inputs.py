@@ -281,3 +281,63 @@ def test_that_somebody_was_forgotten_moves_with_the_state(monkeypatch: pytest.Mo
         inbox.offer(source, 1, b"")
         inbox.take()
     assert Inbox.from_data(inbox.to_data()).offer(ADA, 2, b"", base=1) is Admission.ACCEPTED
+
+
+def test_a_floor_refuses_what_waits_of_the_ownership_before() -> None:
+    inbox = Inbox()
+    assert [inbox.offer(ADA, seq, b"old") for seq in (1, 2)] == [Admission.ACCEPTED] * 2
+    assert inbox.offer(ADA, 4, b"new", base=3, floor=2) is Admission.GAP, "above the floor nothing may be missing"
+    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is Admission.ACCEPTED
+    assert inbox.offer(ADA, 3, b"new", base=2, floor=2) is Admission.DUPLICATE
+    assert [item.data for item in inbox.take()] == [b"new"]
+    assert inbox.cursors[ADA] == Cursor(3, 3, fold(bytes(16), 3, b"new"))
+
+
+def test_what_is_behind_a_floor_leaves_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_PENDING_BYTES", 3)
+    inbox = Inbox()
+    inbox.offer(ADA, 1, b"old")
+    assert inbox.offer(ADA, 2, b"new", base=1, floor=1) is Admission.ACCEPTED
+
+
+def test_a_cursor_that_is_further_than_the_floor_goes_on_where_it_is() -> None:
+    inbox = Inbox()
+    for seq in (5, 6):
+        inbox.offer(ADA, seq, b"", base=4, floor=4)
+    inbox.take()
+    assert inbox.offer(ADA, 5, b"", base=4, floor=4) is Admission.DUPLICATE
+    assert inbox.offer(ADA, 7, b"", base=4, floor=4) is Admission.ACCEPTED
+
+
+REGAINED = st.lists(
+    st.tuples(st.sampled_from(["give", "tick", "copy", "back", "lose", "refuse"]), st.integers(0, 3)), max_size=40
+)
+
+
+@settings(max_examples=300)
+@given(REGAINED)
+def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, int]]) -> None:
+    """States of before are gone on with at any time, and a player loses the entity and owns it again at any time."""
+    inbox, copies = Inbox(), [Inbox().to_data()]
+    used = floor = sent = 0
+    meant: dict[int, bytes] = {}
+    for act, value in acts:
+        match act:
+            case "give":
+                sent += 1
+                used = max(used, sent)
+                data = meant.setdefault(sent, b"%d under %d, %d" % (sent, floor, value))
+                for seq in range(floor + 1, sent + 1):
+                    inbox.offer(ADA, seq, meant[seq], floor, floor)
+                assert ADA in inbox.cursors, data
+                assert inbox.cursors[ADA].accepted == sent, "the entity takes what it is given under this ownership"
+            case "tick":
+                for item in inbox.take():
+                    assert item.data == meant[item.seq]
+            case "copy":
+                copies.append(inbox.to_data())
+            case "back":
+                inbox = Inbox.from_data(copies[value % len(copies)])
+            case _:
+                inbox.withdraw_all_but("" if act == "refuse" else ADA)
+                floor = sent = used

@@ -3,7 +3,7 @@
 import random
 from typing import Any, Final
 
-from authority.messages import Input, InputAck, NotHere, NotOwner
+from authority.messages import InputAck, NotHere, NotOwner
 from authority.names import instance_of
 from authority.records import EntityRecord
 from scenarios.players import WINDOW, InputStream
@@ -57,6 +57,7 @@ class Player:
         Who is not its owner any more may not have heard how far that went before.
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
+        applied, applied_digest = stream.of_this_ownership(applied, applied_digest)
         digest = stream.applied_digest
         past = [*stream.waiting, *stream.refused] if stream.owner else []
         for seq, data in past:
@@ -77,7 +78,8 @@ class Player:
         mine = [stream for stream in self.streams.values() if not stream.owner and len(stream.waiting) < WINDOW]
         if mine and not self.resting:
             stream = self._dice.choice(mine)
-            stream.add(b"%d" % self._dice.randrange(10), self._now_s())
+            # The world wants to know which number may follow on which.
+            stream.add(b"%d after %d" % (self._dice.randrange(10), stream.floor), self._now_s())
             self._send(stream)
         if not self.resting:
             self._later()
@@ -87,10 +89,7 @@ class Player:
             self._send_one(stream, *item)
 
     def _send_one(self, stream: InputStream, seq: int, data: bytes) -> None:
-        rev, base = stream.owner_rev, stream.durable
-        self._mail.send(
-            self.name, stream.target, Input(entity=stream.entity, owner_rev=rev, seq=seq, data=data, base=base)
-        )
+        self._mail.send(self.name, stream.target, stream.as_input(seq, data))
 
     def _arrived(self, sender: str, message: Any) -> None:
         stream = self.streams.get(getattr(message, "entity", ""))

@@ -20,12 +20,13 @@ class Counting:
         return {}
 
     def step(self, state: dict[str, int], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, int]:
-        """Each input is its source's next one, or something is wrong."""
+        """Each input is its source's next one, or its first since it owns the entity again, or something is wrong."""
         if not inputs:
             return state
         state = dict(state)
         for item in inputs:
-            if item.seq != state.get(item.source, 0) + 1:
+            floor = int(item.data.split()[-1])
+            if item.seq != max(state.get(item.source, 0), floor) + 1:
                 self._complain(f"input {item.seq} of {item.source} was applied after {state.get(item.source, 0)}")
             state[item.source] = item.seq
         return state
