@@ -112,6 +112,10 @@ class EntityRecord(_Row):
     parent_rev: int = 1
     children: tuple[str, ...] = ()
 
+    def to_row(self) -> dict[str, Any]:
+        """As `to_data`, without what is at its default: every member writes it with every hand-over."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
     @property
     def fence(self) -> Fence:
         """The fence of the authority that the log knows."""

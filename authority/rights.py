@@ -34,7 +34,7 @@ def find_entity(rows: Rows, entity_id: str) -> EntityRecord:
 
 def save_entity(rows: Rows, record: EntityRecord) -> None:
     """Write the record."""
-    rows.put(("entities", record.id), record.to_data())
+    rows.put(("entities", record.id), record.to_row())
 
 
 def with_owner(record: EntityRecord, owner: str) -> EntityRecord:

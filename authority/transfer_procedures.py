@@ -74,8 +74,9 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     if reason is None and existing is not None and existing.group:
         return _answer(rows, prepare(rows, existing, record, args))
     fence = record.fence.raised()
-    record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
+    raised: dict[str, Any] = {"epoch": fence.epoch, "sub": fence.sub, "delegation": ()}
     if reason is not None:
+        record = record.changed(**raised)
         save_entity(rows, record)
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
@@ -85,11 +86,13 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         return _answer(rows, transfer)
     incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
     given = {"authority": args["target"], "incarnation": incarnation}
-    transfer = (existing or _begin(args)).changed(source=args["source"], source_incarnation=record.incarnation)
-    record = _with_requester_as_owner(record.changed(**given, came_by=crossing(transfer)), existing)
+    transfer, source_incarnation = existing or _begin(args), record.incarnation
+    if transfer.source != args["source"]:
+        transfer = transfer.changed(source=args["source"])
+    record = _with_requester_as_owner(record.changed(**raised, **given, came_by=crossing(transfer)), existing)
     save_entity(rows, record)
     crossed(rows, record)
-    transfer = _committed(transfer, record, args)
+    transfer = _committed(transfer, record, args, source_incarnation)
     save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer)
 
@@ -226,8 +229,11 @@ def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | No
     return record if transfer is None or not transfer.requester else with_owner(record, transfer.requester)
 
 
-def _committed(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
+def _committed(
+    transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any], source_incarnation: int
+) -> TransferRecord:
     return transfer.changed(
+        source_incarnation=source_incarnation,
         phase=Phase.COMMITTED,
         source=args["source"],
         epoch=record.epoch,
@@ -290,8 +296,8 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
         if mine:
-            known = (existing or _begin(item)).changed(direct=True, source_incarnation=source_incarnation)
-            transfer = _committed(known, record, item)
+            known = (existing or _begin(item)).changed(direct=True)
+            transfer = _committed(known, record, item, source_incarnation)
             if (report.get("transfer_id"), report.get("source")) == (transfer.id, transfer.source):
                 transfer = transfer.changed(phase=Phase.DONE, report=report_text(report["report"]))
             save_transfer(rows, transfer, is_new=existing is None)

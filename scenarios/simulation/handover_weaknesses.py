@@ -13,6 +13,7 @@ from authority.epoch import Fence
 from authority.incoming import Incoming, Offer, Permission
 from authority.messages import Stage, StageWord
 from authority.outgoing import Outgoing, OutgoingPhase
+from authority.records import EntityRecord
 from scenarios.simulation.handover import Bounds
 from scenarios.simulation.handover_host import ENTITY, Parts
 from scenarios.simulation.handover_keys import HOME
@@ -144,7 +145,8 @@ def _refuses_without_raising(original: Callable[..., Any], rows: Any, args: Mapp
     if answer["outcome"] != "refused" or rows.get_or(path, None)["authority"] != args["source"]:
         return answer
     rows.put(path, before)
-    return answer | {"epoch": before["epoch"], "sub": before["sub"]}
+    known = EntityRecord.from_data(before)
+    return answer | {"epoch": known.epoch, "sub": known.sub}
 
 
 def _forgets_at_once(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
@@ -155,8 +157,8 @@ def _forgets_at_once(original: Callable[..., Any], rows: Any, args: Mapping[str,
 
 
 def _commits_for_anybody(original: Callable[..., Any], rows: Any, args: Mapping[str, Any]) -> Any:
-    record = rows.get_or(("entities", args["entity"]), None)
-    return original(rows, {**args, "source": record["authority"], "epoch": record["epoch"], "sub": record["sub"]})
+    record = EntityRecord.from_data(rows.get_or(("entities", args["entity"]), None))
+    return original(rows, {**args, "source": record.authority, "epoch": record.epoch, "sub": record.sub})
 
 
 _REFUSAL: Final = Bounds(losses=0, repeats=0, inputs=1, refusals=True)

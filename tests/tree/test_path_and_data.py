@@ -72,6 +72,14 @@ def test_what_is_not_plain_is_refused_before_it_is_kept(data: Any) -> None:
         encode(data)
 
 
+@pytest.mark.parametrize(
+    "data", [{"b": 2**64}, {"b": -(2**65)}, {"b": {1: 2}}, {"b": {3}}, {"b": object()}, {"b": "\ud800"}, {7: True}]
+)
+def test_a_map_in_which_one_thing_is_not_plain_is_refused(data: dict[Any, Any]) -> None:
+    with pytest.raises(BadData):
+        encode(data | {"a": 1})
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_plain_data_or_bad_data(encoded: bytes) -> None:
     try:
@@ -111,6 +119,15 @@ def test_what_is_read_back_only_when_in_doubt_is_refused_all_the_same(data: Any)
             encode_shallow(data)
     else:
         assert encode_shallow(data) == expected
+
+
+@given(_anything)
+def test_what_is_written_can_be_read_again(data: Any) -> None:
+    try:
+        encoded = encode(data)
+    except BadData:
+        return
+    assert encode(decode_untrusted(encoded)) == encoded
 
 
 def test_an_array_holds_values_of_the_greatest_depth_and_keys_that_are_lists() -> None:
