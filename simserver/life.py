@@ -228,12 +228,21 @@ class Life:
         self.broken, self._crashes = "", None
         self._env.count("entity_released")
         if discard_inputs:
-            discarded = self.inbox.take()
+            self._pass_over(self.inbox.take())
+        self._bring_up_to_date()
+        return True
+
+    def _pass_over(self, discarded: list[PendingInput]) -> None:
+        """These count as applied, in a tick of their own, in which the world did nothing.
+
+        Nothing that is acknowledged may change without one: copies are named by fence and tick, and the word that one
+        of before is kept would be taken for the word that this one is.
+        """
+        if discarded:
+            self.tick += 1
             for source, applied in self.inbox.sources_of(discarded).items():
                 self._env.count("input_discarded")
                 self.acknowledge(source, applied)
-        self._bring_up_to_date()
-        return True
 
     def commit(self, world: Any, now_ns: int, carried: Carried | None = None) -> list[PendingInput]:
         """One tick is done, and everything that waited went into it: the inputs that were applied.

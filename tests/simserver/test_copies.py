@@ -240,6 +240,25 @@ async def test_what_a_follower_kept_too_long_ago_to_be_sure_of_its_lease_is_sent
         assert holding.life.durable == {ADA: 1}
 
 
+async def test_the_word_for_a_copy_is_none_for_a_later_one_of_what_stands_still(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    """It has not ticked meanwhile; all the same its inputs count as applied since somebody discarded them."""
+    holding, copier = place.spawn(), place.copier()
+    holding.life.take_input(ADA, 1, 1, b"\0" * 12)
+    holding.life.stand_still("the world fails on it")
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        assert holding.life.release(discard_inputs=True)
+        await trio.sleep(INTERVAL_S)
+        first, second = place.copied
+        assert second.tick > first.tick, "else its follower would not keep it either"
+        copier.kept(kept(holding, first.tick), FOLLOWER)
+        assert holding.life.durable == {}
+        copier.kept(kept(holding, second.tick), FOLLOWER)
+        assert holding.life.durable == {ADA: 1}
+
+
 async def test_who_has_no_lease_calls_nothing_durable(place: Place, autojump_clock: MockClock) -> None:
     """Both may be dead by the log, and neither is asked for what the one keeps and the other hears of."""
     holding, copier = spawn_with_input(place), place.copier()
