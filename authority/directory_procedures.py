@@ -7,7 +7,7 @@ from authority.errors import Reason, Refused
 from authority.records import DirectoryRow, Role
 from authority.rows import Rows
 
-__all__ = ["DIRECTORY_PROCEDURES", "MAX_PLAYERS", "MAX_SERVERS", "check_simserver", "is_simserver"]
+__all__ = ["DIRECTORY_PROCEDURES", "MAX_PLAYERS", "MAX_SERVERS", "check_simserver", "is_server", "is_simserver"]
 
 MAX_SERVERS: Final = 10_000
 MAX_PLAYERS: Final = 1_000_000
@@ -27,6 +27,9 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         # One name, one key: a signature by a name must never be that of two.
         raise Refused(Reason.KEY_CONFLICT, f"{row.name} is registered as something else", name=row.name)
     if existing is None:
+        if table == "servers" and rows.get_or(("entities", row.name), None) is not None:
+            # Messages name both, and people would take the one for the other. A player may be called like its avatar.
+            raise Refused(Reason.KEY_CONFLICT, f"{row.name} is the name of an entity", name=row.name)
         if rows.count_children((table,)) >= limit:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)
     else:
@@ -46,6 +49,11 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 def _follows(old: DirectoryRow, row: DirectoryRow, follows: Any) -> bool:
     return old.role is row.role and follows == old.version and row.version > old.version
+
+
+def is_server(rows: Rows, name: str) -> bool:
+    """Whether a server of this name is registered, of whatever kind."""
+    return rows.get_or(("servers", name), None) is not None
 
 
 def is_simserver(rows: Rows, name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from authority.absence import LeavePolicy
 from authority.deletion import grave_of
-from authority.directory_procedures import check_simserver
+from authority.directory_procedures import check_simserver, is_server
 from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached, cut_out
@@ -34,6 +34,8 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         if (record.kind, record.master, record.authority) == (args["kind"], spawner, server):
             return record.to_data()
         raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
+    if is_server(rows, entity_id):
+        raise Refused(Reason.ALREADY_EXISTS, f"{entity_id} is the name of a server", entity=entity_id)
     if grave_of(rows, entity_id) is not None:
         raise Refused(Reason.GONE, f"there was an entity {entity_id}, and it was deleted", entity=entity_id)
     if args.get("check_server", True):

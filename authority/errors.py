@@ -62,6 +62,8 @@ class Reason(StrEnum):
     """Only the master may do this."""
     NOT_OWNER = "not_owner"
     """Only the owner may do this."""
+    NOT_REQUESTER = "not_requester"
+    """Only whoever made the request, or the master, may do this."""
     NOT_WANTED = "not_wanted"
     """Nobody waits for the entity, and it was to be given up only if somebody does."""
     OWNER_CHANGED = "owner_changed"

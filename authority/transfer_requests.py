@@ -99,12 +99,16 @@ def _granted_where_it_is(rows: Rows, record: EntityRecord, transfer: TransferRec
 
 
 def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The requester, or the master, takes back what is not decided yet; it is refused from then on."""
+    """The requester, or the master, takes back what is not decided yet; it is refused from then on.
+
+    With an empty `by` it is the operator, who takes back what was asked for in nobody's name.
+    """
     transfer = known_transfer(rows, args["transfer_id"])
     record = find_entity(rows, transfer.entity)
     if args["by"] not in (transfer.requester, record.master):
-        text = f"{transfer.id} is a request of {transfer.requester or 'the system'}, not of {args['by']}"
-        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
+        who = f"{transfer.requester}, who asked for it," if transfer.requester else "an operator"
+        text = f"only {who} or {record.master}, the master of {record.id}, can take {transfer.id} back"
+        raise Refused(Reason.NOT_REQUESTER, text, by=args["by"])
     if (transfer.phase, transfer.reason) == (Phase.REFUSED, Reason.CANCELLED):
         return transfer.to_data()
     if transfer.phase in DECIDED:

@@ -141,9 +141,15 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     yield "Try:"
     yield f"  curl -s {url}/v1/cluster"
     if cluster.spec.simservers:
-        names = {"id": f"{instance}.ball-1", "spawner": f"{instance}.ada", "server": f"{instance}.s1"}
-        yield f"  curl -s {url}/v1/entities -H 'Content-Type: application/json' \\"
-        yield f"    -H \"Authorization: Bearer $(cat {token_file})\" -d '{json.dumps(names | {'kind': 'ball'})}'"
+        player, keys = f"{instance}.ada", cluster.directory / "ada"
+        headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
+        exported = f"$(baton keys export --dir {keys} --name {player})"
+        ball = {"id": f"{instance}.ball-1", "spawner": player, "server": f"{instance}.s1", "kind": "ball"}
+        yield f"  baton keys new --dir {keys} --name {player}"
+        yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
+        yield f'    -d "{exported}"'
+        yield f"  curl -s {url}/v1/entities {headers} \\"
+        yield f"    -d '{json.dumps(ball)}'"
     yield ""
     yield "Ctrl-C ends it; a second Ctrl-C does not wait for servers that are slow to end."
 

@@ -45,7 +45,15 @@ def _refuse_tag(*_: Any) -> NoReturn:
     raise ValueError("tags are not plain data")
 
 
-_SEMANTICS: Final = dict.fromkeys(_KNOWN_TAGS, _refuse_tag)
+class _Beyond64Bits(ValueError):
+    """A whole number that CBOR holds only with a tag."""
+
+
+def _refuse_large(*_: Any) -> NoReturn:
+    raise _Beyond64Bits
+
+
+_SEMANTICS: Final = dict.fromkeys(_KNOWN_TAGS, _refuse_tag) | dict.fromkeys((2, 3), _refuse_large)
 
 
 def decode_untrusted(encoded: bytes) -> Any:
@@ -75,6 +83,8 @@ def _load(encoded: bytes, max_depth: int, *, strict_keys: bool) -> Any:
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError) as error:
         text = f"not plain CBOR data, or nested more than {max_depth} deep: {error}"
+        if isinstance(error.__cause__, _Beyond64Bits):
+            text = "not plain data: a whole number is not between -2^64 and 2^64-1"
         raise BadData(text) from error
     if stream.tell() != len(encoded):
         raise BadData(f"{len(encoded) - stream.tell()} bytes follow the value")

@@ -9,6 +9,7 @@ from actors.web import StrictRoute
 from authority.absence import LeavePolicy
 from authority.certificates import Name
 from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
@@ -58,6 +59,7 @@ def absence_routes(node: "Node") -> APIRouter:
     @routes.post("/v1/entities/{entity_id}/leave", tags=["rights"], dependencies=[client])
     async def leave(entity_id: EntityId, body: LeaveBody) -> LeftView:
         """The owner's player goes away: the entity gets another owner, keeps this one, or ends, as its policy says."""
+        check_home(node.config.instance, entity_id)
         stated = {"entity": entity_id, "owner_rev": body.owner_rev}
         statement = {"action": "leave", **stated}
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())

@@ -6,18 +6,19 @@ instance, and looking into actors, takes the operator token (`actors.operator`).
 """
 
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from actors.web import ApiError
+from authority.records import Role
 from crypto import jose
 from crypto.errors import CryptoError
 from homeserver.directory import Directory
 
-__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "client_access"]
+__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "check_players", "client_access"]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
@@ -40,6 +41,25 @@ def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
     return check
 
 
+async def check_players(directory: Directory, names: Mapping[str, str | None]) -> None:
+    """Check that all who would be given a right are players: nobody else could use it, nor ever give it back.
+
+    `names` are those that are given, by the field that gives each; empty ones and None are nobody.
+
+    Raises:
+        ApiError: one of them is not; the message and the value name it.
+    """
+    for field, name in names.items():
+        if not name:
+            continue
+        row = await directory.row(name)
+        if row is None:
+            text = f"{field}: no player {name} is registered; register its keys first (PUT /v1/players/{name}/keys)"
+            raise ApiError(422, "not_a_player", text, name)
+        if row.role is not Role.PLAYER:
+            raise ApiError(422, "not_a_player", f"{field}: {name} is a {row.role}, not a player", name)
+
+
 async def check_player_proof(
     directory: Directory, player: str, proof: str, expected: dict[str, Any], now_s: float
 ) -> None:
@@ -48,7 +68,11 @@ async def check_player_proof(
     Raises:
         ApiError: it did not; the code says what is wrong.
     """
-    keys = await directory.keys_of(player)
+    row = await directory.row(player)
+    if row is not None and row.role is not Role.PLAYER:
+        # Its signature would verify. But what it owned then would take nobody's inputs.
+        raise ApiError(422, "not_a_player", f"{player} is a {row.role}, not a player", player)
+    keys = None if row is None else await directory.keys_of(player)
     if keys is None:
         raise ApiError(404, "unknown_player", f"no keys are registered for {player}", player)
     try:

@@ -9,6 +9,7 @@ from fastapi import Path as PathParam
 
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
+from actors.operator import operator_access
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, document_once, prepare_app
 from authority.certificates import Name, TransferId
 from authority.epoch import Fence
@@ -23,12 +24,13 @@ from homeserver.hierarchies import order_all
 from homeserver.node import Node
 from homeserver.registration import register
 from homeserver.rest.absence import absence_routes
-from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.access import check_player_proof, check_players, client_access
 from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.deletion import deletion_routes
 from homeserver.rest.errors import install_errors
 from homeserver.rest.groups import group_routes
 from homeserver.rest.hierarchy import hierarchy_routes
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import (
     POLICIES,
     AnswerBody,
@@ -110,16 +112,8 @@ def make_app(node: Node) -> FastAPI:
     return app
 
 
-def _here(node: Node, name: str) -> str:
-    """Return `name` if its row lives in this instance."""
-    if instance_of(name) != node.config.instance:
-        text = f"{name} is at home in {instance_of(name)}, this is {node.config.instance}"
-        raise ApiError(421, Reason.WRONG_HOME, text, name)
-    return name
-
-
 async def _entity(node: Node, entity_id: str, consistency: str = "linearizable") -> EntityRecord:
-    _here(node, entity_id)
+    check_home(node.config.instance, entity_id)
     if consistency == "linearizable":
         await node.store.fresh()
         record = node.store.entity(entity_id)
@@ -199,6 +193,7 @@ def _entity_routes(node: Node) -> APIRouter:
         settings = body.model_dump(mode="json", include=POLICIES, exclude_none=True)
         statement |= settings
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        await check_players(node.directory, body.model_dump(include={"owner", "master", "heir"}))
         changes = settings | body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
         changes |= record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
@@ -209,7 +204,7 @@ def _entity_routes(node: Node) -> APIRouter:
     @routes.put("/{entity_id}/delegation", dependencies=[client])
     async def delegate(entity_id: EntityId, body: DelegationBody) -> EntityView:
         """Let a group of this instance's simulation servers pass the entity among themselves (case 3)."""
-        _here(node, entity_id)
+        check_home(node.config.instance, entity_id)
         data = await node.store.submit("entity.delegate", entity=entity_id, group=body.group)
         record = EntityRecord.from_data(data)
         if record.delegation:
@@ -236,10 +231,11 @@ def _entity_routes(node: Node) -> APIRouter:
 
 
 async def _create_entity(node: Node, body: NewEntity) -> EntityView:
-    _here(node, body.id)
+    check_home(node.config.instance, body.id)
     if instance_of(body.server) != node.config.instance:
         text = f"{body.server} belongs to another instance; spawn here, then transfer"
         raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
+    await check_players(node.directory, body.model_dump(include={"spawner", "heir"}))
     data = await node.store.submit(
         "entity.create",
         entity=body.id,
@@ -267,7 +263,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
 
 
 async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> TransferView:
-    _here(node, entity_id)
+    check_home(node.config.instance, entity_id)
     if body.requester is not None:
         if body.proof is None:
             text = "a request in a player's name needs that player's proof"
@@ -341,6 +337,15 @@ def _transfer_routes(node: Node) -> APIRouter:
             record = TransferRecord.from_data(data)
         return TransferView.of(record)
 
+    @routes.delete("/{transfer_id}", dependencies=[Depends(operator_access(node.secrets.operator_token))])
+    async def take_back(transfer_id: TransferId) -> TransferView:
+        """The operator takes back a move for the system's own reasons that is not decided yet.
+
+        What a drain or the balancer wants, it may order again: end the drain first.
+        """
+        data = await node.store.submit("transfer.cancel", transfer_id=transfer_id, by="")
+        return TransferView.of(TransferRecord.from_data(data))
+
     @routes.post("/{transfer_id}/answer", dependencies=[client])
     async def answer(transfer_id: TransferId, body: AnswerBody) -> TransferView:
         """The master answers a request that the rule `ask` put to it."""
@@ -369,7 +374,7 @@ def _player_routes(node: Node) -> APIRouter:
 
         Later versions of the keys must follow from those that stand here.
         """
-        _here(node, player)
+        check_home(node.config.instance, player)
         try:
             jwks = {"keys": body.keys} if body.revoked is None else {"keys": body.keys, "revoked": body.revoked}
             keys = PublicIdentity.from_jwks_untrusted(jwks)

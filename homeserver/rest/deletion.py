@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
@@ -44,6 +45,7 @@ def deletion_routes(node: "Node") -> APIRouter:
     @routes.post("/v1/entities/{entity_id}/delete")
     async def delete_entity(entity_id: EntityId, body: DeleteBody) -> GraveView:
         """Delete an entity for good, also while it is on its way; its id is not given again."""
+        check_home(node.config.instance, entity_id)
         statement = {"action": "delete", "entity": entity_id, "master_rev": body.master_rev}
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
         grave = await node.store.submit("entity.delete", entity=entity_id, by=body.by, master_rev=body.master_rev)

@@ -19,6 +19,7 @@ REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.DENIED: 403,
     Reason.NOT_OWNER: 403,
     Reason.NOT_MASTER: 403,
+    Reason.NOT_REQUESTER: 403,
     Reason.WRONG_HOME: 421,
 }
 """The HTTP status of a reason; 409 if it is not here."""

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from actors.web import StrictRoute
 from authority.certificates import Name
@@ -14,6 +14,7 @@ from authority.messages import MAX_NOTICE_MS
 from authority.records import GroupRecord
 from homeserver.hierarchies import order_all
 from homeserver.rest.access import client_access
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import result_of
 
 if TYPE_CHECKING:
@@ -24,12 +25,19 @@ __all__ = ["group_routes"]
 GroupId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,56}$")]
 
 
+def _each_once(entities: list[str]) -> list[str]:
+    twice = [entity for entity, count in Counter(entities).items() if count > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} is named more than once")
+    return entities
+
+
 class NewGroup(BaseModel):
     """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
 
     model_config = ConfigDict(extra="forbid")
 
-    entities: list[Name] = Field(min_length=1, max_length=MAX_GROUP)
+    entities: Annotated[list[Name], AfterValidator(_each_once)] = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")
     group: GroupId | None = Field(default=None, description="choose it to be able to repeat the request")
     all_or_none: bool = Field(
@@ -86,6 +94,7 @@ def group_routes(node: "Node") -> APIRouter:
 
         Repeat the same request when its answer was lost, or to have servers told again that could not be reached.
         """
+        check_home(node.config.instance, *body.entities)
         data = await node.store.submit(
             "group.propose",
             group=body.group or secrets.token_hex(12),

@@ -9,6 +9,7 @@ from actors.web import StrictRoute
 from authority.certificates import Name, OwnerName
 from authority.records import EntityRecord
 from homeserver.rest.access import check_player_proof, client_access
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import EntityView, Proof
 from homeserver.rest.rights import EntityId
 from homeserver.rest.rights_models import Revision
@@ -38,6 +39,7 @@ def hierarchy_routes(node: "Node") -> APIRouter:
     @routes.put("/v1/entities/{entity_id}/parent")
     async def attach(entity_id: EntityId, body: ParentBody) -> EntityView:
         """Attach an entity to another, or detach it. What is attached moves with its parent, or not at all."""
+        check_home(node.config.instance, entity_id, *([body.parent] if body.parent else []))
         stated = {"entity": entity_id, "parent": body.parent, "parent_rev": body.parent_rev}
         statement = {"action": "attach", **stated}
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())

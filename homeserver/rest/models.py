@@ -262,6 +262,19 @@ class NewTransfer(_Body):
         default="rest", description="how the simulation server talks to its home: REST + JSON, or the sealed link"
     )
 
+    @model_validator(mode="after")
+    def _nothing_of_a_requester_without_one(self) -> Self:
+        if self.requester is None:
+            given = [name for name in ("proof", "want", "ask_timeout_s") if name in self.model_fields_set]
+            # What is as it would be anyway does no harm: some programs write out everything.
+            given = [name for name in given if getattr(self, name) != type(self).model_fields[name].default]
+            if given:
+                text = "is" if len(given) == 1 else "are"
+                raise ValueError(
+                    f"{' and '.join(given)} {text} of a request in a player's name, and no requester is given"
+                )
+        return self
+
 
 class AnswerBody(_Body):
     """The master's answer to a request under the rule `ask`."""

@@ -12,10 +12,10 @@ from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
-from authority.names import instance_of
 from authority.records import Role
 from homeserver.balancer import FRESH_S
 from homeserver.node import Node
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import ServerView
 from homeserver.rest.placement_models import DrainView, LoadTable, LoadView
 
@@ -49,27 +49,27 @@ def placement_routes(node: Node) -> APIRouter:
     @routes.post("/{name}/drain", status_code=202, dependencies=[operator])
     async def drain(name: Name) -> DrainView:
         """Move everything away from a server, and nothing to it, from now on. May be repeated."""
-        _check_here(node, name)
+        check_home(node.config.instance, name)
         await node.store.submit("server.drain", server=name, drain_id=secrets.token_hex(12), now_s=node.clock.unix_s())
         return await _drain_view(node, name)
 
     @routes.get("/{name}/drain")
     async def drained(name: Name) -> DrainView:
         """How far the drain of a server is, and whether there is one."""
-        _check_here(node, name)
+        check_home(node.config.instance, name)
         return await _drain_view(node, name)
 
     @routes.delete("/{name}/drain", dependencies=[operator])
     async def open_again(name: Name) -> DrainView:
         """End a drain: the server takes entities again. What has left does not come back by itself."""
-        _check_here(node, name)
+        check_home(node.config.instance, name)
         await node.store.submit("server.open", server=name)
         return await _drain_view(node, name)
 
     @routes.delete("/{name}", dependencies=[operator])
     async def remove(name: Name) -> ServerView:
         """Take a server that is drained and empty out of the directory; then nobody knows it any more."""
-        _check_here(node, name)
+        check_home(node.config.instance, name)
         return await _remove(node, name)
 
     return routes
@@ -102,11 +102,6 @@ def _load_table(node: Node) -> LoadTable:
         paused_since_s=node.store.balance_paused_since_s(),
         counts=counts,
     )
-
-
-def _check_here(node: Node, name: str) -> None:
-    if instance_of(name) != node.config.instance:
-        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
 
 
 async def _drain_view(node: Node, name: str) -> DrainView:

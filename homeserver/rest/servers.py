@@ -16,6 +16,7 @@ from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver import registration
 from homeserver.node import Node
+from homeserver.rest.homes import check_home
 from homeserver.rest.models import (
     DirectoryQuery,
     FederationBody,
@@ -93,8 +94,7 @@ def server_routes(node: Node) -> APIRouter:
 
 
 async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
-    if instance_of(name) != node.config.instance:
-        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
+    check_home(node.config.instance, name)
     fields = body.model_dump(mode="json", exclude={"proof"}, exclude_unset=True)
     if not is_proof(body.proof, registration_proof(node.secrets.join_token, name, fields)):
         raise ApiError(403, "wrong_token", f"{name} does not know the join token of this instance", name)
@@ -116,8 +116,7 @@ async def _register(node: Node, name: str, body: RegisterBody) -> ServerView:
 
 
 async def _reset(node: Node, name: str, body: ResetBody) -> ServerView:
-    if instance_of(name) != node.config.instance:
-        raise ApiError(421, Reason.WRONG_HOME, f"{name} does not belong to {node.config.instance}", name)
+    check_home(node.config.instance, name)
     if name == node.config.name:
         # What it signs with is what is to be replaced.
         raise ApiError(409, "own_keys", f"{name} cannot vouch for its own new keys: ask another member", name)

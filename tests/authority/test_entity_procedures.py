@@ -47,6 +47,14 @@ def test_only_a_registered_simulation_server_can_be_the_first(log: Log, server: 
     assert log.run("entity.create", **NEW | {"server": server}, check_server=False)["authority"] == server
 
 
+@pytest.mark.parametrize("server", [S1, HOMESERVER])
+def test_an_entity_is_not_called_like_a_server_nor_a_server_like_an_entity(log: Log, server: str) -> None:
+    refused = log.refuses(Reason.ALREADY_EXISTS, "entity.create", **NEW | {"entity": server})
+    assert server in refused.sentence
+    refused = log.refuses(Reason.KEY_CONFLICT, "directory.register", row=directory_row(BALL).to_data())
+    assert BALL in refused.sentence
+
+
 # --- discarding -------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 async def ada(world: Home) -> Player:
     """Ada owns a sword, a house and a pet."""
     ada = await world.player("alpha.ada")
+    await world.player("alpha.bob")
     for entity, policy in POLICIES.items():
         view = await world.entity(entity, ada, "alpha.s1", **policy)
         assert {name: view[name] for name in policy} == policy

@@ -89,6 +89,81 @@ async def test_what_is_taken_back_cannot_be_granted_any_more(game: Game) -> None
     await owner_is(game, game.ada, 1)
 
 
+async def test_who_has_nothing_to_do_with_a_request_does_not_take_it_back(game: Game) -> None:
+    await own(game, game.bob, "bobs-wish")
+    eve = await game.home.player("alpha.eve")
+    body = {"by": eve.name, "proof": eve.proof(action="cancel", transfer_id="bobs-wish")}
+    path = "/v1/transfers/bobs-wish"
+    assert await game.api.refused(403, "not_requester", "POST", f"{path}/cancel", body) == eve.name
+    operator = (game.home.directory / "operator").read_text().strip()
+    as_operator = {"headers": {"authorization": f"Bearer {operator}"}}
+    await game.api.refused(403, "wrong_token", "DELETE", path)
+    await game.api.refused(403, "not_requester", "DELETE", path, **as_operator)
+    assert (await game.api.get(path))["result"] == "pending", "the operator does not speak for a player"
+
+    # What is asked for in nobody's name is the operator's to take back: this one waits for its notice to be over.
+    await game.home.entity("alpha.ball-2", game.ada, "alpha.s1")
+    move = {"to": "alpha.s2", "transfer_id": "by-nobody", "notice_ms": 10_000}
+    await game.api.do("POST", "/v1/entities/alpha.ball-2/transfers", move)
+    for _ in range(2):
+        view = await game.api.do("DELETE", "/v1/transfers/by-nobody", **as_operator)
+        assert (view["result"], view["reason"]) == ("refused", "cancelled")
+    assert (await game.api.get("/v1/entities/alpha.ball-2"))["authority"] == "alpha.s1"
+
+
+async def test_rights_go_to_players_alone(game: Game) -> None:
+    path = f"/v1/entities/{BALL}"
+    new = {"id": "alpha.new", "kind": "ball", "spawner": game.ada.name, "server": "alpha.s1"}
+    for name in ("alpha.s1", "alpha.h1", "alpha.nobody", "gamma.nobody", BALL):
+        for field in ("owner", "master", "heir"):
+            body = game.change(game.ada, await game.record(), **{field: name})
+            assert await game.api.refused(422, "not_a_player", "PATCH", path, body) == name
+        for field in ("spawner", "heir"):
+            answer = await game.api.call("POST", "/v1/entities", new | {field: name})
+            assert (answer.status_code, answer.json()["code"]) == (422, "not_a_player")
+            assert answer.json()["message"].startswith(f"{field}: "), answer.text
+            assert name in answer.json()["message"]
+    await owner_is(game, game.ada, 1)
+    await game.api.refused(404, "not_found", "GET", "/v1/entities/alpha.new")
+    await game.set(game.ada, owner=game.bob.name, master=game.bob.name, heir=game.ada.name)
+    await game.set(game.bob, heir="")
+
+    # Neither by its own word: the keys of a server are known as well as those of players.
+    server = Player("alpha.s1")
+    body = ownership(server, "servers-wish")
+    assert await game.api.refused(422, "not_a_player", "POST", f"{path}/ownership", body) == "alpha.s1"
+    await game.api.refused(409, "already_exists", "POST", "/v1/entities", new | {"id": "alpha.s1"})
+
+
+async def test_requests_that_mean_nothing_are_refused_before_anything_is_done(game: Game) -> None:
+    path = f"/v1/entities/{BALL}/transfers"
+    for field, value in (("want", "if_available"), ("proof", "eyJ"), ("ask_timeout_s", 7)):
+        answer = await game.api.call("POST", path, {"to": "alpha.s2", field: value})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_field")
+        assert f"{field} is of a request in a player's name" in answer.json()["message"]
+    both = {"want": "forced", "proof": "eyJ"}
+    assert "proof and want are of" in (await game.api.call("POST", path, {"to": "alpha.s2"} | both)).text
+    assert await game.api.get(path) == []
+    # What is as it would be anyway is no mistake.
+    await game.api.do("POST", path, {"to": "alpha.s2", "want": "by_rule", "proof": None, "transfer_id": "by-nobody"})
+    await game.home.finished("by-nobody")
+
+    answer = await game.api.call("POST", "/v1/groups", {"entities": [BALL, "alpha.x", BALL], "to": "alpha.s1"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_field")
+    assert f"{BALL} is named more than once" in answer.json()["message"]
+    abroad = {"entities": [BALL, "beta.x"], "to": "alpha.s1"}
+    assert await game.api.refused(421, "wrong_home", "POST", "/v1/groups", abroad) == "beta.x"
+    word: dict[str, Any] = {"by": game.ada.name, "proof": "eyJ"}
+    for method, verb, more in (
+        ("POST", "leave", {"owner_rev": 1}),
+        ("POST", "delete", {"master_rev": 1}),
+        ("PUT", "parent", {"parent": BALL, "parent_rev": 1}),
+    ):
+        assert await game.api.refused(421, "wrong_home", method, f"/v1/entities/beta.x/{verb}", word | more) == "beta.x"
+    parent = word | {"parent": "beta.x", "parent_rev": 1}
+    assert await game.api.refused(421, "wrong_home", "PUT", f"/v1/entities/{BALL}/parent", parent) == "beta.x"
+
+
 async def test_a_lock_keeps_everybody_out_until_it_is_given_back_as_often_as_it_was_taken(game: Game) -> None:
     await game.set(game.ada, rule="allow")
     await lock(game, "lock", game.ada)

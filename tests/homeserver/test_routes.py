@@ -164,6 +164,7 @@ async def test_the_openapi_document_names_every_route_and_every_error(alpha: Hom
         ("get", "/v1/entities/{entity_id}/transfers"),
         ("post", "/v1/entities/{entity_id}/transfers"),
         ("get", "/v1/transfers/{transfer_id}"),
+        ("delete", "/v1/transfers/{transfer_id}"),
         ("post", "/v1/transfers/{transfer_id}/answer"),
         ("post", "/v1/transfers/{transfer_id}/cancel"),
         ("post", "/v1/entities/{entity_id}/ownership"),

@@ -233,6 +233,7 @@ async def test_a_move_for_the_systems_own_reasons_changes_no_owner_and_asks_nobo
 async def test_what_changes_between_permit_and_commit_takes_the_permit_away(
     game: Game, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], reason: str
 ) -> None:
+    await game.home.player("alpha.eve")
     await game.set(game.ada, rule="allow", owner="alpha.eve")
     transfers = game.home.node.transfers
     order = transfers.order

@@ -80,6 +80,12 @@ def test_a_map_in_which_one_thing_is_not_plain_is_refused(data: dict[Any, Any]) 
         encode(data | {"a": 1})
 
 
+@pytest.mark.parametrize("number", [10**30, -(10**30), 2**64, 10**4000])
+def test_who_is_refused_for_a_large_number_is_told_so(number: int) -> None:
+    with pytest.raises(BadData, match=r"a whole number is not between -2\^64 and 2\^64-1"):
+        encode({"deep": [{"inside": [1, number]}]})
+
+
 @given(st.binary(max_size=64))
 def test_any_bytes_are_plain_data_or_bad_data(encoded: bytes) -> None:
     try:
