@@ -54,13 +54,13 @@ class Hierarchies:
         self._order = order
         self._clock = clock
         self._wanted: dict[str, TransferRecord] = {}
-        self._came = trio.Event()
+        self._came: Final = clock.bell()
 
     def refused(self, transfer: TransferRecord) -> None:
         """The log refused to move an entity alone; many at once are forgotten, and try again by themselves."""
         if transfer.reason == Reason.ATTACHED and len(self._wanted) < MAX_WANTED:
             self._wanted[transfer.entity] = transfer
-            self._came.set()
+            self._came.ring()
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Propose what is wanted, until cancelled."""
@@ -68,7 +68,6 @@ class Hierarchies:
         while True:
             await self._came.wait()
             await self._clock.sleep_s(PAUSE_S)
-            self._came = trio.Event()
             wanted, self._wanted = self._wanted, {}
             for transfer in wanted.values():
                 try:

@@ -42,6 +42,8 @@ class _Copying:
 class CopyingAhead:
     """The entities of one server whose states go ahead."""
 
+    least_bytes = PRECOPY_BYTES
+
     def __init__(
         self, holdings: Holdings, courier: Courier, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
     ) -> None:
@@ -58,7 +60,7 @@ class CopyingAhead:
     def begin(self, plan: Plan, holding: Holding, over: Over) -> None:
         """Copy an entity's state to the plan's target, if it is large; `over` is called once, perhaps at once."""
         # One that is too large is not carried at all, which the freeze finds out.
-        if not PRECOPY_BYTES <= holding.life.state_bytes <= MAX_STATE_BYTES:
+        if not self.least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
             over(plan, True)
             return
         ahead = CopyAhead()

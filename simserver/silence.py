@@ -39,11 +39,13 @@ class _Watched:
 
     owner_rev: int
     since_ns: int
-    ask_after_s: int = FIRST_SILENCE_S
+    ask_after_s: int
 
 
 class Silences:
     """Notices silent owners of the entities in `holdings`, while it is served. `told` is given every answer."""
+
+    first_silence_s = FIRST_SILENCE_S
 
     def __init__(
         self,
@@ -86,11 +88,11 @@ class Silences:
             owners.add(owner)
             watched = before.get(holding.id)
             if watched is None or watched.owner_rev != owner_rev:
-                watched = _Watched(owner_rev, now_ns)
+                watched = _Watched(owner_rev, now_ns, self.first_silence_s)
             self._watched[holding.id] = watched
             heard_ns = self._heard_ns.get(owner, 0)
             if heard_ns > watched.since_ns:
-                watched.since_ns, watched.ask_after_s = heard_ns, FIRST_SILENCE_S
+                watched.since_ns, watched.ask_after_s = heard_ns, self.first_silence_s
             silent_s = (now_ns - watched.since_ns) // _NS
             if silent_s >= watched.ask_after_s and len(asked) < MAX_ASKED and not holding.life.frozen:
                 watched.ask_after_s = 2 * silent_s

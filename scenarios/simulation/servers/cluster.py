@@ -1,12 +1,16 @@
 """One simulated cluster of servers: who there is, and how it stands."""
 
 import random
+from functools import partial
 from typing import Any, Final
 
+from authority.absence import LeavePolicy
 from authority.names import instance_of
 from authority.records import EntityRecord, GroupPhase, Phase
-from authority.recovery import Standing
+from authority.recovery import OrphanPolicy, Standing
 from scenarios.simulation.schedule import Schedule
+from scenarios.simulation.servers.absences import Absences
+from scenarios.simulation.servers.families import Families
 from scenarios.simulation.servers.homeserver import Home
 from scenarios.simulation.servers.judge import Judge
 from scenarios.simulation.servers.keys import Keys, homes_of
@@ -21,34 +25,36 @@ from scenarios.simulation.servers.tasks import Process, VirtualClock
 
 __all__ = ["Cluster"]
 
-SERVERS: Final = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
-PLAYERS: Final = ("alpha.ada", "beta.bob")
-ENTITIES: Final = 8
 _READY_S: Final = 5.0
 _AHEAD_S: Final = 1000.0
 
 
 class Cluster:
-    """Two home instances of two homeservers each, five simulation servers, eight entities and two players."""
+    """Home instances of two homeservers each, and the simulation servers, entities and players of the mix."""
 
     def __init__(self, mix: ServerMix, dice: random.Random, parts: Parts | None = None) -> None:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
         self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
+        self.absences: Final = Absences(self)
+        self._watching: Final[list[Families | Absences]] = []
+        self.entities: Final[list[str]] = []
         self.mail: Final = Mail(self.schedule, dice)
         self.crashes = 0
-        self.server_names: Final = SERVERS
+        self.server_names: Final = mix.servers
         self.gone: Final[dict[str, None]] = {}
         """The servers that are dead for good."""
-        parts, keys = parts or Parts(), Keys(SERVERS)
+        parts, keys = parts or Parts(), Keys(mix.servers)
         self.logs: Final = {
-            instance: Log(homes_of(instance), dice, mix.unknown_share, self.judge.decided)
-            for instance in dict.fromkeys(map(instance_of, SERVERS))
+            instance: Log(
+                homes_of(instance), dice, mix.unknown_share, partial(self._decided, instance), parts.procedures
+            )
+            for instance in dict.fromkeys(map(instance_of, mix.servers))
         }
         self._stores: Final = {instance: SimulatedStore(log) for instance, log in self.logs.items()}
         self.homes: Final = {
-            name: Home(seat, keys, self._process(name), self.mail, self._clock(), dice, parts, mix.is_balanced)
+            name: Home(seat, keys, self._process(name), self.mail, self._clock(), dice, parts, mix)
             for log in self.logs.values()
             for name, seat in log.seats.items()
         }
@@ -57,18 +63,21 @@ class Cluster:
                 log.run("directory.register", {"row": row.to_data()})
         self.servers: Final = {
             name: SimulationServer(
-                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._wandering, parts
+                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._wandering, parts, mix
             )
-            for name in SERVERS
+            for name in mix.servers
         }
         # Who has no lease yet is given nothing.
         self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
         self.mail.weather = mix.weather
         told, rate, stream = self._told, mix.inputs_per_s, parts.stream
         self.players: Final = [
-            Player(name, self.mail, self._process(name), self._clock(), dice, told, rate, stream) for name in PLAYERS
+            Player(name, self.mail, self._process(name), self._clock(), dice, told, rate, stream, mix.absent > 0)
+            for name in mix.players
         ]
-        self.entities: Final = [self._spawned(number) for number in range(ENTITIES)]
+        self.entities += [self._spawned(number) for number in range(mix.entities)]
+        self._watching += [Families(self)] if mix.attach else []
+        self._watching += [self.absences] if mix.policies else []
         self.people: Final = People(self)
 
     def _process(self, name: str) -> Process:
@@ -82,19 +91,38 @@ class Cluster:
         return all(server.node.lease.is_alive for server in self.servers.values())
 
     def _spawned(self, number: int) -> str:
-        server = SERVERS[number % len(SERVERS)]
+        mix = self.mix
+        server = mix.servers[number % len(mix.servers)]
         entity = f"{instance_of(server)}.e{number}"
-        spawner = PLAYERS[number % len(PLAYERS)]
+        spawner = mix.players[0 if mix.has_one_master else number % len(mix.players)]
         args = {"entity": entity, "kind": "counter", "spawner": spawner, "server": server, "rule": "allow"}
+        args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
+        if record.orphans is OrphanPolicy.FREEZE:
+            self.judge.held[entity] = None
         self.servers[server].spawn(entity, spawner)
         for player in self.players:
             player.follow(record)
         return entity
 
+    def _policies(self) -> dict[str, Any]:
+        """What becomes of an entity whose server dies, or whose owner goes away."""
+        dice = self.dice
+        return {
+            "orphans": dice.choice([policy.value for policy in OrphanPolicy]),
+            "on_leave": dice.choice([policy.value for policy in LeavePolicy]),
+            "owner_timeout_s": dice.choice((0, 2, 3, 5)),
+            "heir": dice.choice(("", *self.mix.players)),
+        }
+
+    def _decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
+        self.judge.decided(procedure, args, answer)
+        for one in self._watching:
+            one.decided(instance, procedure, args, answer)
+
     def _wandering(self, here: str, ticks_here: int) -> str | None:
         share = self.mix.wander_share
-        return self.dice.choice(SERVERS) if share and self.dice.random() < share else None
+        return self.dice.choice(self.mix.servers) if share and self.dice.random() < share else None
 
     def _told(self, instance: str, entity: str) -> EntityRecord | None:
         return None if self.logs[instance].is_away else self._stores[instance].entity(entity)
@@ -113,7 +141,7 @@ class Cluster:
 
     def servers_of(self, instance: str) -> list[str]:
         """The simulation servers of an instance."""
-        return [name for name in SERVERS if instance_of(name) == instance]
+        return [name for name in self.mix.servers if instance_of(name) == instance]
 
     def record(self, entity: str) -> EntityRecord | None:
         """What the log says of an entity."""
@@ -131,8 +159,11 @@ class Cluster:
     def left_out(self, entity: str) -> str:
         """Why nothing is expected of an entity in the end, in a word; empty when it must be somewhere and at rest.
 
-        `lost`: two servers died with all that there was of it.
+        `lost`: two servers died with all that there was of it, or it waits for one that is dead for good. `ended`: it
+        is no more.
         """
+        if entity in self.absences.ended:
+            return "ended"
         record = self.record(entity)
         return "lost" if record is not None and record.standing is Standing.LOST else ""
 
@@ -141,7 +172,8 @@ class Cluster:
         for entity in self.entities:
             if (why := self._why_not_settled(entity)) and not self.left_out(entity):
                 return why
-        return self._why_not_decided() or self._why_not_empty()
+        watched = next((why for one in self._watching if (why := one.unsettled())), "")
+        return self._why_not_decided() or self._why_not_empty() or watched
 
     def _why_not_settled(self, entity: str) -> str:
         record = self.record(entity)
@@ -158,7 +190,7 @@ class Cluster:
             return f"{record.authority} has {entity} under {life.fence}, the log says {record.fence}"
         for player in self.players:
             stream = player.streams[entity]
-            if stream.waiting and not stream.owner:
+            if stream.waiting and not stream.owner and not player.is_absent:
                 return f"{player.name} waits for {len(stream.waiting)} inputs of {entity} on {record.authority}"
             if not (self.judge.is_excused(entity) or player.agrees(stream, life.inbox.cursors.get(player.name))):
                 return f"{record.authority} applied other inputs to {entity} than {player.name} sent"
@@ -166,15 +198,18 @@ class Cluster:
 
     def _why_not_decided(self) -> str:
         """Groups are moved as a whole or not at all."""
-        for name in self.people.groups:
-            for store in self._stores.values():
-                group = store.group(name)
-                if group is None:
-                    continue
-                phases = [member.phase for one in group.members if (member := store.transfer(one)) is not None]
-                moved = [phase in (Phase.COMMITTED, Phase.DONE) for phase in phases]
-                if any(moved) != all(moved) or any(moved) != (group.phase is GroupPhase.COMMITTED):
-                    return f"{name} is {group.phase}, its members {list(map(str, phases))}"
+        return next((why for name in self.people.groups if (why := self.why_divided(name))), "")
+
+    def why_divided(self, name: str) -> str:
+        """Whether a group has been moved in part, in a sentence; empty if it was not."""
+        for store in self._stores.values():
+            group = store.group(name)
+            if group is None:
+                continue
+            phases = [member.phase for one in group.members if (member := store.transfer(one)) is not None]
+            moved = [phase in (Phase.COMMITTED, Phase.DONE) for phase in phases]
+            if any(moved) != all(moved) or any(moved) != (group.phase is GroupPhase.COMMITTED):
+                return f"{name} is {group.phase}, its members {list(map(str, phases))}"
         return ""
 
     def _why_not_empty(self) -> str:
@@ -204,4 +239,5 @@ class Cluster:
             "takeovers": self.judge.takeovers,
             "ticks_lost": self.judge.ticks_lost,
             "lost": left_out.count("lost"),
+            "ended": left_out.count("ended"),
         }

@@ -16,6 +16,7 @@ from authority.sealing import Opened, Sealer
 from homeserver.abroad import Abroad
 from homeserver.balancer import Balancer
 from homeserver.federation import PeerUnreachable
+from homeserver.hierarchies import Hierarchies, order_all
 from homeserver.inquiries import Inquiries
 from homeserver.orders import Orders
 from homeserver.owners import Owners
@@ -25,6 +26,7 @@ from scenarios.simulation.servers.calls import Call, Calls
 from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.log import Seat, SimulatedStore
 from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.mixes import ServerMix
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 from scenarios.simulation.servers.ways import Neighbours
@@ -44,7 +46,7 @@ class Home(Transfers):
 
     def __init__(
         self, seat: Seat, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, dice: random.Random,
-        parts: Parts, balancing: bool,
+        parts: Parts, mix: ServerMix,
     ) -> None:  # fmt: skip
         self.name: Final = process.name
         self.process: Final = process
@@ -56,7 +58,7 @@ class Home(Transfers):
         self._calls: Final = Calls(process, mail)
         self._dice: Final = dice
         self._parts: Final = parts
-        self._is_balancing: Final = balancing
+        self._mix: Final = mix
         self._made = 0
         self.start()
         mail.join(self.name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
@@ -76,12 +78,15 @@ class Home(Transfers):
             leads=self.seat.leads,
             balance=_BALANCE,
             policy=relieve,
-            balancing=self._is_balancing,
+            balancing=self._mix.is_balanced,
             new_id=self._next_id,
         )
         self.moved = self.balancer.moved
         self.answer_by(Renew, self.leases.renewed)
-        self.answer_by(OwnerRequest, Owners(self._instance, self.store, neighbours, self).answer)
+        self.owners = Owners(self._instance, self.store, neighbours, self)
+        self.answer_by(OwnerRequest, self.owners.answer)
+        hierarchies = Hierarchies(self.store, self.order, self.clock)
+        self.torn = hierarchies.refused
         self.abroad = Abroad(
             self._instance, self.store, neighbours, self, self.recoveries, self.clock, self._is_in_office
         )
@@ -89,6 +94,7 @@ class Home(Transfers):
         self.process.begin()
         self.process.start_soon(self.leases.look_around, self.process)
         self.process.start_soon(self.recoveries.serve)
+        self.process.start_soon(hierarchies.serve)
         certificate = self.certificates.commit
         reminders = Reminders(self._instance, self.store, self.post, certificate, self.clock, self._is_in_office)
         self.process.start_soon(reminders.serve)
@@ -174,6 +180,8 @@ class Home(Transfers):
             transfer = TransferRecord.from_data(await self.store.submit("transfer.propose", **wanted))
             if transfer.phase is Phase.PERMITTED:
                 await self.order(transfer)
+                if transfer.group:
+                    await order_all(self.store, self.order, transfer.group)
 
     async def move_together(self, group: str, entities: tuple[str, ...], target: str, mode: str) -> None:
         """Somebody wants entities moved together or not at all."""
@@ -193,6 +201,20 @@ class Home(Transfers):
             record = self.store.entity(entity)
             if record is not None and record.authority:
                 await self.tell_owner(record)
+
+    async def attach(self, entity: str, parent: str) -> None:
+        """The master of an entity gives it a parent, or takes it away (empty)."""
+        record = self.store.entity(entity)
+        if record is not None:
+            by, rev = record.master, record.parent_rev
+            with suppress(*_NOT_DONE):
+                await self.store.submit("entity.attach", entity=entity, parent=parent, by=by, parent_rev=rev)
+
+    async def leave(self, entity: str, player: str, owner_rev: int) -> None:
+        """A player says that it leaves an entity."""
+        with suppress(*_NOT_DONE):
+            answer = await self.store.submit("entity.owner_left", entity=entity, by=player, owner_rev=owner_rev)
+            await self.owners.carry_out(answer)
 
     async def delegate(self, entity: str, group: tuple[str, ...]) -> None:
         """A group may pass the entity among themselves."""

@@ -55,6 +55,8 @@ class Judge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
+        self.held: Final[dict[str, None]] = {}
+        """Entities that wait for the return of their servers, with what those had: no other copies of them count."""
 
     def violated(self, kind: str, sentence: str) -> None:
         """Something happened that must not."""
@@ -114,7 +116,7 @@ class Judge:
         self.takeovers += 1
         self.ticks_lost += max(chain.tick - stint.started_tick, 0)
         thing = (stint.entity, "")
-        if (owed := self.debts.owed(thing)) > stint.started_tick:
+        if (owed := self.debts.owed(thing)) > stint.started_tick and stint.entity not in self.held:
             self.violated(
                 "durable-state",
                 f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
@@ -130,7 +132,7 @@ class Judge:
         applied |= {name: cursor.applied for name, cursor in cursors.items()}
         for source, upto in applied.items():
             thing = (life.id, source)
-            if (owed := self.debts.owed(thing)) > upto:
+            if (owed := self.debts.owed(thing)) > upto and life.id not in self.held:
                 self._forgotten(server, life.id, source, upto, owed)
             if self.debts.settle(thing, upto):
                 self._excused[life.id] = None
@@ -164,12 +166,12 @@ class Judge:
         if fence >= chain.fence:
             # Who has no lease any more says what was so while it had one.
             self.debts.owe((entity, source), upto, self._deaths_before(chain.server))
-        elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(chain, fence):
+        elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(entity, chain, fence):
             self._forgotten(chain.server, entity, source, has, upto)
 
-    def _is_waived(self, chain: _Chain, fence: Fence) -> bool:
+    def _is_waived(self, entity: str, chain: _Chain, fence: Fence) -> bool:
         """Whether what was durable under an earlier fence may be gone by now."""
-        return self.debts.is_waived(chain.deaths_before.get(fence, 0))
+        return entity in self.held or self.debts.is_waived(chain.deaths_before.get(fence, 0))
 
     def kept(self, entity: str, fence: Fence, tick: int) -> None:
         """An authority hears that somebody keeps a copy."""
@@ -198,7 +200,7 @@ class Judge:
 
     def _lost(self, entity: str) -> None:
         self._note(f"{entity} is lost")
-        if owed := self.debts.owed((entity, "")):
+        if (owed := self.debts.owed((entity, ""))) and entity not in self.held:
             self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
 
     # --- looking ---------------------------------------------------------------------------------------------------

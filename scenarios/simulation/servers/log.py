@@ -6,7 +6,8 @@ can see of what happens inside. What a member's own copy of the tree may be behi
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from homeserver.store import Store, replicated_procedures
@@ -27,8 +28,11 @@ Watch = Callable[[str, Any, Any], None]
 class Log:
     """What the members of an instance share."""
 
-    def __init__(self, members: tuple[str, ...], dice: random.Random, unknown_share: float, watch: Watch) -> None:
-        self._machine: Final = Machine(replicated_procedures())
+    def __init__(
+        self, members: tuple[str, ...], dice: random.Random, unknown_share: float, watch: Watch,
+        procedures: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self._machine: Final = Machine({**replicated_procedures(), **procedures})
         self._watch: Final = watch
         self._number = 0
         self.dice: Final = dice

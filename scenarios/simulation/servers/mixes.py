@@ -24,6 +24,16 @@ class ServerMix:
     name: str
     purpose: str
 
+    # --- who there is
+    servers: tuple[str, ...] = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1", "beta.s2")
+    players: tuple[str, ...] = ("alpha.ada", "beta.bob")
+    entities: int = 8
+    has_one_master: bool = False  # the first player spawns all of them
+    policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
+    large: int = 0  # so many of the entities have states that go ahead in pieces
+    at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
+    in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
+
     # --- what people do
     move: float = 10.0  # somebody has an entity moved
     move_together: float = 0.5  # somebody has two or three moved, or none of them
@@ -33,6 +43,10 @@ class ServerMix:
     drain: float = 0.0  # a server is emptied, or may be given entities again
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
+    attach: float = 0.0  # an entity is given a parent, or none any more
+    absent: float = 0.0  # a player falls silent, or says so and leaves; at most one at a time
+    absent_s: Range = (0.5, 8.0)
+    budgets_ms: tuple[int, ...] = ()  # freeze budgets of what is moved
 
     # --- the network
     weather: MailWeather = _FAIR
@@ -70,6 +84,7 @@ _RATED: Final = (
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "kill"),
     *("crash_home", "away", "depose"),
+    *("attach", "absent"),
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -181,6 +196,51 @@ _MIXES: Final = (
         drain=0.1,
         is_balanced=True,
         unknown_share=0.05,
+    ),
+    ServerMix(
+        name="three",
+        purpose="three instances: entities wander on through a third one, while all of it goes wrong now and then",
+        servers=("alpha.s1", "alpha.s2", "beta.s1", "beta.s2", "gamma.s1", "gamma.s2"),
+        weather=MailWeather(spike_share=0.01, spike_s=0.3, lost_share=0.03, repeated_share=0.02),
+        move=15.0,
+        wander_share=0.02,
+        cut=0.2,
+        isolate=0.05,
+        pause=0.1,
+        crash=0.1,
+        crash_home=0.03,
+        away=0.1,
+        unknown_share=0.05,
+    ),
+    ServerMix(
+        name="families",
+        purpose="entities get parents and lose them, and move with what is below them, while servers are drained",
+        has_one_master=True,
+        weather=MailWeather(lost_share=0.03, repeated_share=0.02, spike_share=0.01, spike_s=0.5),
+        attach=3.0,
+        move=8.0,
+        move_together=1.0,
+        delegate=0.3,
+        wander_share=0.005,
+        drain=0.3,
+        is_balanced=True,
+        crash=0.05,
+        pause=0.1,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="absent",
+        purpose="players fall silent or leave, servers die, and each entity has its own policy for that",
+        players=("alpha.ada", "beta.bob", "alpha.cyd"),
+        policies=True,
+        absent=0.4,
+        take=1.0,
+        move=4.0,
+        delegate=0.5,
+        crash=0.05,
+        kill=0.03,
+        down_s=(0.05, 4.0),
+        weather=MailWeather(lost_share=0.01, repeated_share=0.01),
     ),
 )
 

@@ -1,8 +1,11 @@
 """Of what simulated servers are made: the real parts, of which a weakened variant exchanges one."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from authority.recovery import CopyTable
+from homeserver.company import Company
 from homeserver.leases import Leases
 from homeserver.recovery import Recoveries
 from scenarios.players import InputStream
@@ -12,6 +15,7 @@ from simserver.departures import Departures
 from simserver.holdings import Holdings
 from simserver.lease import LeaseKeeper
 from simserver.recovery import Recovery
+from simserver.silence import Silences
 
 __all__ = ["Parts"]
 
@@ -30,3 +34,7 @@ class Parts:
     leases: type[Leases] = Leases
     recoveries: type[Recoveries] = Recoveries
     stream: type[InputStream] = InputStream
+    silences: type[Silences] = Silences
+    company: type[Company] = Company
+    procedures: Mapping[str, Any] = field(default_factory=dict)
+    """Procedures of the log that are other than the real ones."""

@@ -12,6 +12,8 @@ __all__ = ["People"]
 
 _DELEGATES: Final = 3
 _TOGETHER: Final = 3
+_LEAVES_SHARE: Final = 0.3
+_RETURNS_SHARE: Final = 0.7
 
 
 class People:
@@ -65,6 +67,28 @@ class People:
         self.proposed += 1
         if (home := self._home_of(entity)) is not None:
             home.process.start_soon(home.take, f"ownership-{self.proposed:06d}", entity, player.name)
+
+    def attach(self) -> None:
+        """An entity is given another parent, or none."""
+        entity = self._dice.choice(self._cluster.entities)
+        others = [one for one in self._cluster.entities if instance_of(one) == instance_of(entity) and one != entity]
+        parent = self._dice.choice((*others, "", ""))
+        if (home := self._home_of(entity)) is not None:
+            home.process.start_soon(home.attach, entity, parent)
+
+    def absent(self) -> None:
+        """A player falls silent, perhaps not without a word, and comes back after a while; one at a time."""
+        cluster = self._cluster
+        player, says_so = self._dice.choice(cluster.players), self._dice.random() < _LEAVES_SHARE
+        if any(one.is_absent for one in cluster.players):
+            return
+        player.go_away()
+        for entity in cluster.entities if says_so else ():
+            record, home = cluster.record(entity), self._home_of(entity)
+            if record is not None and record.owner == player.name and home is not None:
+                home.process.start_soon(home.leave, entity, player.name, record.owner_rev)
+        if self._dice.random() < _RETURNS_SHARE:
+            cluster.schedule.after(self._dice.uniform(*cluster.mix.absent_s), player.come_back)
 
     def delegate(self) -> None:
         """Some servers of one instance may pass an entity among themselves, its holder among them."""

@@ -3,7 +3,7 @@
 import random
 from typing import Any, Final
 
-from authority.messages import InputAck, NotHere, NotOwner
+from authority.messages import InputAck, NotHere, NotOwner, Present
 from authority.names import instance_of
 from authority.records import EntityRecord
 from scenarios.players import WINDOW, InputStream
@@ -15,6 +15,8 @@ __all__ = ["Player"]
 
 _LOOK_AGAIN_S: Final = 0.125
 _LOOK_UP_S: Final = 0.003
+_PRESENT_S: Final = 0.3
+"""A fraction of the shortest silence that is noticed."""
 
 
 class Player:
@@ -23,11 +25,13 @@ class Player:
     Args:
         look_up: the record of an entity as its home would tell it now, or None when it cannot be asked.
         inputs_per_s: for all of its entities together.
+        is_present: it says now and then that it is there.
     """
 
     def __init__(
         self, name: str, mail: Mail, process: Process, clock: VirtualClock, dice: random.Random, look_up: Any,
         inputs_per_s: float, stream: type[InputStream] = InputStream,
+        is_present: bool = False,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.streams: Final[dict[str, InputStream]] = {}
@@ -39,9 +43,12 @@ class Player:
         self._inputs_per_s: Final = inputs_per_s
         self._new_stream: Final = stream
         self.resting = False
-        mail.join(name, self._arrived)
+        mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
         self._later()
         process.after(_LOOK_AGAIN_S, self._repeat)
+        self._absent_since_s: float | None = None
+        if is_present:
+            self._say_present()
 
     def follow(self, record: EntityRecord) -> None:
         """Have a stream for this entity, silent as long as somebody else owns it."""
@@ -67,6 +74,36 @@ class Player:
             # What was durable was lost with two servers. Whether it might be, is for the judge.
             return True
         return stream.acknowledged <= applied <= stream.acknowledged + len(past) and digest == applied_digest
+
+    # --- coming and going --------------------------------------------------------------------------------------------
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it has fallen silent."""
+        return self._absent_since_s is not None
+
+    def silent_s(self) -> float:
+        """For how long it has been away."""
+        return 0.0 if self._absent_since_s is None else self._now_s() - self._absent_since_s
+
+    def go_away(self) -> None:
+        """Fall silent: nothing is sent, and nothing heard that comes."""
+        self._absent_since_s = self._now_s()
+        self._process.stand_still()
+
+    def come_back(self) -> None:
+        """Go on, with all that has come meanwhile."""
+        self._absent_since_s = None
+        self._process.go_on()
+
+    def _say_present(self) -> None:
+        """To whoever simulates what it owns; nothing tells it of a move if it gives no inputs, so it looks that up."""
+        for stream in self.streams.values():
+            if not stream.owner:
+                self._find(stream)
+        for server in sorted({stream.target for stream in self.streams.values() if not stream.owner}):
+            self._mail.send(self.name, server, Present())
+        self._process.after(_PRESENT_S, self._say_present)
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9

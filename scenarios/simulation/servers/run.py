@@ -33,6 +33,7 @@ class ServersOutcome(Outcome):
     takeovers: int
     ticks_lost: int
     lost: int
+    ended: int
 
 
 def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOutcome:

@@ -18,6 +18,7 @@ from authority.messages import (
     Moves,
     OwnerRequest,
     OwnerWord,
+    Present,
     decode_link_untrusted,
 )
 from authority.ownership import Ownership
@@ -27,6 +28,7 @@ from scenarios.simulation.servers.calls import Calls
 from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
 from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.mixes import ServerMix
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 from scenarios.simulation.servers.ways import Link, WayHome
@@ -40,7 +42,6 @@ from simserver.life import EntityEnvironment, Frozen, Life
 from simserver.load import LoadMeter, Loads
 from simserver.loose_ends import LooseEnds
 from simserver.node import Node
-from simserver.silence import Silences
 
 __all__ = ["COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
@@ -50,6 +51,8 @@ _MAX_STATE_BYTES: Final = 1 << 20
 _MAX_COPIES_BYTES: Final = 1 << 24
 COPY_INTERVAL_S: Final = 0.5
 _CHECKPOINT_INTERVAL_S: Final = 2.0
+_FIRST_SILENCE_S: Final = 2
+_SWEEP_S: Final = 0.5
 _LOAD_OF_ONE: Final = 0.2
 """The part of a tick period that one entity is said to take, for those who balance."""
 
@@ -108,7 +111,7 @@ class SimulationServer:
 
     def __init__(
         self, name: str, keys: Keys, process: Process, mail: Mail, clock: VirtualClock, witness: Witness,
-        wanders: Callable[[str, int], str | None], parts: Parts,
+        wanders: Callable[[str, int], str | None], parts: Parts, mix: ServerMix,
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.process: Final = process
@@ -117,6 +120,7 @@ class SimulationServer:
         self._mail: Final = mail
         self._witness: Final = witness
         self._parts: Final = parts
+        self._mix: Final = mix
         self._calls: Final = Calls(process, mail)
         self._sealer: Final = Sealer(name, identity_of(name))
         self._disk: Final = Disk(process)
@@ -147,6 +151,9 @@ class SimulationServer:
             node.loads.serve,
         ):
             self.process.start_soon(serve)
+        if self._mix.absent:
+            node.silences.first_silence_s = _FIRST_SILENCE_S
+            self.process.start_soon(self._look_who_is_silent)
         node.lease.begin()
         self._tick_later()
 
@@ -252,7 +259,7 @@ class SimulationServer:
             counts,
         )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
-        node.silences = Silences(holdings, home, clock, counts, arrivals.owned)
+        node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
             LoadMeter(_TICK_NS), holdings, departures, courier, home.members, lambda: (counts["inputs"], 0), clock
         )
@@ -311,6 +318,14 @@ class SimulationServer:
     def _may_act(self, now_ns: int) -> bool:
         return self.node.lease.may_act(now_ns)
 
+    async def _look_who_is_silent(self) -> None:
+        """As `Silences.serve`, which waits in a nursery of trio's."""
+        silences = self.node.silences
+        while True:
+            await self.clock.sleep_s(_SWEEP_S)
+            for request in silences.sweep():
+                self.process.start_soon(silences._ask, request)
+
     def _keep_handed_over(self, entity: str, frozen: Frozen) -> None:
         self.node.copier.keep_handed_over(entity, frozen)
 
@@ -348,6 +363,8 @@ class SimulationServer:
         match message:
             case Input():
                 self.node._input(message, sender)
+            case Present():
+                self.node.silences.heard(sender)
             case Copies():
                 self.node.copier.keep(message, sender, ("", 0))
             case CopiesKept():

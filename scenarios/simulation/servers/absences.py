@@ -1,0 +1,89 @@
+"""What is watched of owners that go away, and of entities whose servers die: each has a policy of its own.
+
+A player that is heard of is never taken for gone, one that has gone loses what its policies take from it, and nothing
+ends by itself whose policy does not say so.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from authority.absence import LeavePolicy
+from authority.names import instance_of
+from authority.records import EntityRecord, RecoveryRow
+from authority.recovery import OrphanPolicy
+
+if TYPE_CHECKING:
+    from scenarios.simulation.servers.cluster import Cluster
+
+__all__ = ["Absences"]
+
+_BLINK_S: Final = 1.0
+"""So much less than its timeout a player may have been silent: what it had sent before may have been lost."""
+
+
+class Absences:
+    """Looks at what the logs do to entities, and remembers what they were before."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster: Final = cluster
+        self._before: dict[str, EntityRecord] = {}
+        self.ended: Final[dict[str, None]] = {}
+        """Entities that are no more."""
+
+    def decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
+        """The log of an instance has done something."""
+        if procedure == "recovery.finish":
+            self._gone_on_with(instance, args["items"])
+        for entity in self._cluster.entities:
+            if instance_of(entity) != instance or entity in self.ended:
+                continue
+            record, before = self._cluster.record(entity), self._before.get(entity)
+            if before is not None:
+                self._changed(procedure, before, record)
+            if record is None:
+                self.ended[entity] = None
+            else:
+                self._before[entity] = record
+
+    def _changed(self, procedure: str, before: EntityRecord, now: EntityRecord | None) -> None:
+        judge = self._cluster.judge
+        is_absence = procedure in ("entity.owner_silent", "entity.owner_left")
+        if now is None:
+            is_orphan = procedure.startswith("recovery.") and before.orphans is OrphanPolicy.DESPAWN
+            if not is_orphan and not (is_absence and before.on_leave is LeavePolicy.DESPAWN):
+                judge.violated("ended", f"{procedure} ended {before.id}, which {before.on_leave} and {before.orphans}")
+        elif is_absence and now.owner_rev != before.owner_rev and before.on_leave is not LeavePolicy.ADOPT:
+            judge.violated("owner", f"{procedure} gave {before.id} to {now.owner}, and its policy is {before.on_leave}")
+        has_lost = now is None or now.owner_rev != before.owner_rev
+        if procedure == "entity.owner_silent" and has_lost:
+            silent_s = self._silent_s(before.owner)
+            if silent_s < before.owner_timeout_s - _BLINK_S:
+                text = f"{before.owner} lost {before.id} after {silent_s:.3f} s of {before.owner_timeout_s}"
+                judge.violated("owner", text)
+
+    def _silent_s(self, name: str) -> float:
+        (silent_s,) = [player.silent_s() for player in self._cluster.players if player.name == name]
+        return silent_s
+
+    def _gone_on_with(self, instance: str, items: Any) -> None:
+        """What waits for the return of its server is not gone on with elsewhere."""
+        store = self._cluster.logs[instance].store
+        for item in items:
+            data = store.get_or(("recoveries", item["entity"]), None)
+            row = None if data is None else RecoveryRow.from_data(data)
+            if row is not None and row.held and row.target not in ("", row.last):
+                text = f"{row.target} is to go on with {row.entity}, which waits for {row.last}"
+                self._cluster.judge.violated("held", text)
+
+    def unsettled(self) -> str:
+        """What has not been done about somebody who has gone, in a sentence; empty when all is done."""
+        absent = {player.name for player in self._cluster.players if player.is_absent}
+        for entity in self._cluster.entities:
+            record = self._cluster.record(entity)
+            if record is None:
+                if where := [name for name, server in self._cluster.servers.items() if server.holding(entity)]:
+                    return f"{entity} is no more, and {where} still have it"
+                continue
+            is_due = record.owner in absent and record.owner_timeout_s and record.on_leave is not LeavePolicy.KEEP
+            if is_due and not self._cluster.left_out(entity):
+                return f"{record.owner} has gone and still owns {entity}"
+        return ""
