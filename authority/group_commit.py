@@ -26,6 +26,7 @@ from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = [
     "GROUP_LIFETIME_S",
+    "GROUP_ORDER",
     "MAX_GROUP",
     "MAX_GROUPS",
     "find_group",
@@ -42,7 +43,8 @@ MAX_GROUP: Final = 1024
 MAX_GROUPS: Final = 256
 # How long the first that is frozen waits for the last.
 GROUP_LIFETIME_S: Final = 10
-_ORDER: Final = ("group_order",)
+GROUP_ORDER: Final = ("group_order",)
+"""The ids of all groups that are remembered, oldest first."""
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ def _save(rows: Rows, group: GroupRecord) -> None:
 
 def remember_group(rows: Rows, group: GroupRecord) -> None:
     """Write a new group; of too many the oldest that is not open is forgotten. Raises `Refused` (`full`)."""
-    order = [*rows.get_or(_ORDER, []), group.id]
+    order = [*rows.get_or(GROUP_ORDER, []), group.id]
     if len(order) > MAX_GROUPS:
         for known in order[:-1]:
             other = find_group(rows, known)
@@ -70,7 +72,7 @@ def remember_group(rows: Rows, group: GroupRecord) -> None:
                 break
         else:
             raise Refused(Reason.FULL, f"{MAX_GROUPS} groups are under way already", limit=MAX_GROUPS)
-    rows.put(_ORDER, order)
+    rows.put(GROUP_ORDER, order)
     _save(rows, group)
 
 

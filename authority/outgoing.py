@@ -274,6 +274,7 @@ TABLE: Final[dict[tuple[OutgoingPhase, type[Event]], OutgoingPhase]] = {
     (OutgoingPhase.REQUESTED, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.REQUESTED, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.REQUESTED, Tick): OutgoingPhase.REQUESTED,
+    (OutgoingPhase.COMMITTED, Lost): OutgoingPhase.LOST,
     (OutgoingPhase.COMMITTED, PeerActive): OutgoingPhase.RETIRED,
     (OutgoingPhase.COMMITTED, Superseded): OutgoingPhase.RETIRED,
     (OutgoingPhase.COMMITTED, Tick): OutgoingPhase.COMMITTED,
@@ -410,7 +411,9 @@ class Outgoing:
             case Refusal(fence=fence):
                 return not is_passed and fence == self.fence.raised()
             case Lost(fence=fence):
-                return fence > self.leads_to if is_passed else fence >= self.fence
+                # After the commit the log says whose it is under `leads_to`; further on the entity may have ended.
+                is_given = is_passed or self.phase is OutgoingPhase.COMMITTED
+                return fence > self.leads_to if is_given else fence >= self.fence
             case OverBudget():
                 return self._must_end_by_ns is not None
             case Tick() | Staged() | StageRefused():

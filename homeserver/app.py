@@ -125,7 +125,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     transfers.moved = node.balancer.moved
     node.owners = Owners(config.instance, store, federation, transfers)
     transfers.answer_by(OwnerRequest, node.owners.answer)
-    node.hierarchies = Hierarchies(store, transfers.order, clock)
+    node.hierarchies = Hierarchies(config.instance, store, federation, transfers.order, clock)
     transfers.torn = node.hierarchies.refused
     return node
 

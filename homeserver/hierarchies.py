@@ -15,7 +15,11 @@ import trio
 
 from actors.clock import Clock
 from authority.errors import Reason
+from authority.hops import Trace
+from authority.messages import AdmitReply, AdmitRequest
+from authority.names import instance_of
 from authority.records import EntityRecord, Phase, TransferRecord
+from homeserver.federation import Federation
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
 from tree.submissions import OutcomeUnknown
@@ -49,8 +53,10 @@ async def order_all(store: Store, order: Order, group: str) -> None:
 class Hierarchies:
     """Has hierarchies moved whole of which one entity tried to leave. `order` tells an authority to begin."""
 
-    def __init__(self, store: Store, order: Order, clock: Clock) -> None:
+    def __init__(self, instance: str, store: Store, federation: Federation, order: Order, clock: Clock) -> None:
+        self._instance = instance
         self._store = store
+        self._federation = federation
         self._order = order
         self._clock = clock
         self._wanted: dict[str, TransferRecord] = {}
@@ -69,16 +75,29 @@ class Hierarchies:
             await self._came.wait()
             await self._clock.sleep_s(PAUSE_S)
             wanted, self._wanted = self._wanted, {}
+            busy = self._busy()
             for transfer in wanted.values():
                 try:
-                    await self._move(transfer)
+                    await self._move(transfer, busy)
                 except (*NOT_TOLD, OutcomeUnknown) as error:
                     _log.info("what belongs to %s does not move: %s", transfer.entity, error)
 
-    async def _move(self, transfer: TransferRecord) -> None:
-        top = self._top_of(transfer)
-        if top is None:
+    def _busy(self) -> set[str]:
+        """What waits for the rest of its group.
+
+        Were it in a second one, the one would wait for what the other has frozen, and the other for the one's; both
+        would fail, again and again.
+        """
+        now_s = self._clock.unix_s()
+        waiting = (group for group in self._store.open_groups() if now_s <= group.expires_at_s)
+        return {entity for group in waiting for entity in group.members.values()}
+
+    async def _move(self, transfer: TransferRecord, busy: set[str]) -> None:
+        top = await self._top_of(transfer)
+        moving = set() if top is None else self._below(top)
+        if top is None or moving & busy:
             return
+        busy |= moving
         moment = int(self._clock.unix_s()) // _SAME_S
         name = f"{top.id} {top.epoch} {transfer.target} {moment}"
         data = await self._store.submit(
@@ -95,7 +114,7 @@ class Hierarchies:
         elif proposed.phase is Phase.PERMITTED:
             await self._order(proposed)
 
-    def _top_of(self, transfer: TransferRecord) -> EntityRecord | None:
+    async def _top_of(self, transfer: TransferRecord) -> EntityRecord | None:
         """What is to be proposed, so that the entity gets to the target; None if it is to stay where it is."""
         record = self._store.entity(transfer.entity)
         while record is not None and record.parent:
@@ -103,6 +122,25 @@ class Hierarchies:
             if above is None or above.authority == transfer.target:
                 break
             record = above
-        if record is None or (record.id != transfer.entity and self._store.drain(transfer.source) is None):
+        if record is None or (record.id != transfer.entity and not await self._is_drained(transfer)):
             return None
         return record
+
+    def _below(self, top: EntityRecord) -> set[str]:
+        """It and everything below it."""
+        found = [top]
+        for record in found:
+            found += [below for child in record.children if (below := self._store.entity(child)) is not None]
+        return {record.id for record in found}
+
+    async def _is_drained(self, transfer: TransferRecord) -> bool:
+        """Whether the entity's server is drained; one of another instance is by its own home's word.
+
+        That says of no entity that it may be given to a server that is drained, so it is asked about one that is there.
+        """
+        home = instance_of(transfer.source)
+        if home == self._instance:
+            return self._store.drain(transfer.source) is not None
+        question = AdmitRequest(transfer_id=transfer.id, entity=transfer.entity, target=transfer.source)
+        reply, _ = await self._federation.exchange(home, question, Trace(transfer.id), on_path=False)
+        return isinstance(reply, AdmitReply) and reply.reason == Reason.DRAINING

@@ -14,12 +14,14 @@ from authority.abroad import CROSSINGS
 from authority.asks import fair_order
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
+from authority.group_commit import GROUP_ORDER
 from authority.placement_procedures import BALANCE_PAUSE
 from authority.procedures import PROCEDURES
 from authority.records import (
     DirectoryRow,
     DrainRecord,
     EntityRecord,
+    GroupPhase,
     GroupRecord,
     LeaseOffice,
     LeaseRow,
@@ -167,6 +169,11 @@ class Store:
         """Entities that move together, as this member knows it; a transfer of no group names none."""
         data = self._get(("groups", group)) if group else None
         return None if data is None else GroupRecord.from_data(data)
+
+    def open_groups(self) -> list[GroupRecord]:
+        """The groups that wait for their last member, as this member knows them."""
+        groups = map(self.group, self._get(GROUP_ORDER) or ())
+        return [group for group in groups if group is not None and group.phase is GroupPhase.OPEN]
 
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
         """The transfers of an entity that are still remembered, newest first, as this member knows them.

@@ -192,6 +192,15 @@ def test_who_lost_authority_steps_down(case: Case) -> None:
     assert machine.over
 
 
+@pytest.mark.parametrize("case", HOME_CASES)
+def test_what_was_committed_and_has_ended_since_is_not_asked_about_for_ever(case: Case) -> None:
+    machine = started(case)
+    machine.handle(Committed(NEXT[case], "token"), 1)
+    assert machine.handle(Lost("alpha.s9", NEXT[case]), 1) == [], "the target, of which nothing has been heard yet"
+    assert machine.handle(Lost("", Fence(6)), 1) == [StepDown("", Fence(6))]
+    assert machine.over
+
+
 @pytest.mark.parametrize("case", Case)
 def test_what_is_over_stays_over_and_needs_no_timer(case: Case) -> None:
     machine = started(case)

@@ -68,6 +68,11 @@ FOUND = {
     "never-asks": "followers",
     "first-answer": "leases",
     "any-copy": "followers",
+    "parts-families": "families",
+    "divides-groups": "families",
+    "never-silent": "absent",
+    "deaf-to-owners": "absent",
+    "swaps-policies": "absent",
 }
 
 

@@ -75,9 +75,9 @@ class Cluster:
             Player(name, self.mail, self._process(name), self._clock(), dice, told, rate, stream, mix.absent > 0)
             for name in mix.players
         ]
-        self.entities += [self._spawned(number) for number in range(mix.entities)]
-        self._watching += [Families(self)] if mix.attach else []
-        self._watching += [self.absences] if mix.policies else []
+        self.entities.extend(self._spawned(number) for number in range(mix.entities))
+        self._watching.extend([Families(self)] if mix.attach else [])
+        self._watching.extend([self.absences] if mix.policies else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> Process:

@@ -85,7 +85,7 @@ class Home(Transfers):
         self.answer_by(Renew, self.leases.renewed)
         self.owners = Owners(self._instance, self.store, neighbours, self)
         self.answer_by(OwnerRequest, self.owners.answer)
-        hierarchies = Hierarchies(self.store, self.order, self.clock)
+        hierarchies = Hierarchies(self._instance, self.store, neighbours, self.order, self.clock)
         self.torn = hierarchies.refused
         self.abroad = Abroad(
             self._instance, self.store, neighbours, self, self.recoveries, self.clock, self._is_in_office

@@ -17,6 +17,8 @@ _LOOK_AGAIN_S: Final = 0.125
 _LOOK_UP_S: Final = 0.003
 _PRESENT_S: Final = 0.3
 """A fraction of the shortest silence that is noticed."""
+_LATE_S: Final = 3.0
+"""So long it may take until a log hears of a silence: homes answer late, or not at all at first."""
 
 
 class Player:
@@ -47,6 +49,7 @@ class Player:
         self._later()
         process.after(_LOOK_AGAIN_S, self._repeat)
         self._absent_since_s: float | None = None
+        self._was_away_s = 0.0
         if is_present:
             self._say_present()
 
@@ -61,12 +64,12 @@ class Player:
     def agrees(self, stream: InputStream, cursor: Cursor | None) -> bool:
         """Whether the entity has applied exactly what this player sent and was not told to forget.
 
-        Who is not its owner any more may not have heard how far that went before.
+        Who is not its owner any more, or away, may not have heard how far that went before.
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
         applied, applied_digest = stream.of_this_ownership(applied, applied_digest)
         digest = stream.applied_digest
-        past = [*stream.waiting, *stream.refused] if stream.owner else []
+        past = [*stream.waiting, *stream.refused] if stream.owner or self.is_absent else []
         for seq, data in past:
             if seq <= applied:
                 digest = fold(digest, seq, data)
@@ -83,8 +86,8 @@ class Player:
         return self._absent_since_s is not None
 
     def silent_s(self) -> float:
-        """For how long it has been away."""
-        return 0.0 if self._absent_since_s is None else self._now_s() - self._absent_since_s
+        """For how long it has been away; or was, if it came back so late that it may have been reported before."""
+        return self._was_away_s if self._absent_since_s is None else self._now_s() - self._absent_since_s
 
     def go_away(self) -> None:
         """Fall silent: nothing is sent, and nothing heard that comes."""
@@ -93,14 +96,17 @@ class Player:
 
     def come_back(self) -> None:
         """Go on, with all that has come meanwhile."""
-        self._absent_since_s = None
+        self._was_away_s, self._absent_since_s = self.silent_s(), None
+        self._process.after(_LATE_S, self._is_back)
         self._process.go_on()
 
+    def _is_back(self) -> None:
+        self._was_away_s = 0.0
+
     def _say_present(self) -> None:
-        """To whoever simulates what it owns; nothing tells it of a move if it gives no inputs, so it looks that up."""
+        """To whoever simulates what it owns; it looks up what that is and where, as only inputs are answered."""
         for stream in self.streams.values():
-            if not stream.owner:
-                self._find(stream)
+            self._find(stream)
         for server in sorted({stream.target for stream in self.streams.values() if not stream.owner}):
             self._mail.send(self.name, server, Present())
         self._process.after(_PRESENT_S, self._say_present)
