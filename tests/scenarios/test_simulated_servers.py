@@ -69,7 +69,6 @@ FOUND = {
     "first-answer": "leases",
     "any-copy": "followers",
     "parts-families": "families",
-    "divides-groups": "families",
     "never-silent": "absent",
     "deaf-to-owners": "absent",
     "swaps-policies": "absent",

@@ -64,15 +64,18 @@ class Player:
     def agrees(self, stream: InputStream, cursor: Cursor | None) -> bool:
         """Whether the entity has applied exactly what this player sent and was not told to forget.
 
-        Who is not its owner any more, or away, may not have heard how far that went before.
+        Who is not its owner any more may not have heard how far that went before. Who is away does not hear what of
+        it was lost with a server.
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
         applied, applied_digest = stream.of_this_ownership(applied, applied_digest)
         digest = stream.applied_digest
-        past = [*stream.waiting, *stream.refused] if stream.owner or self.is_absent else []
+        past = [*stream.waiting, *stream.refused] if stream.owner else []
         for seq, data in past:
             if seq <= applied:
                 digest = fold(digest, seq, data)
+        if self.is_absent:
+            return stream.durable <= applied
         if stream.lost:
             # What was durable was lost with two servers. Whether it might be, is for the judge.
             return True
