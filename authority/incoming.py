@@ -8,7 +8,9 @@ Rules it keeps:
 3. A repetition of a certificate that was acted on is answered again, so that a lost answer is no dead end. So is a
    certificate under a lower fence than this server has seen, whoever remembers it: only the holder of that fence can
    have led to a higher one, so the hand-over happened, and its source may retire.
-4. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
+4. A state is of the past if it was frozen under a lower fence than this server has seen, unless a certificate names it
+   under which this server may begin: then the log has decided since, for this very state.
+5. States are staged a few at a time; an offer too many pushes the oldest out (it will be sent again if it matters).
 """
 
 from collections import OrderedDict
@@ -129,7 +131,8 @@ class Incoming:
 
     def offered(self, offer: Offer) -> Effect:
         """A state arrived."""
-        if offer.fence < self.seen:
+        is_named = self._permission is not None and self._permission.transfer_id == offer.transfer_id
+        if offer.fence < self.seen and not is_named:
             return Drop("stale_state")
         self._offers.pop(offer.transfer_id, None)
         self._offers[offer.transfer_id] = offer

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.incoming import MAX_OFFERS, Activate, AnswerAgain, Drop, Effect, Incoming, Offer, Permission, Wait
 
 
@@ -38,6 +38,17 @@ def test_both_together_in_either_order_activate_once() -> None:
         assert effects == [Wait(), Activate(offer(), permission())]
         assert machine.seen == Fence(2)
         assert (machine.staged, machine.expecting) == (0, False)
+
+
+def test_a_state_that_leave_names_is_not_of_the_past_whatever_was_heard_since_it_was_frozen() -> None:
+    """A server that was asked whether it holds a delegated entity takes no pass of that epoch any more."""
+    machine = Incoming()
+    machine.offered(offer())
+    machine.fence_raised(Fence(1, MAX_EPOCH))
+    assert machine.offered(offer()) == Drop("stale_state")
+    assert machine.permitted(permission()) == Wait()
+    assert machine.offered(offer("t2")) == Drop("stale_state")
+    assert machine.offered(offer()) == Activate(offer(), permission())
 
 
 def active() -> Incoming:
