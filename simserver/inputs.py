@@ -137,13 +137,12 @@ class Inbox:
             self.has_forgotten = True
         return idle is not None
 
-    def withdraw_all_but(self, owner: str) -> list[str]:
-        """Take back every input that waits and is not `owner`'s, as if it had never come; the sources, by name."""
-        withdrawn = sorted({item.source for item in self.pending} - {owner})
-        if withdrawn:
-            self._refuse(lambda item: item.source != owner)
-            for source in withdrawn:
-                self.cursors[source].accepted = self.cursors[source].applied
+    def withdraw(self) -> list[str]:
+        """Take back every input that waits, as if it had never come; the sources, by name."""
+        withdrawn = sorted({item.source for item in self.pending})
+        self.pending, self._pending_bytes = [], 0
+        for source in withdrawn:
+            self.cursors[source].accepted = self.cursors[source].applied
         return withdrawn
 
     def sources_of(self, inputs: Iterable[PendingInput]) -> dict[str, int]:

@@ -338,8 +338,10 @@ class Life:
     def owned(self, ownership: Ownership) -> None:
         """The log's word of who owns it; what it says of an earlier revision than the known one is of the past.
 
-        Inputs of the former owner that no tick has applied are refused, so that none is applied after this; those of a
-        frozen life once it goes on, because its snapshot has been taken.
+        Inputs given under an earlier revision that no tick has applied are refused, so that none is applied after this;
+        those of a frozen life once it goes on, because its snapshot has been taken. Also those of who owned it before
+        and owns it again: perhaps they were refused in between by an authority that has died since, and these numbers
+        mean other inputs by now.
         """
         if self.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self._next_ownership)):
             return
@@ -351,9 +353,11 @@ class Life:
 
     def _change_hands(self, ownership: Ownership) -> None:
         self.ownership = ownership
-        for source in self.inbox.withdraw_all_but(self.ownership.owner):
-            self._env.count(f"input_{InputVerdict.NOT_OWNER}")
-            self._correct(source, InputVerdict.NOT_OWNER)
+        for source in self.inbox.withdraw():
+            is_owner = source == ownership.owner
+            verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
+            self._env.count(f"input_{verdict}")
+            self._correct(source, verdict)
 
     def _keep_in_journal(self, item: InputItem) -> None:
         if self._journaled >= MAX_JOURNAL or self._journaled_bytes + len(item.data) > MAX_JOURNAL_BYTES:

@@ -53,6 +53,22 @@ async def test_each_source_hears_how_far_it_was_applied_once_a_tick(system: Syst
     ]
 
 
+async def test_what_waits_from_an_earlier_ownership_is_refused_though_its_source_owns_it_again(system: System) -> None:
+    """It may have been refused by an authority that has died since; its source has used the number for another one."""
+    stage = Stage(system)
+    ref = stage.start()
+    feed(ref, 1)
+    await inspect(ref)
+    ref.life.owned(Ownership(ADA, 3))
+    ticks(ref)
+    seen = await inspect(ref)
+    assert (seen["sources"][ADA]["accepted"], seen["sources"][ADA]["applied"]) == (0, 0)
+    assert stage.counts["input_stale_ownership"] == 1
+    feed(ref, 1, owner_rev=3)
+    ticks(ref)
+    assert (await inspect(ref))["sources"][ADA]["applied"] == 1
+
+
 async def test_a_duplicate_is_answered_again_for_its_acknowledgement_may_be_lost(system: System) -> None:
     stage = Stage(system)
     ref = stage.start()
