@@ -7,20 +7,24 @@ entity, as that home has told it with the commit, and nobody takes the entity fr
 lease of this incarnation is over; which stays so for ever, however late it is heard.
 
 What the server had copied is with other servers of *its* instance, so these are asked for copies too; and those of the
-instance from which the entity came, as long as nobody has said that the server has begun with it.
+instance from which the entity came: as long as nobody has said that the server has begun with it, it may stand still
+there with the only state; and later what was durable there may be durable nowhere else, until a copy of what the server
+made of it is kept.
 
 In case 1 the old authority brings the log's word to the new one. If it dies before that, the home of the entity does:
 `crossings` says of which entities that may be so.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
+from authority.recovery import Candidate
 from authority.rows import Rows
 from authority.transfer_rows import find_transfer
 
-__all__ = ["CROSSINGS", "asked_abroad", "crossed", "crossing", "has_begun", "is_abroad", "is_possible"]
+__all__ = ["CROSSINGS", "asked_abroad", "crossed", "crossing", "has_begun", "is_abroad", "is_enough", "is_possible"]
 
 CROSSINGS: Final = "crossings"
 
@@ -50,8 +54,8 @@ def has_begun(rows: Rows, record: EntityRecord) -> None:
 
 def asked_abroad(
     rows: Rows, record: EntityRecord, involved: tuple[str, ...], known: RecoveryRow | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The instances beside its own in which copies of an entity may be: `RecoveryRow.abroad` and `abroad_too`.
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """In which instances beside its own copies of an entity may be: `abroad`, `abroad_too` and `came_epoch` of the row.
 
     Args:
         involved: servers that had it, or were to have it.
@@ -59,15 +63,20 @@ def asked_abroad(
     """
     must = {instance_of(server) for server in involved if server}
     may: set[str] = set()
+    came_epoch = 0 if known is None else known.came_epoch
     came_by = find_transfer(rows, record.came_by) if record.came_by else None
     if came_by is not None and came_by.fence == record.fence:
-        # Until it has reported, it may stand still with the only state there is.
-        (must if came_by.phase is Phase.COMMITTED else may).add(instance_of(came_by.source))
+        if came_by.phase is Phase.COMMITTED:
+            # Until it has reported, it may stand still with the only state there is.
+            must.add(instance_of(came_by.source))
+        else:
+            may.add(instance_of(came_by.source))
+            came_epoch = record.epoch
     if known is not None:
         must.update(known.abroad)
         may.update(known.abroad_too)
     own = {instance_of(record.id)}
-    return tuple(sorted(must - own)), tuple(sorted(may - must - own))
+    return tuple(sorted(must - own)), tuple(sorted(may - must - own)), came_epoch
 
 
 def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
@@ -76,3 +85,12 @@ def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
     Nobody has one of the raised fence, and an instance that the entity has left none of the last.
     """
     return epoch < row.epoch - (instance_of(holder) in row.abroad_too)
+
+
+def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:
+    """Whether what was found may be decided on, though these instances cannot be asked.
+
+    A copy under the fence under which the entity came from there has all that it had there; an earlier one need not,
+    and nobody can know what is missing. Of whom all are to be asked no silence is borne.
+    """
+    return not set(row.abroad_too) & set(silent) or (best is not None and best.fence.epoch >= row.came_epoch)

@@ -324,7 +324,8 @@ class RecoveryRow(_Row):
 
     `epoch` is that of the raised fence, later of the target's. With `held` only `last` itself may go on with it.
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
-    `abroad_too` are asked if their homes can be reached: they had the entity before, and have told that it went on.
+    `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
+    nobody else has a copy of `came_epoch` or later, under which the entity came from there.
     """
 
     entity: str
@@ -333,6 +334,7 @@ class RecoveryRow(_Row):
     held: bool = False
     abroad: tuple[str, ...] = ()
     abroad_too: tuple[str, ...] = ()
+    came_epoch: int = 0
     target: str = ""
     tick: int = 0
     state_hash: str = ""

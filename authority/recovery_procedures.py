@@ -112,7 +112,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
     """Raise the fence, and have copies looked for: here, and wherever these servers are at home."""
     known = rows.get_or(("recoveries", record.id), None)
     known = None if known is None else RecoveryRow.from_data(known)
-    abroad, abroad_too = asked_abroad(rows, record, involved, known)
+    abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
     raised = record.fence.raised()
     fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
@@ -124,6 +124,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
         held=record.orphans is OrphanPolicy.FREEZE,
         abroad=abroad,
         abroad_too=abroad_too,
+        came_epoch=came_epoch,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id

@@ -22,7 +22,7 @@ from authority.names import instance_of
 from authority.records import EntityRecord, RecoveryRow, TransferRecord
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.leases import Starter
-from homeserver.recovery import UNDECIDED, Recoveries, in_parts
+from homeserver.recovery import UNDECIDED, Recoveries, WhoIsThere, in_parts
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD, Transfers
 
@@ -193,17 +193,22 @@ class Abroad:
             over |= {(lease.server, lease.incarnation) for lease in word.over}
         return over & set(leases)
 
-    async def _everybody(self, must: Collection[str], may: Collection[str]) -> dict[str, int]:
-        """Who is alive here and there; who cannot be asked among those that `may` have copies counts as dead."""
-        alive = self._recoveries.alive()
+    async def _everybody(self, must: Collection[str], may: Collection[str]) -> WhoIsThere:
+        """Who is alive here and there, and who of those that `may` have copies cannot be asked.
+
+        Who is alive here is looked up last: to ask others takes a while, and who comes back meanwhile may have a copy.
+        """
+        there: dict[str, int] = {}
+        silent = set()
         for instance in must:
-            alive |= await self._alive_in(instance)
+            there |= await self._alive_in(instance)
         for instance in may:
             try:
-                alive |= await self._alive_in(instance)
+                there |= await self._alive_in(instance)
             except PeerUnreachable as error:
-                _log.info("going on without what %s may have: %s", instance, error)
-        return alive
+                silent.add(instance)
+                _log.info("what %s may have is not known: %s", instance, error)
+        return WhoIsThere(there | self._recoveries.alive(), frozenset(silent))
 
     async def _alive_in(self, instance: str) -> dict[str, int]:
         word = await self._ask(instance, (), who_is_alive=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Bell, Clock
-from authority.abroad import is_possible
+from authority.abroad import is_enough, is_possible
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -26,7 +26,7 @@ from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "in_parts"]
+__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "WhoIsThere", "in_parts"]
 
 _log = logging.getLogger("homeserver.recovery")
 
@@ -38,8 +38,18 @@ MAX_REMEMBERED: Final = 1000
 UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
 
 Post = Callable[..., Awaitable[None]]
-Everybody = Callable[[], Awaitable[dict[str, int]]]
-"""Who is alive and may have copies now: simulation servers, and their incarnations."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhoIsThere:
+    """Who may have copies now: simulation servers that are alive, by incarnation, and instances that do not say."""
+
+    alive: dict[str, int]
+    silent: frozenset[str] = frozenset()
+
+
+Everybody = Callable[[], Awaitable[WhoIsThere]]
+"""Who may have copies at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ class Recoveries:
         self._in_office = in_office
         self._rounds: dict[int, _Round] = {}
         self._last_number = 0
-        self._lost_for: dict[str, int] = {}
+        self._in_vain_for: dict[str, int] = {}
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -126,7 +136,7 @@ class Recoveries:
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
         asked = {name: number for name, number in self.alive().items() if name != server}
-        answers = await self._ask(items, asked, self.here)
+        answers, _ = await self._ask(items, WhoIsThere(asked), self.here)
         held = {item.entity for found in answers.values() for item in found if item.holds}
         return [record for record in records if record.id not in held]
 
@@ -160,14 +170,15 @@ class Recoveries:
 
         Raises what `everybody` raises, and what the log raises: nothing is decided then.
         """
-        alive = await everybody() if rows else {}
-        seen = hash(tuple(sorted(alive.items())))
+        there = await everybody() if rows else WhoIsThere({})
+        alive = there.alive
+        seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent))))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
-        waiting = [row for row in rows if not row.target and self._lost_for.get(row.entity) != seen]
+        waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != seen]
         for some in in_parts(waiting):
             if alive:
-                await self._collect(some, alive, seen, everybody)
+                await self._collect(some, there, seen, everybody)
 
     async def _look_again(self, rows: Sequence[RecoveryRow]) -> None:
         """Look for other copies of what was given to somebody who does not go on with it."""
@@ -179,19 +190,22 @@ class Recoveries:
             items = [{"entity": entity, "epoch": epoch} for entity, epoch in some]
             self.counts["looked_for_again"] += len(await self._store.submit("recovery.again", items=items))
 
-    async def _collect(
-        self, rows: Sequence[RecoveryRow], alive: dict[str, int], seen: int, everybody: Everybody
-    ) -> None:
+    async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
         items = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
-        answers = await self._ask(items, alive, everybody)
+        alive = there.alive
+        answers, silent = await self._ask(items, there, everybody)
         found, lost = [], []
         for row in rows:
             candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
                           if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
             best = choose(candidates, last=row.last, only={row.last} if row.held else None)
-            if best is None:
+            if not is_enough(row, best, silent):
+                # The same question to the same servers has the same answer; whoever fell silent since is another one.
+                if silent == there.silent:
+                    self._in_vain_for[row.entity] = seen
+            elif best is None:
                 lost.append({"entity": row.entity, "epoch": row.epoch})
-                self._lost_for[row.entity] = seen
+                self._in_vain_for[row.entity] = seen
             else:
                 fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
                 fields |= {"target": best.holder, "incarnation": alive[best.holder]}
@@ -214,7 +228,10 @@ class Recoveries:
                     await self._tell(Adopt(incarnation=alive[target], items=items), target)
 
     def _adopt_item(self, row: RecoveryRow, incarnation: int) -> AdoptItem | None:
-        record = self._store.entity(row.entity)
+        record, known = self._store.entity(row.entity), self._store.recovery(row.entity)
+        if known is None or (known.target, known.epoch) != (row.target, row.epoch):
+            # It was taken from the target while others were asked: that is nobody's leave any more.
+            return None
         if record is None or record.incarnation not in (0, incarnation):
             # It was given to an earlier life of the target, from which it will be taken.
             return None
@@ -241,7 +258,7 @@ class Recoveries:
         items = [{"entity": row.entity, "epoch": row.epoch, "target": row.target} for row in rows.values()]
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
             row = rows[entity]
-            self._lost_for.pop(entity, None)
+            self._in_vain_for.pop(entity, None)
             self.counts["recovered"] += 1
             self.counts[f"recovered_from_{row.source}"] += 1
             at_s = self._clock.unix_s()
@@ -254,35 +271,38 @@ class Recoveries:
         """The servers of this instance whose leases last, or that are coming back, with their incarnations."""
         return {row.server: row.incarnation for row in self._store.leases() if row.phase is not LeasePhase.OVER}
 
-    async def here(self) -> dict[str, int]:
+    async def here(self) -> WhoIsThere:
         """Everybody, if only this instance's servers may have copies."""
-        return self.alive()
+        return WhoIsThere(self.alive())
 
     async def _ask(
-        self, items: tuple[RaisedItem, ...], asked: dict[str, int], everybody: Everybody
-    ) -> dict[str, tuple[FoundItem, ...]]:
-        """What everybody who was asked has of these; waits for each until it has answered, or is dead too."""
+        self, items: tuple[RaisedItem, ...], there: WhoIsThere, everybody: Everybody
+    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
+        """What everybody who is there has of these, and which instances were silent.
+
+        Waits for each until it has answered, or is dead too, or nobody can say whether it is.
+        """
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
-        asking = self._rounds[number] = _Round(number, items, dict(asked), self._clock.bell())
-        alive = dict(asked)
+        asking = self._rounds[number] = _Round(number, items, dict(there.alive), self._clock.bell())
+        now = there
         try:
-            while not all_answered(asking.asked, asking.answers.keys(), alive):
+            while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                 if not self._in_office():
                     raise NoQuorum("somebody else grants leases now")
                 for server in sorted(asking.asked.keys() - asking.answers.keys()):
                     await self._tell(Collect(number=number, items=list(items)), server)
                 # Each answer wakes it; until all have come, or those that have not are asked again.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
-                while not all_answered(asking.asked, asking.answers.keys(), alive):
+                while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                     left_ns = repeat_ns - self._clock.monotonic_ns()
                     if left_ns <= 0 or not await asking.news.wait(left_ns / 1e9):
                         break
-                if not all_answered(asking.asked, asking.answers.keys(), alive):
-                    alive = await everybody()
+                if not all_answered(asking.asked, asking.answers.keys(), now.alive):
+                    now = await everybody()
         finally:
             del self._rounds[number]
-        return asking.answers
+        return asking.answers, there.silent | now.silent
 
     async def _tell(self, message: Message, server: str) -> None:
         try:

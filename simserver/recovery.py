@@ -151,6 +151,10 @@ class Recovery:
         holding, gone = self._holdings.get(item.entity), self._holdings.gone(item.entity)
         if (holding is not None and holding.fence >= item.fence) or (gone is not None and gone.fence >= item.fence):
             return True
+        if (lived := self._holdings.lived(item.entity)) is not None and lived >= item.fence:
+            # It has gone on with it in an earlier life; what became of it since is with others.
+            self._counts["adopt_of_another_life"] += 1
+            return False
         copy = self._copier.table.get(item.entity)
         if copy is None or copy.state_hash != item.state_hash:
             self._counts["adopt_without_copy"] += 1

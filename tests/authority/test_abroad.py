@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from authority.abroad import CROSSINGS, crossing, is_abroad, is_possible
+from authority.abroad import CROSSINGS, crossing, is_abroad, is_enough, is_possible
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.records import RecoveryRow, Role
+from authority.recovery import Candidate, CopySource
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, Log, request
 from tests.authority.rows import directory_row
 
@@ -169,9 +170,25 @@ def test_a_copy_of_a_fence_that_its_holder_cannot_have_seen_does_not_count(log: 
     log.run("lease.expire", server=S2, incarnation=1, office=1)
     log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
     row = recovery(log)
-    assert (row.epoch, row.abroad_too) == (4, ("beta",))
+    assert (row.epoch, row.abroad_too, row.came_epoch) == (4, ("beta",), 3)
     assert [is_possible(row, S1, epoch) for epoch in (2, 3, 4)] == [True, True, False]
     assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
+
+
+def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_is_enough(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
+    row = recovery(log)
+    before, since = (Candidate(S1, CopySource.FOLLOWER, Fence(epoch), 7, HASH) for epoch in (1, 3))
+    assert [is_enough(row, best, {"beta"}) for best in (None, before, since)] == [False, False, True]
+    assert all(is_enough(row, best, {"gamma"}) for best in (None, before, since)), "that never had it"
+    log.run("recovery.finish", items=[{"entity": BALL, "epoch": 4, "target": S1, "tick": 7, "state_hash": HASH,
+                                       "source": "follower"}])  # fmt: skip
+    log.run("recovery.again", items=[{"entity": BALL, "epoch": 5}])
+    assert (recovery(log).epoch, recovery(log).came_epoch) == (6, 3), "nobody need have begun since"
 
 
 # --- who was not told -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from authority.recovery_messages import RaisedItem
 from homeserver.abroad import Abroad
 from homeserver.config import PeerConfig
 from homeserver.federation import PeerUnreachable
+from homeserver.recovery import WhoIsThere
 from homeserver.transfers import NOT_TOLD
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tests.homeserver.test_server_routes import Server
@@ -133,12 +134,13 @@ async def test_what_another_instance_says_of_others_servers_or_to_another_questi
         return Abroad("alpha", nothing, way, nothing, nobody, Clock(), lambda: False)
 
     assert await told(0).over("beta", [("beta.s1", 1)]) == {("beta.s1", 1)}
-    assert await told(0)._everybody(("beta",), ()) == {"beta.s1": 1}
+    assert await told(0)._everybody(("beta",), ()) == WhoIsThere({"beta.s1": 1})
     with pytest.raises(PeerUnreachable):
         await told(1).over("beta", [("beta.s1", 1)])
     with pytest.raises(PeerUnreachable):
         await told(1)._everybody(("beta",), ())
-    assert await told(1)._everybody((), ("beta",)) == {}, "who only may have a copy is not waited for"
+    silent = WhoIsThere({}, frozenset({"beta"}))
+    assert await told(1)._everybody((), ("beta",)) == silent, "others may have all there is to know"
 
 
 async def test_failures_row_21_operators_see_which_home_cannot_be_asked(tmp_path: Path) -> None:

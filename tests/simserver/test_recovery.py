@@ -137,3 +137,19 @@ async def test_what_is_given_to_another_life_of_this_server_is_not_gone_on_with(
     scene.recovery.adopt(Adopt(incarnation=6, items=[item]), HOME)
     assert scene.holdings.get(BALL) is None
     assert scene.sent == []
+
+
+async def test_what_an_earlier_life_went_on_with_is_not_begun_once_more_under_the_same_fence(
+    scene: Scene,
+) -> None:
+    """Whoever was given it took it up, and its lease ended; the order to go on came again, to the next life."""
+    scene.live()
+    found = scene.collect(4)
+    assert found is not None
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner="", owner_rev=0)
+    scene.holdings.remember_lived(BALL, Fence(5))
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    assert scene.holdings.get(BALL) is None
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item.model_copy(update={"epoch": 7})]), HOME)
+    holding = scene.holdings.get(BALL)
+    assert (holding and holding.fence) == Fence(7)

@@ -3,6 +3,7 @@
 docs/failover.md has the rules that these break.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from authority.epoch import Fence
@@ -11,7 +12,7 @@ from authority.messages import CopiesKept
 from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import CopyItem, FoundItem
 from homeserver.leases import Leases
-from homeserver.recovery import Recoveries
+from homeserver.recovery import Recoveries, WhoIsThere
 from scenarios.players import InputStream
 from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
@@ -160,8 +161,20 @@ class _NeverAsks(InputStream):
 class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
-    async def _ask(self, items: Any, asked: dict[str, int], everybody: Any) -> dict[str, tuple[FoundItem, ...]]:
-        return await super()._ask(items, dict(sorted(asked.items())[:1]), everybody)
+    async def _ask(
+        self, items: Any, there: WhoIsThere, everybody: Any
+    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
+        return await super()._ask(items, replace(there, alive=dict(sorted(there.alive.items())[:1])), everybody)
+
+
+class _MindsNoSilence(Recoveries):
+    """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
+
+    async def _ask(
+        self, items: Any, there: WhoIsThere, everybody: Any
+    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
+        answers, _ = await super()._ask(items, there, everybody)
+        return answers, frozenset()
 
 
 class _WorstCopy(Recovery):
@@ -188,6 +201,11 @@ DEATH_WEAKNESSES: Final = (
     ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
     ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
     ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
+    (
+        "minds-no-silence",
+        "what an instance may have that cannot be asked is not waited for",
+        Parts(recoveries=_MindsNoSilence),
+    ),
     ("any-copy", "copies are told of without their ages", Parts(recovery=_WorstCopy)),
 )
 """Name, what is missing, and the servers that lack it."""
