@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
+from authority.records import Phase
+from authority.recovery import Standing
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 
@@ -85,3 +87,52 @@ def test_what_the_log_gave_to_a_server_that_has_heard_nothing_of_it_is_gone_on_w
         player.resting = True
     until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())
     assert (cluster.left_out(ENTITY), cluster.judge.violations) == ("", [])
+
+
+def test_an_old_copy_at_home_is_not_gone_on_with_while_nobody_can_ask_where_it_came_from() -> None:
+    """Who came home died before it had copied anything; what was durable abroad is there, and nowhere else."""
+    cluster = Cluster(MIXES["calm"], Random("silent"))
+    passing(cluster, 1.0)
+    home, eager = cluster.homes["alpha.h1"], {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
+    home.process.start_soon(home.move, "transfer-1", ENTITY, "beta.s1", eager)
+    until(cluster, lambda: cluster.servers["beta.s1"].holding(ENTITY) is not None)
+    (owner,) = [player for player in cluster.players if not player.streams[ENTITY].owner]
+    stream, sent = owner.streams[ENTITY], owner.streams[ENTITY].sent
+    until(cluster, lambda: stream.durable > sent)
+    for name in ("alpha.s2", "alpha.s3"):
+        cluster.mail.cut(SOURCE, name)
+    home.process.start_soon(home.move, "transfer-2", ENTITY, SOURCE, eager)
+    until(cluster, lambda: (way := home.store.transfer("transfer-2")) is not None and way.phase is Phase.DONE)
+    for one in ("alpha.h1", "alpha.h2"):
+        for other in ("beta.h1", "beta.h2"):
+            cluster.mail.cut(one, other)
+            cluster.mail.cut(other, one)
+    cluster.crash(SOURCE)
+    cluster.gone[SOURCE] = None
+    passing(cluster, 10.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.standing, cluster.judge.violations) == (Standing.RECOVERING, [])
+    cluster.mail.heal()
+    for player in cluster.players:
+        player.resting = True
+    until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())
+    assert (cluster.left_out(ENTITY), cluster.judge.violations) == ("", [])
+
+
+def test_whoever_is_not_answered_asks_again_for_a_server_to_be_opened() -> None:
+    """Or all servers of an instance would be drained one after the other, and nobody could take what they have."""
+    cluster = Cluster(MIXES["calm"], Random("operators"))
+    people, log, store = cluster.people, cluster.logs["beta"], cluster.homes["beta.h1"].store
+    while not any(name.startswith("beta.") for name in people.drained):
+        people.drain()
+        passing(cluster, 0.1)
+    (drained,) = [name for name in people.drained if name.startswith("beta.")]
+    until(cluster, lambda: store.drain(drained) is not None)
+    log.is_away = True
+    while drained in people.drained:
+        people.drain()
+    passing(cluster, 3.0)
+    assert store.drain(drained) is not None
+    log.is_away = False
+    until(cluster, lambda: store.drain(drained) is None)

@@ -222,12 +222,16 @@ class Home(Transfers):
             record = await self.store.submit("entity.delegate", entity=entity, group=group)
             await self.deliver_delegation(EntityRecord.from_data(record))
 
-    async def drain(self, server: str, drain_id: str) -> None:
-        """Everything on this server is to go elsewhere."""
+    async def drain(self, server: str, drain_id: str) -> bool:
+        """Everything on this server is to go elsewhere; whether that is known to be decided."""
         with suppress(*_NOT_DONE):
             await self.store.submit("server.drain", server=server, drain_id=drain_id, now_s=self.clock.unix_s())
+            return True
+        return False
 
-    async def open(self, server: str) -> None:
-        """The server may be given entities again."""
+    async def open(self, server: str) -> bool:
+        """The server may be given entities again; whether that is known to be decided."""
         with suppress(*_NOT_DONE):
             await self.store.submit("server.open", server=server)
+            return True
+        return False

@@ -1,5 +1,6 @@
 """What people do to a cluster: players and operators, who know nothing of each other."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from authority.names import instance_of
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["People"]
 
+_ASK_AGAIN_S: Final = 1.0
+"""Longer than a homeserver takes to say that nothing was decided."""
 _DELEGATES: Final = 3
 _TOGETHER: Final = 3
 _LEAVES_SHARE: Final = 0.3
@@ -25,6 +28,7 @@ class People:
         self.proposed = 0
         self.groups: Final[list[str]] = []
         self.drained: Final[dict[str, None]] = {}
+        self._unanswered: Final[dict[str, None]] = {}
 
     def _home_of(self, name: str) -> Home | None:
         """A homeserver of an instance that runs."""
@@ -103,16 +107,37 @@ class People:
         home.process.start_soon(home.delegate, entity, (record.authority, *more))
 
     def drain(self) -> None:
-        """A server is to be emptied, or one that was may be given entities again; one of an instance at a time."""
+        """A server is to be emptied, or one that was may be given entities again; one of an instance at a time.
+
+        Operators ask until they are answered, and begin nothing else until then: an instance of which all servers are
+        drained would have nobody left to give anything to.
+        """
         server = self._dice.choice(self._cluster.server_names)
-        before = next((one for one in self.drained if instance_of(one) == instance_of(server)), "")
-        home = self._home_of(server)
-        if home is None:
+        instance = instance_of(server)
+        before = next((one for one in self.drained if instance_of(one) == instance), "")
+        if instance in self._unanswered or self._home_of(server) is None:
             return
         if before:
             del self.drained[before]
-            home.process.start_soon(home.open, before)
+            self._ask_until_done(server, lambda home: home.open(before))
         else:
             self.drained[server] = None
             self.proposed += 1
-            home.process.start_soon(home.drain, server, f"drain-{self.proposed:06d}")
+            drain_id = f"drain-{self.proposed:06d}"
+            self._ask_until_done(server, lambda home: home.drain(server, drain_id))
+
+    def _ask_until_done(self, server: str, ask: Callable[[Home], Awaitable[bool]]) -> None:
+        instance = instance_of(server)
+        self._unanswered[instance] = None
+
+        async def asked(home: Home) -> None:
+            if await ask(home):
+                self._unanswered.pop(instance, None)
+
+        def again() -> None:
+            if instance in self._unanswered:
+                if (home := self._home_of(server)) is not None:
+                    home.process.start_soon(asked, home)
+                self._cluster.schedule.after(_ASK_AGAIN_S, again)
+
+        again()
