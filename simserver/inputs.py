@@ -13,7 +13,7 @@ sent, and a lost, repeated or swapped input changes it.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -116,13 +116,10 @@ class Inbox:
     def _begin_anew(self, source: str, cursor: Cursor, floor: int) -> None:
         """Count from `floor` on: what was given up to there was given under an ownership that is over."""
         if cursor.accepted > cursor.applied:
-            self._refuse(lambda item: item.source == source)
+            self.pending = [item for item in self.pending if item.source != source]
+            self._pending_bytes = sum(len(item.data) for item in self.pending)
         cursor.accepted = cursor.applied = floor
         cursor.digest = _START
-
-    def _refuse(self, is_refused: Callable[[PendingInput], bool]) -> None:
-        self.pending = [item for item in self.pending if not is_refused(item)]
-        self._pending_bytes = sum(len(item.data) for item in self.pending)
 
     def _forget_idle(self) -> bool:
         """Forget a source of which nothing waits, the one that was applied the longest time ago; whether there is one.
