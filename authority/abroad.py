@@ -65,13 +65,13 @@ def asked_abroad(
     may: set[str] = set()
     came_epoch = 0 if known is None else known.came_epoch
     came_by = find_transfer(rows, record.came_by) if record.came_by else None
-    if came_by is not None and came_by.fence == record.fence:
-        if came_by.phase is Phase.COMMITTED:
-            # Until it has reported, it may stand still with the only state there is.
-            must.add(instance_of(came_by.source))
-        else:
-            may.add(instance_of(came_by.source))
-            came_epoch = record.epoch
+    if came_by is not None and (came_by.fence, came_by.phase) == (record.fence, Phase.COMMITTED):
+        # Until it has reported, it may stand still with the only state there is.
+        must.add(instance_of(came_by.source))
+    elif came_by is not None:
+        # Also if the fence was raised since, where it is: when it was refused to leave.
+        may.add(instance_of(came_by.source))
+        came_epoch = came_by.fence.epoch
     if known is not None:
         must.update(known.abroad)
         may.update(known.abroad_too)
@@ -82,9 +82,11 @@ def asked_abroad(
 def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
     """Whether a copy is of a fence that its holder can have seen; instances are not trusted with others' entities.
 
-    Nobody has one of the raised fence, and an instance that the entity has left none of the last.
+    Nobody has one of the raised fence, and an instance that the entity has left none of those since.
     """
-    return epoch < row.epoch - (instance_of(holder) in row.abroad_too)
+    if instance_of(holder) not in row.abroad_too:
+        return epoch < row.epoch
+    return epoch < (row.came_epoch or row.epoch - 1)
 
 
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:

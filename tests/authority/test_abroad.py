@@ -191,6 +191,19 @@ def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_
     assert (recovery(log).epoch, recovery(log).came_epoch) == (6, 3), "nobody need have begun since"
 
 
+def test_r3_who_was_refused_to_leave_again_has_come_from_where_it_came(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    asked = request("transfer-3", "alpha.nobody", source=S2, epoch=3)
+    assert log.run("transfer.commit", **asked)["outcome"] == "refused"
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    log.run("recovery.begin", server=S2, entities=[[BALL, 4, 0]])
+    row = recovery(log)
+    assert (row.epoch, row.abroad_too, row.came_epoch) == (5, ("beta",), 3)
+    assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False]
+
+
 # --- who was not told -------------------------------------------------------------------------------------------------
 
 

@@ -339,5 +339,5 @@ def test_whatever_reappears_each_number_is_of_one_input(acts: list[tuple[str, in
             case "back":
                 inbox = Inbox.from_data(copies[value % len(copies)])
             case _:
-                inbox.withdraw_all_but("" if act == "refuse" else ADA)
+                inbox.withdraw()
                 floor = sent = used
