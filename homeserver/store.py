@@ -176,7 +176,7 @@ class Store:
         return [group for group in groups if group is not None and group.phase is GroupPhase.OPEN]
 
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
-        """The transfers of an entity that are still remembered, newest first, as this member knows them.
+        """The transfers of an entity that are still remembered, as this member knows them; with an epoch, newest first.
 
         There is no index: the log forgets transfers beyond `authority.transfer_rows.MAX_TRANSFERS`, and rows that do
         not even contain the entity's name are passed over without being decoded.
@@ -190,7 +190,7 @@ class Store:
 
         nothing: list[dict[str, Any]] = []
         rows = self._replica.store.fold_below(("transfers",), collect, nothing)
-        # Epochs rise with every decision; what is not decided yet has none, and is the newest.
+        # Epochs rise with every commit; what is not decided yet has none, nor has what was decided without a freeze.
         rows.sort(key=lambda row: (row.get("epoch", 0) == 0, row.get("epoch", 0), row.get("sub", 0)), reverse=True)
         return [TransferRecord.from_data(row) for row in rows[:limit]]
 

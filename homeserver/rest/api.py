@@ -218,7 +218,7 @@ def _entity_routes(node: Node) -> APIRouter:
     async def get_transfers(
         entity_id: EntityId, limit: Limit = 100, consistency: Consistency = "linearizable"
     ) -> list[TransferView]:
-        """The transfers of an entity, newest first; the oldest are forgotten when there are very many in all."""
+        """The transfers of an entity: those without an epoch, then the others, newest first. Old ones are forgotten."""
         await _entity(node, entity_id, consistency)
         return [TransferView.of(record) for record in node.store.transfers_of(entity_id, limit)]
 

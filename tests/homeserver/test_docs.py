@@ -26,6 +26,19 @@ async def test_every_route_has_its_row(alpha: Home) -> None:
     assert rows == routes | {"GET /openapi.json"}
 
 
+async def test_every_route_is_told_of_beside_its_row(alpha: Home) -> None:
+    """With its method, and with the path as it stands in a request: of the answer only people can tell."""
+    prose = DOCUMENT.partition("## Routes one by one")[2].partition("## Errors")[0]
+    for path, methods in alpha.api.contract.paths.items():
+        # Names of nodes have slashes; others end where the example does.
+        parts = re.split(r"(\{\w+\})", path)
+        name = {"{path}": ".+"}
+        expression = "".join(name.get(part, "[^\\s/`?'\"]+") if part[:1] == "{" else re.escape(part) for part in parts)
+        for method in methods:
+            word = r"(?:GET|curl(?! -X))" if method == "get" else method.upper()
+            assert re.search(rf"\b{word}\b[^\n]*{expression}(?![\w/])", prose), f"{method.upper()} {path}"
+
+
 def test_every_code_has_its_row() -> None:
     rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| \S[^|]* \| \S[^|]* \|$", DOCUMENT, re.MULTILINE)
     documented = {code for _, code in rows}
