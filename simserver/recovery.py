@@ -8,7 +8,7 @@ from collections import Counter
 
 import cbor2
 
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
@@ -90,7 +90,9 @@ class Recovery:
         found = []
         for item in message.items:
             self._arrivals.fence_raised(item.entity, item.fence)
-            self._copier.table.raised(item.entity, item.fence)
+            if item.sub < MAX_EPOCH:
+                # Else it is asked who holds it by a chain, and whoever does goes on: with copies that count.
+                self._copier.table.raised(item.entity, item.fence)
             self._take_away(item)
             if (one := self._found(item)) is not None:
                 found.append(one)

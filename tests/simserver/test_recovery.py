@@ -108,6 +108,15 @@ async def test_who_holds_it_by_a_chain_of_the_same_epoch_goes_on_and_tells_of_it
     assert scene.holdings.get(BALL) is not None
 
 
+async def test_whoever_holds_it_by_a_chain_has_copies_kept_also_by_those_who_were_asked(scene: Scene) -> None:
+    """Nobody takes it from its holder; without copies nothing would be durable until it moves through the log."""
+    copy = new_copy(Fence(3, 2), 9, b"state", CopySource.FOLLOWER)
+    scene.collect(3, MAX_EPOCH)
+    assert (scene.raised, scene.table.offer(BALL, copy)) == ([(BALL, Fence(3, MAX_EPOCH))], True)
+    scene.collect(4)
+    assert not scene.table.offer(BALL, copy), "now it is taken"
+
+
 async def test_what_is_leaving_stays_as_it_stands_still_and_is_a_copy(scene: Scene) -> None:
     scene.live()
     holding = scene.holdings.get(BALL)
