@@ -159,8 +159,8 @@ class RecoveriesView(BaseModel):
     """What dead simulation servers left: what is not gone on with yet, and what was, newest first."""
 
     waiting: list[dict[str, Any]] = Field(
-        description="{entity, last, epoch, held, abroad, abroad_too, target, tick, state_hash, source}; no target: "
-        "copies are looked for, also in the instances `abroad`"
+        description="{entity, last, epoch, held, abroad, abroad_too, came_epoch, target, tick, state_hash, source}; "
+        "no target: copies are looked for, also in the instances `abroad`"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"
