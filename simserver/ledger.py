@@ -22,6 +22,7 @@ from tree.raft import Timing
 from tree.replica import Replica
 from tree.status import ReplicaConfig
 from tree.submissions import Aborted, NoQuorum, OutcomeUnknown
+from tree.transaction import Transaction
 from tree.transport import Member
 
 __all__ = ["Ledger"]
@@ -37,6 +38,19 @@ LINGER_S: Final = 0.05
 CLOSING_S: Final = 3.0
 # There is nobody to elect but itself, and nobody to send heartbeats to.
 _ALONE: Final = Timing(heartbeat_s=1.0, election_min_s=4.0, election_max_s=8.0)
+_WRITE: Final = "ledger.write"
+
+
+def _write_rows(transaction: Transaction, rows: Any) -> None:
+    """Write rows (table, entity, data; None for no row): a third of what they cost as operations with answers."""
+    for table, entity, row in rows:
+        if row is None:
+            transaction.delete((table, entity))
+        else:
+            transaction.put((table, entity), row)
+
+
+_PROCEDURES: Final = {_WRITE: _write_rows}
 
 
 class Ledger(LedgerRows):
@@ -57,7 +71,7 @@ class Ledger(LedgerRows):
             secret=_secret(directory / "secret"),
             timing=_ALONE,
         )
-        self._replica = Replica(self._config, {})
+        self._replica = Replica(self._config, _PROCEDURES)
         self._is_used = False
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
@@ -82,7 +96,7 @@ class Ledger(LedgerRows):
         Raises what `Replica.serve` raises: each is a sentence for the operator.
         """
         if self._is_used:
-            self._replica = Replica(self._config, {})
+            self._replica = Replica(self._config, _PROCEDURES)
         self._is_used = True
         async with trio.open_nursery() as nursery:
             await nursery.start(self._replica.serve)
@@ -176,12 +190,8 @@ class Ledger(LedgerRows):
 
     async def _write(self) -> None:
         rows = self._next_rows()
-        operations = [
-            {"op": "delete", "path": list(path)} if row is None else {"op": "put", "path": list(path), "data": row}
-            for path, row in rows
-        ]
         try:
-            await self._replica.submit("tree.transaction", {"then": operations})
+            await self._replica.submit(_WRITE, [[*path, row] for path, row in rows])
         except (NoQuorum, OutcomeUnknown, Aborted) as error:
             _log.warning("the ledger was not written and will be written again: %s", error)
             await trio.sleep(0.1)
