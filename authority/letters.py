@@ -15,12 +15,13 @@ list of messages with their traces. What that changes for safety:
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
 from authority.hops import Trace
 from authority.message_base import MessageModel
+from authority.parcels import Manifest
 
 __all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Batch", "BatchItem", "Letter", "Outbox", "take_batch"]
 
@@ -41,10 +42,14 @@ class BatchItem(MessageModel):
 
 
 class Batch(MessageModel):
-    """Several messages to one receiver. It holds no batches, and no states that travel beside their messages."""
+    """Several messages to one receiver. It holds no batches, and no states that travel beside their messages.
+
+    Or, over the link, the `manifest` of a batch that travels beside: then it has no messages itself.
+    """
 
     type: Literal["batch"] = "batch"
-    messages: Annotated[list[BatchItem], Field(min_length=1, max_length=MAX_BATCH)]
+    messages: list[BatchItem] = Field(default_factory=list, max_length=MAX_BATCH)
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True, slots=True)

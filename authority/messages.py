@@ -26,7 +26,7 @@ from authority.letters import Batch
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
-from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Parcel
+from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Manifest, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
 from authority.player_messages import (
     MAX_INPUT_BYTES,
@@ -305,17 +305,6 @@ class Reserved(_Message):
     places: Places
     reason: ReasonText = ""
     incarnation: Epoch = 0
-
-
-class Manifest(_Message):
-    """Instead of a large state: what is signed and sealed of it, while its bytes travel on the link in the same parcel.
-
-    `hash` is the hex SHA-256 of the bytes, `length` their number, `stream` which of the parcel's streams it is.
-    """
-
-    hash: Hash
-    length: Annotated[int, Field(gt=INLINE_STATE_BYTES, le=MAX_STATE_BYTES)]
-    stream: Literal[0] = 0
 
 
 class _WithState(_Fenced):

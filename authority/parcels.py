@@ -1,14 +1,16 @@
 """The parcel that sealed messages travel in: a hop trace in the open, the sealed body, and a stream beside it."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from actors.link import MAX_MESSAGE_BYTES
+from authority.certificates import Hash
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
+from authority.message_base import MessageModel
 
-__all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "Parcel"]
+__all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "Manifest", "Parcel"]
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 # A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
@@ -16,6 +18,17 @@ MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 INLINE_STATE_BYTES: Final = 16 * 1024
 # With its parcel it is one message of the link, and what is sealed takes at most 16/9 of its own bound.
 MAX_STATE_BYTES: Final = MAX_MESSAGE_BYTES - 2 * MAX_BODY_BYTES
+
+
+class Manifest(MessageModel):
+    """Instead of what is large: what is signed and sealed of it, while its bytes travel on the link in the same parcel.
+
+    `hash` is the hex SHA-256 of the bytes, `length` their number, `stream` which of the parcel's streams it is.
+    """
+
+    hash: Hash
+    length: Annotated[int, Field(gt=INLINE_STATE_BYTES, le=MAX_STATE_BYTES)]
+    stream: Literal[0] = 0
 
 
 class Parcel(BaseModel):

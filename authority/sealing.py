@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import cbor2
+
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.letters import Batch, BatchItem, Letter
@@ -114,13 +116,23 @@ class Sealer:
         )
         message, body = _detach(message)
         ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None)
-        sealed = jose.seal(encode_message(message), claims, sender=self.identity, receiver=keys, ready=ready)
+        sealed = jose.seal(_encoded(message), claims, sender=self.identity, receiver=keys, ready=ready)
         return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed, body=body)
 
     def seal_all(
-        self, letters: Sequence[Letter], *, to: str, keys: PublicIdentity, now_ns: int, now_s: float
+        self,
+        letters: Sequence[Letter],
+        *,
+        to: str,
+        keys: PublicIdentity,
+        now_ns: int,
+        now_s: float,
+        over_link: bool = False,
     ) -> Parcel:
-        """Seal messages for `to` as one parcel; see `authority.letters`. Large states are not for it. As `seal`."""
+        """Seal messages for `to` as one parcel; see `authority.letters`. Large states are not for it. As `seal`.
+
+        With `over_link` many messages go beside what is sealed, as a large state does.
+        """
         if len(letters) == 1:
             (alone,) = letters
             return self.seal(
@@ -132,9 +144,13 @@ class Sealer:
             body = encode_message(letter.message)
             # Not checked again: what we make is what we would take.
             items.append(BatchItem.model_construct(trace=trace.to_data(), on_path=letter.on_path, body=body))
-        return self.seal(
-            Batch.model_construct(messages=items), Trace(BATCH_TRACE), to=to, keys=keys, now_ns=now_ns, now_s=now_s
-        )
+        batch, trace = Batch.model_construct(messages=items), Trace(BATCH_TRACE)
+        body = _encoded(batch) if over_link else b""
+        if len(body) <= INLINE_STATE_BYTES:
+            return self.seal(batch, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
+        beside = Batch(manifest=Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body)))
+        parcel = self.seal(beside, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
+        return parcel.model_copy(update={"body": body})
 
     def open_all_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> list[Opened]:
         """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch."""
@@ -204,14 +220,29 @@ def _detach(message: Message) -> tuple[Message, bytes]:
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
 
 
+def _encoded(message: Message) -> bytes:
+    """As `encode_message`; of a batch without a walk through what it is made of."""
+    if not isinstance(message, Batch) or message.manifest is not None:
+        return encode_message(message)
+    items = [{"trace": item.trace, "on_path": item.on_path, "body": item.body} for item in message.messages]
+    return cbor2.dumps({"type": message.type, "messages": items})
+
+
 def _attach_untrusted(message: Message, body: bytes) -> Message:
-    """The message with the state that its manifest, which is proved, speaks of. Raises MessageError."""
-    manifest = message.manifest if isinstance(message, _WITH_STATE) else None
+    """The message with the state, or the batch, that its manifest, which is proved, speaks of. Raises MessageError."""
+    manifest = message.manifest if isinstance(message, (*_WITH_STATE, Batch)) else None
+    if isinstance(message, Batch) and bool(message.messages) is (manifest is not None):
+        raise MessageError("a batch has messages, or the manifest of a batch that has")
     if manifest is None:
         if body:
             raise MessageError(f"a parcel has a body of which its {message.type} says nothing")
         return message
     # The length first: it costs nothing, and a hash of megabytes does.
     if len(body) != manifest.length or hashlib.sha256(body).hexdigest() != manifest.hash:
-        raise MessageError("the state beside a message is not the one in its manifest")
+        raise MessageError("what is beside a message is not what its manifest says")
+    if isinstance(message, Batch):
+        beside = decode_message_untrusted(body)
+        if not isinstance(beside, Batch) or beside.manifest is not None or not beside.messages:
+            raise MessageError("what is beside a batch is no batch")
+        return beside
     return message.model_copy(update={"state": body, "manifest": None})

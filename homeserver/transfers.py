@@ -153,10 +153,10 @@ class Transfers:
             raise Refused(Reason.NOT_FOUND, f"no keys are known for {to}", name=to)
         return keys
 
-    def _seal_all(self, letters: Sequence[Letter], to: str, keys: PublicIdentity) -> Parcel:
+    def _seal_all(self, letters: Sequence[Letter], to: str, keys: PublicIdentity, *, over_link: bool = False) -> Parcel:
         """Seal several messages to one server as one parcel."""
         now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
-        return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
+        return self._sealer.seal_all(letters, to=to, keys=keys, now_ns=now_ns, now_s=now_s, over_link=over_link)
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Seal a message to a simulation server and send it over the link, without waiting for an answer.
@@ -177,7 +177,7 @@ class Transfers:
         """Post several messages to one server in as few parcels as they fit. Raises as `post`."""
         waiting, keys = deque(letters), await self._keys_of(to)
         while together := take_batch(waiting):
-            await self.post_parcel(self._seal_all(together, to, keys), to)
+            await self.post_parcel(self._seal_all(together, to, keys, over_link=True), to)
             self._sealer.get_ready(keys)
         return [None] * len(letters)
 

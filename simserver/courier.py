@@ -189,13 +189,13 @@ class Courier:
         self, letters: Sequence[Letter], to: str, keys: PublicIdentity, where: tuple[str, int], channel: int
     ) -> None:
         parcel = self._sealer.seal_all(
-            letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
+            letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s(), over_link=True
         )
         self._post(to, where, encode_link(parcel), channel)
         self._sealer.get_ready(keys)
         for letter in letters:
             if isinstance(letter, _Letter) and letter.sent is not None:
-                letter.sent(len(parcel.sealed) // len(letters))
+                letter.sent(parcel.size_bytes // len(letters))
 
     async def _address(self, name: str) -> tuple[str, int] | None:
         row = await self._home.row(name)

@@ -1,5 +1,6 @@
 """Messages sealed together arrive as if each had come alone: in order, from the same sender, with their own traces."""
 
+import hashlib
 from collections import deque
 
 import pytest
@@ -10,12 +11,14 @@ from authority.errors import MessageError
 from authority.hops import Trace
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, Batch, BatchItem, Letter, Outbox, take_batch
 from authority.messages import (
+    INLINE_STATE_BYTES,
     ForwardInputs,
     Grant,
     InputItem,
     Manifest,
     Order,
     OwnerRequest,
+    Parcel,
     StateTransfer,
     encode_message,
 )
@@ -80,6 +83,60 @@ def test_one_message_that_cannot_be_read_spoils_its_batch() -> None:
         sealed([item(), BatchItem(trace=Trace("t-1").to_data(), on_path=False, body=b"junk")])
     with pytest.raises(MessageError):
         sealed([item(), BatchItem(trace={"hops": 3}, on_path=False, body=item().body)])
+
+
+MANY = [Letter(Grant(certificate="c" * 99), Trace(f"t-{number}")) for number in range(MAX_BATCH)]
+
+
+def over_link(letters: list[Letter] = MANY) -> Parcel:
+    return ADA.seal_all(letters, to="alpha.h1", keys=BOB.identity.public, now_ns=10, now_s=NOW_S, over_link=True)
+
+
+def read(parcel: Parcel) -> list[Opened]:
+    return BOB.open_all_untrusted(parcel, sender=ADA.identity.public, now_ns=20, now_s=NOW_S)
+
+
+def test_over_the_link_many_messages_go_beside_what_is_sealed_and_few_do_not() -> None:
+    parcel = over_link()
+    assert len(parcel.body) > INLINE_STATE_BYTES > len(parcel.sealed)
+    assert read(parcel) == opened(MANY)
+    assert not over_link(TWO).body
+
+
+def test_what_is_beside_is_what_was_signed_and_a_batch() -> None:
+    parcel = over_link()
+    for body in (b"", parcel.body[:-1], parcel.body + b"\0", parcel.body[:-1] + b"\0", over_link(MANY[1:]).body):
+        with pytest.raises(MessageError, match="beside"):
+            read(parcel.model_copy(update={"body": body}))
+    with pytest.raises(MessageError, match="says nothing"):
+        read(over_link(TWO).model_copy(update={"body": parcel.body}))
+
+
+def beside(body: bytes) -> Parcel:
+    """Signed by a peer with good keys, whatever it is."""
+    batch = Batch(manifest=Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body)))
+    parcel = over_link([Letter(batch, Trace("batch"))])
+    return parcel.model_copy(update={"body": body})
+
+
+def test_who_signs_what_is_no_batch_is_not_listened_to() -> None:
+    assert len(read(beside(over_link().body))) == MAX_BATCH
+    state = StateTransfer(
+        transfer_id="transfer-1", entity="alpha.e", epoch=1, sub=0, kind="k", tick=1, state=bytes(INLINE_STATE_BYTES),
+        state_hash="0" * 64,
+    )  # fmt: skip
+    for body in (b"junk" * INLINE_STATE_BYTES, encode_message(state)):
+        with pytest.raises(MessageError):
+            read(beside(body))
+
+
+def test_a_batch_has_messages_or_says_what_is_beside_and_not_both() -> None:
+    manifest = Manifest(hash="0" * 64, length=1 << 20)
+    for batch in (Batch(), Batch(messages=[item()], manifest=manifest)):
+        with pytest.raises(MessageError, match="a batch has"):
+            opened([Letter(batch, Trace("batch"))])
+    with pytest.raises(MessageError):
+        sealed([item(), item(Batch(manifest=manifest))])
 
 
 @pytest.mark.parametrize("on_path", [False, True])

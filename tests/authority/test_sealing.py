@@ -225,7 +225,7 @@ def test_a_state_that_is_too_large_is_refused_by_its_sender() -> None:
 )
 def test_another_body_than_the_one_in_the_manifest_is_refused(change: Callable[[bytes], bytes]) -> None:
     parcel = seal(message=state_of(100_000))
-    with pytest.raises(MessageError, match="not the one in its manifest"):
+    with pytest.raises(MessageError, match="not what its manifest says"):
         open_it(parcel.model_copy(update={"body": change(parcel.body)}))
 
 
@@ -289,5 +289,5 @@ def test_the_hash_of_a_state_is_told_if_the_state_was_held_against_it(size: int)
 
 def test_a_state_that_has_not_the_hash_in_its_message_is_found_out_on_its_way() -> None:
     parcel = seal(message=state_of(INLINE_STATE_BYTES + 1).model_copy(update={"state_hash": "a" * 64}))
-    with pytest.raises(MessageError, match="not the one in its manifest"):
+    with pytest.raises(MessageError, match="not what its manifest says"):
         open_it(parcel)

@@ -1,6 +1,7 @@
 """Messages about authority, their traces, parcels and certificates."""
 
 import contextlib
+import hashlib
 from typing import Any
 
 import cbor2
@@ -9,11 +10,13 @@ from pydantic import BaseModel
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
-from authority.letters import Batch, BatchItem, Letter
+from authority.letters import MAX_BATCH, Batch, BatchItem, Letter
 from authority.messages import (
+    INLINE_STATE_BYTES,
     AdmitRequest,
     Input,
     InputAck,
+    Manifest,
     Message,
     NotHere,
     NotOwner,
@@ -48,6 +51,21 @@ def _batch_parcel() -> Parcel:
     return SEALERS["alpha.h1"].seal_all(
         letters, to="beta.h1", keys=IDENTITIES["beta.h1"].public, now_ns=30, now_s=NOW_S
     )
+
+
+def _open_beside(contents: bytes) -> object:
+    """Whatever contents beside a batch, signed by a peer with good keys."""
+    # Shorter ones are sealed, and read in the same way ("parcel-contents").
+    contents = contents.ljust(INLINE_STATE_BYTES + 1, b"\0")
+    beside = Batch(manifest=Manifest(hash=hashlib.sha256(contents).hexdigest(), length=len(contents)))
+    keys = IDENTITIES["beta.h1"].public
+    parcel = SEALERS["alpha.h1"].seal(beside, Trace("batch"), to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S)
+    return _open(parcel.model_copy(update={"body": contents}))
+
+
+def _beside_seeds() -> list[bytes]:
+    item = BatchItem(trace=Trace("transfer-1").to_data(), on_path=False, body=encode_message(MESSAGE))
+    return [encode_message(Batch(messages=[item] * MAX_BATCH)), encode_message(MESSAGE)]
 
 
 def _open(received: Parcel) -> object:
@@ -182,6 +200,15 @@ TARGETS = [
         lambda data: _open(sealed_contents(data)),
         [],
         message_seeds,
+        (MessageError,),
+        plain="cbor",
+        slow=True,
+    ),
+    Target(
+        "batch-beside",
+        _open_beside,
+        [],
+        _beside_seeds,
         (MessageError,),
         plain="cbor",
         slow=True,
