@@ -11,6 +11,7 @@ machines only differences taken on one server mean anything.
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 from authority.errors import MessageError
@@ -22,6 +23,7 @@ __all__ = ["MAX_HOPS", "MAX_MARKS", "BadTrace", "Hop", "Mark", "Trace"]
 MAX_HOPS: Final = 32
 MAX_MARKS: Final = 48
 _MAX_TEXT: Final = 128
+_MAX_WHOLE: Final = 2**63
 
 
 class BadTrace(MessageError):
@@ -151,7 +153,7 @@ def _text(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+    if type(value) is not int or not 0 <= value < _MAX_WHOLE:
         raise BadTrace("numbers, times and sizes are whole and not negative")
     return value
 
@@ -163,23 +165,35 @@ def _server(value: object) -> str:
         raise BadTrace(str(error)) from error
 
 
+# The same few stand in every trace, and a trace is read eight times for every hand-over. Only what is good is kept.
+@lru_cache(maxsize=4096)
+def _crossing(kind: object, src: object, dst: object) -> tuple[str, str, str]:
+    """The texts of a hop."""
+    return _text(kind), _server(src), "" if dst == "" else _server(dst)
+
+
+@lru_cache(maxsize=4096)
+def _place(server: object, label: object) -> tuple[str, str]:
+    """The texts of a mark."""
+    return _server(server), _text(label)
+
+
 def _hop_untrusted(item: object) -> Hop:
     if not isinstance(item, list | tuple) or len(item) != 7:
         raise BadTrace("a hop has seven fields")
     number, kind, src, dst, sent_ns, received_ns, size_bytes = item
-    return Hop(
-        number=_whole(number),
-        kind=_text(kind),
-        src=_server(src),
-        dst="" if dst == "" else _server(dst),
-        sent_ns=_whole(sent_ns),
-        received_ns=_whole(received_ns),
-        size_bytes=_whole(size_bytes),
-    )
+    try:
+        texts = _crossing(kind, src, dst)
+    except TypeError as error:
+        raise BadTrace("a list or a map is no name") from error
+    return Hop(_whole(number), *texts, _whole(sent_ns), _whole(received_ns), _whole(size_bytes))
 
 
 def _mark_untrusted(item: object) -> Mark:
     if not isinstance(item, list | tuple) or len(item) != 3:
         raise BadTrace("a mark has three fields")
-    server, label, at_ns = item
-    return Mark(_server(server), _text(label), _whole(at_ns))
+    try:
+        server, label = _place(item[0], item[1])
+    except TypeError as error:
+        raise BadTrace("a list or a map is no name") from error
+    return Mark(server, label, _whole(item[2]))
