@@ -15,6 +15,7 @@
     ├ group_commit           together: in one step, or none
     ├ transfer_requests      asking, answering, taking back
     ├ transfer_procedures    the commit point; direct passes; reports
+    ├ sole                   when the own disk of a server counts
     └ bulk_procedures        many steps of hand-overs by one command, with a verdict for each
     drafts          rows as several procedures one after the other would leave them
     rows            what a procedure may do to the tree

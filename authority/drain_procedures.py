@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from authority.directory_procedures import check_simserver, is_simserver
 from authority.errors import Reason, Refused
+from authority.lease_procedures import disk_is_gone
 from authority.records import DrainRecord
 from authority.rows import Rows
 
@@ -54,7 +55,8 @@ def server_open(rows: Rows, args: Mapping[str, Any]) -> Any:
 def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Take a drained server out of the directory; the caller has seen it empty under the drain that it names.
 
-    Repeating it answers with nothing. Its name can be registered again, by whoever knows the join token.
+    Nobody waits for its disk any more (`authority.sole`). Repeating it answers with nothing. Its name can be registered
+    again, by whoever knows the join token.
     """
     server = args["server"]
     if rows.get_or(("servers", server), None) is None:
@@ -67,6 +69,7 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.NOT_DRAINED, text, server=server)
     rows.delete((DRAINS, server))
     rows.delete(("servers", server))
+    disk_is_gone(rows, server)
     return data
 
 

@@ -28,6 +28,7 @@ class Renew(MessageModel):
 
     `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known.
     `peers` is the digest of the list of the other servers that it knows: another list is told in the answer.
+    `shared`: nothing is durable by its disk alone any more (`authority.sole`).
     """
 
     type: Literal["renew"] = "renew"
@@ -37,14 +38,15 @@ class Renew(MessageModel):
     previous_nonce: PreviousNonce = ""
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
     peers: PeersDigest = ""
+    shared: bool = False
 
 
 class RenewReply(MessageModel):
     """Home → simulation server: the lease is renewed for `term_ms`, counted from when the renewal was sent; or not.
 
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
-    `draining`: the server is drained, and refuses entities from now on. `alone`: no other server of this instance ever
-    had a lease, so that nobody else can have copies.
+    `draining`: the server is drained, and refuses entities from now on. `alone`: its own disk counts
+    (`authority.sole`).
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     """
 

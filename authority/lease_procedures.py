@@ -19,6 +19,7 @@ from authority.rows import Rows
 __all__ = [
     "LEASE_PROCEDURES",
     "check_lease",
+    "disk_is_gone",
     "find_lease",
     "given_late",
     "incarnation_of",
@@ -117,7 +118,8 @@ def lease_claim(rows: Rows, args: Mapping[str, Any]) -> Any:
     if row.phase is not LeasePhase.OVER and args["previous_nonce"] != row.nonce:
         text = f"another process has the lease of {server} (incarnation {row.incarnation}) until it is over"
         raise Refused(Reason.LEASE_HELD, text, incarnation=row.incarnation)
-    return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce))
+    # Its disk is the same.
+    return _save(rows, LeaseRow(server=server, incarnation=incarnation, nonce=nonce, sole=row.sole))
 
 
 def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -139,6 +141,17 @@ def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
     phase = LeasePhase.ALIVE if row.phase is LeasePhase.RETURNING else row.phase
     return _save(rows, row.changed(phase=phase, swept=True))
+
+
+def disk_is_gone(rows: Rows, server: str) -> None:
+    """A server was removed: nobody waits for its disk any more.
+
+    Its row stays, with the number of its last incarnation: other instances may have to ask whether that is over, and
+    whoever is registered under its name later comes after it.
+    """
+    row = find_lease(rows, server)
+    if row is not None and row.sole:
+        _save(rows, row.changed(sole=False))
 
 
 LEASE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

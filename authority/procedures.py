@@ -20,6 +20,7 @@ from authority.placement_procedures import PLACEMENT_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
 from authority.rows import Rows
+from authority.sole import SOLE_PROCEDURES
 from authority.transfer_procedures import TRANSFER_PROCEDURES
 from authority.transfer_requests import REQUEST_PROCEDURES
 
@@ -39,5 +40,6 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **PLACEMENT_PROCEDURES,
     **RECOVERY_PROCEDURES,
     **REQUEST_PROCEDURES,
+    **SOLE_PROCEDURES,
     **TRANSFER_PROCEDURES,
 }

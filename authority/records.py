@@ -299,6 +299,8 @@ class LeaseRow(_Row):
 
     `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
     nothing is left that an earlier incarnation simulated, nor this one if its lease is over.
+
+    With `sole` the server's own disk counts (`authority.sole`), since its renewal number `sole_at`.
     """
 
     server: str
@@ -306,6 +308,8 @@ class LeaseRow(_Row):
     nonce: str
     phase: LeasePhase = LeasePhase.RETURNING
     swept: bool = False
+    sole: bool = False
+    sole_at: int = 0
 
     def has_outlived(self, incarnation: int) -> bool:
         """Whether nobody acts any more on what was given to this incarnation of the server (0: it is not known which).
@@ -322,7 +326,8 @@ class LeaseRow(_Row):
 class RecoveryRow(_Row):
     """An entity whose authority died: where it was, and, once that is decided, who goes on with it from which copy.
 
-    `epoch` is that of the raised fence, later of the target's. With `held` only `last` itself may go on with it.
+    `epoch` is that of the raised fence, later of the target's. With `held` only `last` itself may go on with it, with
+    `disk` nobody before the disk of `last` was asked: something durable may be there alone.
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
     nobody else has a copy of `came_epoch` or later, under which the entity came from there.
@@ -332,6 +337,7 @@ class RecoveryRow(_Row):
     last: str
     epoch: int
     held: bool = False
+    disk: bool = False
     abroad: tuple[str, ...] = ()
     abroad_too: tuple[str, ...] = ()
     came_epoch: int = 0

@@ -18,6 +18,7 @@ from authority.records import EntityRecord, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
+from authority.sole import is_sole
 from authority.transfer_rows import find_transfer
 
 __all__ = ["RECOVERY_PROCEDURES"]
@@ -117,11 +118,14 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
     raised = record.fence.raised()
     fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
     save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
+    # What was to be gone on with from a disk, and was not yet, is there alone still.
+    from_disk = known is not None and known.disk and known.target == record.authority
     row = RecoveryRow(
         entity=record.id,
         last=record.authority,
         epoch=raised.epoch,
         held=record.orphans is OrphanPolicy.FREEZE,
+        disk=from_disk or is_sole(rows, record.authority),
         abroad=abroad,
         abroad_too=abroad_too,
         came_epoch=came_epoch,

@@ -103,6 +103,7 @@ class Leases:
             return _answer(message, "over", known=0 if row is None else row.incarnation)
         if not (self._is_mine(office) and self.granter.may_grant(message.server, message.incarnation, office)):
             return _answer(message, "elsewhere")
+        row = await self._whose_disk(row, message, office)
         leases = self._store.leases()
         peers = [one.server for one in leases if one.phase is LeasePhase.ALIVE][:MAX_PEERS]
         return _answer(
@@ -111,9 +112,26 @@ class Leases:
             known=row.incarnation,
             term_ms=self.terms.granter_ns // 1_000_000,
             draining=self._store.drain(message.server) is not None,
-            alone=len(leases) == 1,
+            alone=row.sole,
             peers=None if digest_of(peers) == message.peers else peers,
         )
+
+    async def _whose_disk(self, row: LeaseRow, message: Renew, office: int) -> LeaseRow:
+        """Have the log know whether the server's own disk counts, by who else is there and what it says of copies."""
+        leases = [one for one in self._store.leases() if one.server != row.server]
+        is_last = all(one.phase is LeasePhase.OVER for one in leases)
+        if row.phase is not LeasePhase.ALIVE or not (message.shared if row.sole else is_last):
+            return row
+        said = {"server": row.server, "incarnation": row.incarnation, "renewal": message.renewal, "office": office}
+        try:
+            if is_last:
+                # Also if it counted before: no late repetition of what the server has said takes that back.
+                others = [one.server for one in leases]
+                return LeaseRow.from_data(await self._store.submit("lease.sole", **said, others=others))
+            return LeaseRow.from_data(await self._store.submit("lease.shared", **said))
+        except Refused as refused:
+            _log.info("whether the disk of %s counts is as it was: %s", row.server, refused)
+            return row
 
     async def _claimed(self, message: Renew) -> None:
         """Have the log know this incarnation. Raises `Refused` if it is none, or not yet."""

@@ -6,7 +6,7 @@ Done by whoever grants leases, and taken up where it stands by the next one: wha
 
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -172,7 +172,9 @@ class Recoveries:
         """
         there = await everybody() if rows else WhoIsThere({})
         alive = there.alive
-        seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent))))
+        # Who is removed need not be waited for any more.
+        registered = tuple(sorted(self._store.simserver_names())) if rows else ()
+        seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), registered))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
         waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != seen]
@@ -196,6 +198,9 @@ class Recoveries:
         answers, silent = await self._ask(items, there, everybody)
         found, lost = [], []
         for row in rows:
+            if self._waits_for_disk(row, answers):
+                self._in_vain_for[row.entity] = seen
+                continue
             candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
                           if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
             best = choose(candidates, last=row.last, only={row.last} if row.held else None)
@@ -218,6 +223,10 @@ class Recoveries:
             _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0]["entity"])
         decided = [self._store.recovery(row.entity) for row in rows]
         await self._have_adopted([row for row in decided if row is not None and row.target], alive)
+
+    def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
+        """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""
+        return row.disk and row.last not in answers and self._store.row(row.last) is not None
 
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
         """Tell everybody with what to go on; until they say that they do."""

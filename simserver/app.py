@@ -211,6 +211,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
     node.copier, node.recovery, node.silences, node.loose_ends = copier, recovery, silences, loose_ends
+    lease.has_shared = copier.has_shared
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
         holdings,

@@ -18,6 +18,7 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.epoch import Fence
 from authority.messages import Copies, CopiesKept, LinkMessage, encode_link
+from authority.names import instance_of
 from authority.recovery import Copy, CopySource, CopyTable, followers_of
 from authority.recovery_messages import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
 from simserver.courier import STATE_CHANNEL
@@ -124,6 +125,8 @@ class Copier:
         self._copied: dict[str, _Copied] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
+        self._on_disk: dict[str, int] = {}
+        """The last tick of each entity that may be durable by the own disk alone."""
         self._handed_over: OrderedDict[str, tuple[int, Copy]] = OrderedDict()
         self._handed_over_bytes = 0
 
@@ -148,6 +151,7 @@ class Copier:
             self._round += 1
             living = {holding.id for holding in self._holdings}
             self._copied = {entity: copied for entity, copied in self._copied.items() if entity in living}
+            self._on_disk = {entity: tick for entity, tick in self._on_disk.items() if entity in living}
 
     def _due(self, part: int) -> list[Holding]:
         """Whose turn it is: those of this part of the interval, and those that are new."""
@@ -219,8 +223,8 @@ class Copier:
     def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
         """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
 
-        It makes something durable only while the log knows no other server. One that is merely dead may come back with
-        an older copy, which would be gone on with if this server died then.
+        It makes something durable only while this disk counts by the log (`authority.sole`). Another server may come
+        back with an older copy, which would be gone on with if this server died then.
         """
         now_ns = self._clock.monotonic_ns()
         alone = not copied.followers
@@ -228,7 +232,8 @@ class Copier:
             copied.checkpoint_ns = now_ns
             if not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
                 self._counts["checkpoint_too_large"] += 1
-            elif alone and self._lease.is_alone:
+            elif alone and self._lease.is_alone and instance_of(life.id) == instance_of(self._server):
+                self._on_disk[life.id] = life.tick
                 self._writing.append((life, applied))
 
     async def _written(self) -> None:
@@ -291,7 +296,17 @@ class Copier:
 
     def _is_kept(self, holding: Holding, sent: _Sent) -> None:
         """All followers have a copy, and would be asked for it."""
+        if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
+            del self._on_disk[holding.id]
         holding.life.made_durable(sent.applied)
+
+    def gone_on_with(self, entity: str, tick: int) -> None:
+        """This server goes on with a copy, which may be durable by its own disk alone."""
+        self._on_disk[entity] = tick
+
+    def has_shared(self) -> bool:
+        """Whether followers keep a copy of all that may be durable by the own disk alone, and there are any."""
+        return not self._on_disk and len(self._lease.peers) > 1
 
     # --- as a former authority -------------------------------------------------------------------------------------
 

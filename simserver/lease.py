@@ -94,7 +94,10 @@ class LeaseKeeper:
         self.is_drained = False
         """Whether this server is drained, so that it takes no entities."""
         self.is_alone = False
-        """Whether no other server of this instance ever had a lease, so that nobody else can have copies."""
+        """Whether this server's own disk counts, so that what is written there is durable (`authority.sole`)."""
+        self.has_shared: Callable[[], bool] = lambda: False
+        """Whether nothing is durable by its own disk alone any more; `Copier.has_shared`."""
+        self._says_shared = False
         self.peers: tuple[str, ...] = ()
         """The servers of this instance that are alive, as far as they are known; this one among them."""
 
@@ -163,7 +166,7 @@ class LeaseKeeper:
         known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")
         self._nonce, self._renewal = self._nonces.new_nonce(), 0
-        self.is_alive = self.is_alone = False
+        self.is_alive = self.is_alone = self._says_shared = False
         self.holder = Holder(incarnation)
         kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
         self._nonces.write({number: known[number] for number in kept} | {incarnation: self._nonce})
@@ -177,6 +180,9 @@ class LeaseKeeper:
     async def _renewed(self, sent_ns: int) -> bool:
         """Ask once; whether it was granted."""
         self._renewal += 1
+        if self.is_alone and self.has_shared():
+            # From here on its disk does not count, until the log has answered this and decided otherwise.
+            self.is_alone, self._says_shared = False, True
         message = Renew(
             server=self._server,
             incarnation=self.incarnation,
@@ -184,6 +190,7 @@ class LeaseKeeper:
             previous_nonce=self._previous_nonce,
             renewal=self._renewal,
             peers=self._peers_digest,
+            shared=self._says_shared,
         )
         try:
             answer = await self._home.ask(message, Trace(f"renew-{self._renewal:08d}"), on_path=False)
@@ -203,7 +210,7 @@ class LeaseKeeper:
             if before is HolderPhase.LAPSED:
                 _log.warning("%s has its lease again (incarnation %d)", self._server, self.incarnation)
             self.is_alive = reply.verdict == "granted"
-            self.is_drained, self.is_alone = reply.draining, reply.alone
+            self.is_drained, self.is_alone, self._says_shared = reply.draining, reply.alone, False
             if reply.peers is not None:
                 self._learn_peers(reply.peers)
             return True

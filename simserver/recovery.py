@@ -169,6 +169,7 @@ class Recovery:
             return False
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
+        self._copier.gone_on_with(item.entity, copy.tick)
         self._counts["adopted"] += 1
         _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)
         return True

@@ -48,6 +48,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "direct": st.booleans(),
     "discard_inputs": st.booleans(),
     "draining": st.booleans(),
+    "shared": st.booleans(),
     "durable": WHOLE,
     "entity": NAMES,
     "epoch": WHOLE,

@@ -5,6 +5,7 @@ from random import Random
 
 from authority.records import Phase
 from authority.recovery import Standing
+from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 
@@ -44,27 +45,77 @@ def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
-def test_the_last_one_alive_calls_nothing_durable_that_only_it_has() -> None:
-    """The others come back with older copies, and one of these is all there is if it dies before it has sent newer."""
-    cluster = Cluster(MIXES["calm"], Random("alone"))
-    passing(cluster, 1.0)
-    for name in ("alpha.s2", "alpha.s3"):
-        cluster.crash(name)
-    server = cluster.servers[SOURCE]
-    until(cluster, lambda: server.node.lease.peers == (SOURCE,))
-    passing(cluster, 1.0)
-    holding = server.holding(ENTITY)
-    assert holding is not None
-    life, before = holding.life, dict(holding.life.durable)
-    (owner,) = [player for player in cluster.players if not player.streams[ENTITY].owner]
-    stream, sent = owner.streams[ENTITY], owner.streams[ENTITY].sent
-    until(cluster, lambda: stream.acknowledged > sent)
+def left_alone(cluster: Cluster) -> InputStream:
+    """The server of an entity is the only one of its instance, the others have older copies; its owner's stream."""
     passing(cluster, 2.0)
-    assert life.durable == before
+    others = [("alpha.s2", "alpha.s3"), ("alpha.s3", "alpha.s2")]
+    for name, other in others:
+        for away in (SOURCE, other, "alpha.h1", "alpha.h2"):
+            cluster.mail.cut(name, away)
+            cluster.mail.cut(away, name)
+    server = cluster.servers[SOURCE]
+    until(cluster, lambda: server.node.lease.peers == (SOURCE,) and server.node.lease.is_alone)
+    (owner,) = [player for player in cluster.players if not player.streams[ENTITY].owner]
+    stream = owner.streams[ENTITY]
+    sent = stream.sent
+    until(cluster, lambda: stream.durable > sent)
+    return stream
+
+
+def sole(cluster: Cluster) -> bool:
+    row = cluster.homes["alpha.h1"].store.lease(SOURCE)
+    return row is not None and row.sole
+
+
+def test_what_the_disk_of_the_last_one_alive_made_durable_is_waited_for() -> None:
+    """The others come back with older copies, and it is dead."""
+    cluster = Cluster(MIXES["calm"], Random("alone"))
+    left_alone(cluster)
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
+    cluster.mail.heal()
+    server = cluster.servers[TARGET]
+    until(cluster, lambda: server.node.lease.is_alive and server.node.copier.table.get(ENTITY) is not None)
+    passing(cluster, 10.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.authority, cluster.judge.violations) == ("", []), "nobody goes on from an older copy"
     for player in cluster.players:
         player.resting = True
-    cluster.servers["alpha.s2"].start()
-    until(cluster, lambda: stream.durable == stream.sent)
+    cluster.servers[SOURCE].start()
+    until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())
+    assert (cluster.left_out(ENTITY), cluster.judge.violations) == ("", [])
+
+
+def test_when_the_last_one_alive_is_removed_the_older_copies_count() -> None:
+    cluster = Cluster(MIXES["calm"], Random("alone"))
+    left_alone(cluster)
+    cluster.crash(SOURCE)
+    cluster.mail.heal()
+    server, log = cluster.servers[TARGET], cluster.logs["alpha"]
+    until(cluster, lambda: server.node.lease.is_alive and server.node.copier.table.get(ENTITY) is not None)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
+    passing(cluster, 5.0)
+    assert (record := cluster.record(ENTITY)) is not None
+    assert not record.authority
+    cluster.judge.died("whoever removed it")
+    log.run("server.drain", {"server": SOURCE, "drain_id": "d", "now_s": 1.0})
+    log.run("server.remove", {"server": SOURCE, "drain_id": "d"})
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority == TARGET)
+    assert not sole(cluster)
+    assert cluster.judge.violations == []
+
+
+def test_once_others_have_copies_again_nobody_waits_for_a_disk() -> None:
+    cluster = Cluster(MIXES["calm"], Random("alone"))
+    stream = left_alone(cluster)
+    assert sole(cluster)
+    cluster.mail.heal()
+    until(cluster, lambda: not sole(cluster))
+    sent = stream.sent
+    until(cluster, lambda: stream.durable > sent)
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority not in ("", SOURCE))
     assert cluster.judge.violations == []
 
 

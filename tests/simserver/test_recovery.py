@@ -35,6 +35,7 @@ class Scene:
         self.leaving: set[str] = set()
         self.hurried: list[str] = []
         self.was_handed_over: Copy | None = None
+        self.went_on: list[tuple[str, int]] = []
         self.sent: list[Any] = []
         self.counts: Counter[str] = Counter()
         me: Any = self
@@ -47,6 +48,9 @@ class Scene:
 
     def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
         self.holdings.start(entity, fence, snapshot, ownership=ownership)
+
+    def gone_on_with(self, entity: str, tick: int) -> None:
+        self.went_on.append((entity, tick))
 
     def handed_over(self, entity: str) -> Copy | None:
         return self.was_handed_over

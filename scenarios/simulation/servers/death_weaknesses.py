@@ -177,6 +177,13 @@ class _MindsNoSilence(Recoveries):
         return answers, frozenset()
 
 
+class _ForgetsDisks(Recoveries):
+    """Goes on without asking the disk of the server that was the last one alive."""
+
+    def _waits_for_disk(self, row: Any, answers: Any) -> bool:
+        return False
+
+
 class _WorstCopy(Recovery):
     """Tells of its copies as if they were of the lowest fence."""
 
@@ -199,6 +206,7 @@ DEATH_WEAKNESSES: Final = (
     ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
     ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
     ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
+    ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(recoveries=_ForgetsDisks)),
     ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
     ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
     (

@@ -40,6 +40,17 @@ class Faults:
             one.process.go_on()
             if not one.process.is_running and one.name not in cluster.gone:
                 one.start()
+        self._remove_the_dead()
+
+    def _remove_the_dead(self) -> None:
+        """People say that those will not return that are dead for good: nobody waits for what only they had."""
+        self._cluster.schedule.after(1.0, self._remove_the_dead)
+        for name in self._cluster.gone:
+            log, store = self._cluster.logs[instance_of(name)], self._cluster.homes_of(instance_of(name))[0].store
+            if store.row(name) is not None and store.named_by(name) == (0, 0):
+                drain = log.run("server.drain", {"server": name, "drain_id": "removed", "now_s": 0.0})
+                log.run("server.remove", {"server": name, "drain_id": drain["id"]})
+                self._cluster.judge.died(f"{name}, removed")
 
     def _next(self) -> None:
         self._cluster.schedule.after(self._dice.expovariate(self._total), self._happen)
@@ -72,11 +83,13 @@ class Faults:
         self._block([(one, other)])
 
     def _isolate(self) -> None:
-        name = self._dice.choice(self._names)
-        everybody = [*self._names, *(player.name for player in self._cluster.players)]
-        self._block([way for other in everybody if other != name for way in ((name, other), (other, name))])
+        self._block(self._ways_of(self._dice.choice(self._names)))
 
-    def _block(self, ways: Iterable[tuple[str, str]]) -> None:
+    def _ways_of(self, name: str) -> list[tuple[str, str]]:
+        everybody = [*self._names, *(player.name for player in self._cluster.players)]
+        return [way for other in everybody if other != name for way in ((name, other), (other, name))]
+
+    def _block(self, ways: Iterable[tuple[str, str]], seconds: tuple[float, float] | None = None) -> None:
         blocked = list(ways)
         mail = self._cluster.mail
         for way in blocked:
@@ -86,7 +99,7 @@ class Faults:
             for way in blocked:
                 mail.mend(*way)
 
-        self._later(self._mix.cut_s, mend)
+        self._later(seconds or self._mix.cut_s, mend)
 
     def _cut_from_home(self) -> None:
         name = self._dice.choice(self._cluster.server_names)
@@ -118,11 +131,11 @@ class Faults:
     def _crash(self) -> None:
         self._crash_one(self._dice.choice(self._cluster.server_names))
 
-    def _crash_one(self, name: str) -> None:
+    def _crash_one(self, name: str, down_s: tuple[float, float] | None = None) -> None:
         server = self._cluster.servers[name]
         if server.process.is_running:
             self._cluster.crash(name)
-            self._later(self._mix.down_s, lambda: self._start(name))
+            self._later(down_s or self._mix.down_s, lambda: self._start(name))
 
     def _start(self, name: str) -> None:
         server = self._cluster.servers[name]
@@ -143,6 +156,17 @@ class Faults:
         for follower in followers_of(record.id, record.authority, near, 1):
             self._crash_one(follower)
         self._later(_SOON_S, lambda: self._crash_one(record.authority))
+
+    def _leave_alone(self) -> None:
+        name, alone_s = self._dice.choice(self._cluster.server_names), self._dice.uniform(*self._mix.alone_s)
+        for other in self._cluster.servers_of(instance_of(name)):
+            if other == name:
+                continue
+            if self._dice.random() < 0.2:
+                self._crash_one(other, (alone_s, alone_s))
+            else:
+                self._block(self._ways_of(other), (alone_s, alone_s))
+        self._later((alone_s, alone_s), lambda: self._crash_one(name))
 
     # --- homes and the log -----------------------------------------------------------------------------------------
 

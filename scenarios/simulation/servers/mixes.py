@@ -63,6 +63,10 @@ class ServerMix:
     pause_s: Range = (0.05, 3.0)
     crash: float = 0.0  # one server is killed, and started again
     crash_with_follower: float = 0.0  # an entity's follower is killed, and after a while its authority too
+    leave_alone: float = (
+        0.0  # all servers of an instance but one are cut off, or killed; it is killed when they are back
+    )
+    alone_s: Range = (2.8, 4.5)
     down_s: Range = (0.05, 1.5)
     kill: float = 0.0  # one server is dead for good; at most one of an instance
     drift_permille: float = 1.0  # how much faster or slower than true each clock may be; leases allow for 10
@@ -82,7 +86,7 @@ class ServerMix:
 _RATED: Final = (
     *("move", "move_together", "take", "delegate", "drain"),
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
-    *("pause", "crash", "crash_with_follower", "kill"),
+    *("pause", "crash", "crash_with_follower", "leave_alone", "kill"),
     *("crash_home", "away", "depose"),
     *("attach", "absent"),
 )
@@ -148,6 +152,13 @@ _MIXES: Final = (
         crash_with_follower=0.3,
         down_s=(0.05, 4.0),
         move=4.0,
+    ),
+    ServerMix(
+        name="alone",
+        purpose="one server is left of an instance, and killed when the others come back with older copies",
+        leave_alone=0.25,
+        down_s=(3.0, 5.0),
+        move=3.0,
     ),
     ServerMix(
         name="leases",

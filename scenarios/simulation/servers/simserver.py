@@ -224,6 +224,7 @@ class SimulationServer:
             checkpoint_s=_CHECKPOINT_INTERVAL_S,
             followers=1,
         )
+        lease.has_shared = copier.has_shared
         node = Node(
             config=nothing,
             clock=clock,
@@ -304,10 +305,7 @@ class SimulationServer:
         self._mail.send(self.name, player, message)
 
     def _acknowledge(self, player: str, message: InputAck) -> None:
-        if len(self.node.lease.peers) > 1:
-            # Alone, what is durable is on its own disk: nobody else goes on from there.
-            fence = Fence(message.epoch, message.sub)
-            self._witness.told_durable(message.entity, fence, player, message.durable)
+        self._witness.told_durable(message.entity, Fence(message.epoch, message.sub), player, message.durable)
         self._mail.send(self.name, player, message)
 
     # What needs the node, which needs this: by then it is there.
