@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-__all__ = ["FiniteRange", "json_file_option", "output_file"]
+from authority.names import BadName, check_name
+
+__all__ = ["FiniteRange", "QualifiedName", "json_file_option", "output_file"]
 
 
 class FiniteRange(click.FloatRange):
@@ -19,6 +21,19 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+class QualifiedName(click.types.StringParamType):
+    """A name of a server or player: what is none would stand in a URL and be a path there."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, or a usage error."""
+        try:
+            return check_name(value)
+        except BadName as error:
+            self.fail(str(error), param, ctx)
 
 
 def output_file(_ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:

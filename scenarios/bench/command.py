@@ -13,7 +13,7 @@ from scenarios.bench.rows import RowSpec, rows_of
 from scenarios.bench.run import Plan, run_bench, run_profiles
 from scenarios.bench.table import render
 from scenarios.bench.workloads import Workload
-from scenarios.options import output_file
+from scenarios.options import FiniteRange, output_file
 
 __all__ = ["command"]
 
@@ -42,7 +42,7 @@ _LEAST_NODES = 10_000
 @click.option("--list", "list_rows", is_flag=True, help="List the rows, and end.")
 @click.option("--without-etcd", is_flag=True, help="Measure only batonpass.")
 @click.option("--rounds", type=click.IntRange(1, 100), help="How often each workload is measured. [default: 5]")
-@click.option("--seconds", type=click.FloatRange(0.1, 60.0), help="How long each time. [default: 1.5]")
+@click.option("--seconds", type=FiniteRange(0.1, 60.0), help="How long each time. [default: 1.5]")
 @click.option("--faults", type=click.IntRange(1, 100), help="How often the leader fails, per kind. [default: 8]")
 @click.option(
     "--nodes", type=click.IntRange(_LEAST_NODES), help="How many nodes, in the rows about nodes. [default: 1,000,000]"

@@ -10,7 +10,7 @@ from rich.console import Console
 from scenarios.bench.comparison_table import render_comparison
 from scenarios.bench.peers import cache_directory
 from scenarios.bench.side_by_side import Course, Plan, run_course
-from scenarios.options import json_file_option
+from scenarios.options import FiniteRange, json_file_option
 
 __all__ = ["course_command"]
 
@@ -39,7 +39,7 @@ def course_command(course: Course, *, name: str, short_help: str, sentence: str)
             click.option("--list", "list_rows", is_flag=True, help="List the rows, and end."),
             click.option("--without-peers", is_flag=True, help="Without other libraries; installs nothing."),
             click.option("--rounds", type=click.IntRange(1, 100), help="How often. [default: 5]"),
-            click.option("--seconds", type=click.FloatRange(0.02, 60.0), help="How long each time. [default: 1]"),
+            click.option("--seconds", type=FiniteRange(0.02, 60.0), help="How long each time. [default: 1]"),
             click.option(
                 "--peers-dir",
                 "directory",

@@ -55,6 +55,8 @@ def command(
     """
     possible = (*all_trials(cases or tuple(STEPS)), *all_cuts(cases or tuple(STEPS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]
+    if not trials:
+        raise click.UsageError(f"no trial is called {', '.join(repr(name) for name in only)}; --list lists them all")
     if list_trials:
         for trial in trials:
             click.echo(str(trial))

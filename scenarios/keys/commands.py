@@ -14,7 +14,7 @@ from crypto.key_store import RING_FILE, SIGNING_FILE
 from crypto.keys import PublicIdentity
 from scenarios.keys.forms import FORMATS, USES, describe, private_text, public_text
 from scenarios.keys.places import Files, Place, Running, files_options, operator_options, place_options
-from scenarios.options import FiniteRange
+from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import show as show_json
 
 __all__ = ["export", "forget", "new", "reset", "revoke", "rotate", "show"]
@@ -59,7 +59,7 @@ def new(place: Files, json_wanted: bool) -> int:
 
 
 @click.command(short_help="Which keys a server has, and until when they are good.")
-@click.argument("other", metavar="[NAME]", required=False)
+@click.argument("other", metavar="[NAME]", required=False, type=QualifiedName())
 @_as_json
 @place_options
 def show(place: Place, other: str | None, json_wanted: bool) -> int:
@@ -180,7 +180,7 @@ def export(place: Place, form: str, use: str, out: Path | None, private: bool, y
 
 
 @click.command(short_help="Give a server new keys that has lost its own.")
-@click.argument("name")
+@click.argument("name", type=QualifiedName())
 @click.option(
     "--keys",
     "keys_file",
@@ -215,7 +215,7 @@ def reset(place: Running, name: str, keys_file: Path, reason: str, json_wanted: 
 
 
 @click.command(short_help="Believe new keys of a name that were refused.")
-@click.argument("other", metavar="NAME")
+@click.argument("other", metavar="NAME", type=QualifiedName())
 @click.option("--yes", is_flag=True, help="Yes: its operator has confirmed the new key.")
 @place_options
 def forget(place: Place, other: str, yes: bool) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
 __all__ = ["add", "remove", "replace", "status", "transfer"]
@@ -14,7 +15,7 @@ _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server'
 _wait = click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0.1, 300.0),
+    type=FiniteRange(0.1, 300.0),
     default=25.0,
     metavar="SECONDS",
     help="For it to have happened; less than --timeout. [default: 25]",
@@ -34,7 +35,7 @@ def status(server: Server, json_wanted: bool) -> int:
 
 
 @click.command(short_help="Let a new member in.")
-@click.argument("name")
+@click.argument("name", type=QualifiedName())
 @click.argument("address", metavar="HOST:RAFT_PORT")
 @_wait
 @_as_json
@@ -52,8 +53,8 @@ def add(server: Server, name: str, address: str, wait_s: float, json_wanted: boo
 
 
 @click.command(short_help="Let a new member in, and an old one go.")
-@click.argument("old")
-@click.argument("name")
+@click.argument("old", type=QualifiedName())
+@click.argument("name", type=QualifiedName())
 @click.argument("address", metavar="HOST:RAFT_PORT")
 @_wait
 @_as_json
@@ -69,7 +70,7 @@ def replace(server: Server, old: str, name: str, address: str, wait_s: float, js
 
 
 @click.command(short_help="Let a member go.")
-@click.argument("name")
+@click.argument("name", type=QualifiedName())
 @_wait
 @_as_json
 @_operator()
@@ -80,7 +81,7 @@ def remove(server: Server, name: str, wait_s: float, json_wanted: bool) -> int:
 
 
 @click.command(short_help="Hand the leadership over.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=QualifiedName())
 @_wait
 @_as_json
 @_operator()

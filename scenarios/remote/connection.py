@@ -1,11 +1,12 @@
 """Which server a command talks to, with which token, and what its errors are on the command line."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 import httpx
@@ -18,7 +19,17 @@ from scenarios.options import FiniteRange
 from tree.errors import BadPath
 from tree.path import parse_path
 
-__all__ = ["Server", "as_json", "path_url", "print_table", "remote_options", "show", "stream_lines", "table"]
+__all__ = [
+    "Server",
+    "as_json",
+    "need_url",
+    "path_url",
+    "print_table",
+    "remote_options",
+    "show",
+    "stream_lines",
+    "table",
+]
 
 _MIN_WIDTH: Final = 100
 
@@ -32,6 +43,8 @@ class Server:
     """
 
     def __init__(self, url: str, token_file: Path | None, timeout_s: float) -> None:
+        """Raises click.UsageError if `url` is none, or no token can be read from the file."""
+        need_url("--url", url)
         headers = {} if token_file is None else {"authorization": f"Bearer {_token(token_file)}"}
         self.url = url
         self.timeout_s = timeout_s
@@ -68,11 +81,26 @@ class Server:
             raise EnvironmentFailed(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
 
 
+def need_url(what: str, given: str) -> str:
+    """What was given as a URL of a server; a usage error, which names it as `what`, if it is none."""
+    try:
+        url = urlsplit(given)
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
+            return given
+    except ValueError:
+        pass  # brackets that are no address, a port that is no number
+    raise click.UsageError(f"{what} {given!r:.200} is no URL: give one like http://127.0.0.1:17105")
+
+
 def _token(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentFailed(f"cannot read the token in {file}: {error}") from error
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise click.UsageError(f"cannot read the token in {file}: {reason}") from error
+    if not re.fullmatch(r"[!-~]+", token):
+        raise click.UsageError(f"there is no token in {file}: one is a line of ASCII without blanks")
+    return token
 
 
 def _check(answer: httpx.Response) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import click
 import httpx
 from rich.table import Table
 from rich.text import Text
 
+from authority.names import BadName, check_name
 from scenarios.errors import EnvironmentFailed, RemoteRefused
-from scenarios.remote.connection import Server, as_json, print_table, show, stream_lines, table
+from scenarios.remote.connection import Server, as_json, need_url, print_table, show, stream_lines, table
 
 __all__ = ["ACTIONS", "Action", "Wanted", "observe"]
 
@@ -87,25 +87,19 @@ def observe(
 def _url_of(node: str, homeserver_url: str | None, timeout_s: float) -> str:
     """A URL as it is; the name of a server is looked up at its homeserver."""
     if "/" in node or ":" in node:
-        return _need_url("NODE", node)
+        return need_url("NODE", node)
     if homeserver_url is None:
         raise click.UsageError(f"{node} is no URL: give one, or say with --url which homeserver knows this name")
-    _need_url("--url", homeserver_url)
+    need_url("--url", homeserver_url)
+    try:
+        check_name(node)
+    except BadName as error:
+        raise click.UsageError(str(error)) from error
     with Server(homeserver_url, None, timeout_s) as home:
         rest_url = home.call("GET", f"/v1/servers/{node}")["rest_url"]
     if not rest_url:
         raise EnvironmentFailed(f"{homeserver_url} does not know where the REST of {node} is")
     return str(rest_url)
-
-
-def _need_url(what: str, given: str) -> str:
-    try:
-        url = urlsplit(given)
-        if url.scheme in ("http", "https") and url.hostname and url.port != 0:
-            return given
-    except ValueError:
-        pass  # brackets that are no address, a port that is no number
-    raise click.UsageError(f"{what} {given} is no URL: give one like http://127.0.0.1:17105")
 
 
 # ---- the overview ----

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from scenarios.cluster_control import ask_cluster
 from scenarios.errors import RemoteRefused
-from scenarios.options import FiniteRange
+from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
 __all__ = ["add", "balance", "drain", "load", "remove"]
@@ -34,7 +34,7 @@ _within = click.option(
 
 
 @click.command(short_help="Move everything away from a simulation server, and nothing to it.")
-@click.argument("server_name", metavar="SERVER")
+@click.argument("server_name", metavar="SERVER", type=QualifiedName())
 @click.option("--cancel", is_flag=True, help="End the drain: the server takes entities again.")
 @click.option("--no-wait", is_flag=True, help="Begin it, or look at it, and be done.")
 @click.option("--json", "json_wanted", is_flag=True, help="A JSON object per line, whenever something has changed.")
@@ -221,7 +221,7 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
 
 
 @click.command(short_help="Drain one, and take it out of the directory.")
-@click.argument("server_name", metavar="SERVER")
+@click.argument("server_name", metavar="SERVER", type=QualifiedName())
 @click.option(
     "--dir",
     "directory",

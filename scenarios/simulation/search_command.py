@@ -18,6 +18,7 @@ from scenarios.simulation.handover import Bounds, Handovers
 from scenarios.simulation.handover_host import Parts
 from scenarios.simulation.handover_weaknesses import WEAKNESSES
 from scenarios.simulation.search import Search, TooManyStates, Violation
+from scenarios.simulation.show import listed_weaknesses
 
 __all__ = ["SCOPES", "Searched", "command", "search_scope"]
 
@@ -128,11 +129,9 @@ def command(**flags: Any) -> int:
 
 
 def _search_weakened(flags: dict[str, Any]) -> int:
-    weakness = WEAKNESSES.get(flags["weakness"])
-    if weakness is None:
-        for known in WEAKNESSES.values():
-            click.echo(f"{known.name:26}{known.sentence}")
-        return 0 if flags["weakness"] == "list" else 2
+    if (status := listed_weaknesses(flags["weakness"], WEAKNESSES)) is not None:
+        return status
+    weakness = WEAKNESSES[flags["weakness"]]
     return _search_all({weakness.name: (_bounds(weakness.bounds, flags), weakness.parts)}, flags)
 
 

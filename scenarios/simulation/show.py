@@ -62,12 +62,17 @@ class _Weakness(Protocol):
 
 
 def listed_weaknesses(wanted: str, weaknesses: Mapping[str, _Weakness]) -> int | None:
-    """Print them, if that is what is wanted or there is no such one, and return the exit status; None to go on."""
+    """Print them, if that is what is wanted, and return the exit status; None to go on.
+
+    Raises click.UsageError if there is no such one.
+    """
     if wanted in weaknesses:
         return None
+    if wanted != "list":
+        raise click.UsageError(f"there is no weakness {wanted!r:.80}; `--weakness list` lists them")
     for weakness in weaknesses.values():
         click.echo(f"{weakness.name:32}{weakness.sentence}")
-    return 0 if wanted == "list" else 2
+    return 0
 
 
 def run_and_show(campaign: Campaign, columns: Mapping[str, str], *, trace: bool, json_file: Path | None) -> int:

@@ -153,9 +153,9 @@ def test_what_is_wrong_is_said_in_one_line(baton: Baton, place: TwoServers, monk
         assert baton(node) == (
             2,
             "",
-            f"baton: NODE {node} is no URL: give one like http://127.0.0.1:17105 (see: baton observe --help)\n",
+            f"baton: NODE {node!r} is no URL: give one like http://127.0.0.1:17105 (see: baton observe --help)\n",
         )
-    assert "--url here is no URL" in baton("alpha.h1", "--url", "here")[2]
+    assert "--url 'here' is no URL" in baton("alpha.h1", "--url", "here")[2]
     for wrong in ([], ["state", "root"]):
         status, _, err = baton("alpha.h1", *wrong, "--off")
         assert status == 2

@@ -98,3 +98,6 @@ def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.Ca
     assert run_command(["simulate", "servers", "--weakness", "list"]) == 0
     assert "resumes-on-timeout" in capsys.readouterr().out
     assert run_command(["simulate", "servers", "--weakness", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no weakness 'none'; `--weakness list` lists them" in err

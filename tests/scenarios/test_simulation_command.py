@@ -37,6 +37,9 @@ def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.Ca
     assert run_command(["simulate", "raft", "--weakness", "list"]) == 0
     assert "reads-without-round" in capsys.readouterr().out
     assert run_command(["simulate", "raft", "--weakness", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no weakness 'none'; `--weakness list` lists them" in err
 
 
 def works(pid: int) -> bool:

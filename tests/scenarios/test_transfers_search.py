@@ -90,6 +90,9 @@ def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.Ca
     assert run_command(["simulate", "transfers-search", "--weakness", "list"]) == 0
     assert "deletes-at-commit" in capsys.readouterr().out
     assert run_command(["simulate", "transfers-search", "--weakness", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no weakness 'none'; `--weakness list` lists them" in err
 
 
 def test_a_search_that_is_given_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:
