@@ -22,6 +22,8 @@ __all__ = ["add", "balance", "drain", "load", "remove"]
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 POLL_S: Final = 0.25
+# How long the last other server may be gone before nobody waits for it: time for one to be started again.
+_NO_TARGET_S: Final = 15.0
 _FOR_EVER_S: Final = 86_400.0
 _within = click.option(
     "--within",
@@ -29,7 +31,8 @@ _within = click.option(
     type=FiniteRange(min=0.0, max=_FOR_EVER_S),
     default=_FOR_EVER_S,
     metavar="SECONDS",
-    help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day]",
+    help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day; 15 s while no other server takes"
+    " anything]",
 )
 
 
@@ -44,8 +47,10 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
     """Move everything away from SERVER while players play on, and let nothing come to it; wait until it is empty.
 
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
-    waits on, and --cancel ends the drain. An empty server can be stopped, upgraded, started again (then --cancel), or
-    removed with `baton server remove`.
+    waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
+    gone, its entities stay where they are and are simulated; then this ends with 1 after 15 s.
+
+    An empty server can be stopped, upgraded, started again (then --cancel), or removed with `baton server remove`.
 
     \b
     Examples:
@@ -70,7 +75,7 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
 
 
 def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, within_s: float) -> int:
-    since_s = time.monotonic()
+    since_s = had_target_s = time.monotonic()
     shown = _Progress(json_wanted, since_s)
     for seen in _views(server, path, view):
         shown.show(seen)
@@ -80,7 +85,10 @@ def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, wi
         if seen["empty"]:
             shown.done(seen)
             return 0
-        if time.monotonic() - since_s >= within_s:
+        now_s = time.monotonic()
+        if seen["targets"]:
+            had_target_s = now_s
+        if now_s - since_s >= within_s or now_s - had_target_s >= _NO_TARGET_S:
             click.echo(f"baton: {_sentence(seen)}; the drain goes on", err=True)
             return 1
     raise AssertionError("views do not end")
@@ -98,7 +106,8 @@ def _sentence(view: dict[str, Any]) -> str:
         return f"{view['server']} is empty"
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
     more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
-    return f"{view['server']} {held}; {view['entities']:,} by the log{more}"
+    stuck = "" if view["targets"] else "; no other server takes entities"
+    return f"{view['server']} {held}; {view['entities']:,} by the log{more}{stuck}"
 
 
 def _tell(view: dict[str, Any], json_wanted: bool, sentence: str) -> None:

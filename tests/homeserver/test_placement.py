@@ -145,9 +145,18 @@ async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: H
     await Operator(alpha).do("POST", "/v1/servers/alpha.s1/drain")
     ticks = [holding.life.tick for holding in node.holdings]
     await until(lambda: all(holding.life.tick > tick + 10 for holding, tick in zip(node.holdings, ticks, strict=True)))
-    assert not (await alpha.api.get("/v1/servers/alpha.s1/drain"))["empty"]
-    await alpha.simserver("alpha.s2")
+    view = await alpha.api.get("/v1/servers/alpha.s1/drain")
+    assert (view["empty"], view["targets"]) == (False, 0)
+    node = await alpha.simserver("alpha.s2")
     await drained(alpha, "alpha.s1")
+    # Nor with all of them drained: what the last one has stays there, until one takes entities again.
+    await reported(alpha, s1=0, s2=2)
+    view = await Operator(alpha).do("POST", "/v1/servers/alpha.s2/drain")
+    assert (view["empty"], view["targets"], view["entities"]) == (False, 0, 2)
+    ticks = [holding.life.tick for holding in node.holdings]
+    await until(lambda: all(holding.life.tick > tick + 10 for holding, tick in zip(node.holdings, ticks, strict=True)))
+    await Operator(alpha).do("DELETE", "/v1/servers/alpha.s1/drain")
+    await drained(alpha, "alpha.s2")
 
 
 async def test_failures_33_moves_back_that_somebody_asked_for_are_counted_too(world: Home) -> None:

@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
-from scenarios.remote import tree
+from scenarios.remote import servers, tree
+from scenarios.remote.connection import Server
 from tests.homeserver.process import server_process, wait_ready
 from tests.homeserver.served import homeserver_config, new_ports
 from tests.scenarios.commands import Baton, baton_command, parsed
@@ -208,6 +210,38 @@ def test_what_goes_wrong_is_one_line_and_a_status(
     assert err.startswith("baton: ")
     assert err.count("\n") == 1
     assert sentence in err
+
+
+class Drained:
+    """A server of which a drain is asked again and again: a view for every second, the last one for ever."""
+
+    def __init__(self, *views: dict[str, Any]) -> None:
+        self.views = list(views)
+        self.now_s = 0.0
+
+    def call(self, _method: str, _path: str) -> dict[str, Any]:
+        self.now_s += 1.0
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+    def wait(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, float]:
+        """The status, and how long it took."""
+        monkeypatch.setattr("scenarios.remote.servers.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("scenarios.remote.servers.time.sleep", lambda _: None)
+        status = servers._wait(cast(Server, self), "", self.call("POST", ""), json_wanted=True, within_s=1000.0)
+        return status, self.now_s
+
+
+def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = {"server": "alpha.s1", "draining": True, "entities": 3, "delegated": 0, "held": 3, "leaving": 0}
+    stuck, going, empty = ({**full, "targets": n, "empty": e} for n, e in ((0, False), (2, False), (2, True)))
+    status, waited_s = Drained(stuck).wait(monkeypatch)
+    assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
+    assert "3 by the log; no other server takes entities; the drain goes on" in capsys.readouterr().err
+    # A server that is started again in between is waited for.
+    status, waited_s = Drained(*[stuck] * 10, *[going] * 5, *[stuck] * 10, empty).wait(monkeypatch)
+    assert (status, waited_s) == (0, 26.0)
 
 
 @pytest.mark.parametrize("group", ["tree", "cluster"])
