@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -62,15 +63,22 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
         view = server.call("DELETE", path)
         _tell(view, json_wanted, f"{server_name} takes entities again")
         return 0
-    view = server.call("POST", path)
-    if no_wait:
-        _tell(view, json_wanted, _sentence(view))
-        return 0
-    try:
+    with _telling_that_it_goes_on(server_name, f"baton drain {server_name}"):
+        view = server.call("POST", path)
+        if no_wait:
+            _tell(view, json_wanted, _sentence(view))
+            return 0
         return _wait(server, path, view, json_wanted, within_s)
+
+
+@contextmanager
+def _telling_that_it_goes_on(server_name: str, again: str) -> Iterator[None]:
+    """Around what asks for a drain and waits for it: Ctrl-C ends that, and not what is in the log."""
+    try:
+        yield
     except KeyboardInterrupt:
-        again = f"wait on with `baton drain {server_name}`, end it with `baton drain {server_name} --cancel`"
-        click.echo(f"the drain of {server_name} goes on; {again}", err=True)
+        text = f"wait on with `{again}`, end it with `baton drain {server_name} --cancel`"
+        click.echo(f"the drain of {server_name} goes on; {text}", err=True)
         raise
 
 
@@ -252,8 +260,9 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
     path = f"/v1/servers/{server_name}/drain"
     view: dict[str, Any] = {"name": server_name}
     try:
-        if status := _wait(server, path, server.call("POST", path), json_wanted, within_s):
-            return status
+        with _telling_that_it_goes_on(server_name, f"baton server remove {server_name}"):
+            if status := _wait(server, path, server.call("POST", path), json_wanted, within_s):
+                return status
         view = server.call("DELETE", f"/v1/servers/{server_name}")
     except RemoteRefused as refused:
         # It is out of the directory already, and perhaps its process is still there.

@@ -244,6 +244,25 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     assert (status, waited_s) == (0, 26.0)
 
 
+@pytest.mark.parametrize("command", [("drain",), ("server", "remove")])
+@pytest.mark.parametrize("answered", [0, 1, 3])
+def test_whoever_ends_the_waiting_is_told_that_the_drain_goes_on(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], answered: int
+) -> None:
+    full = {"server": "alpha.s1", "draining": True, "entities": 3, "delegated": 0, "held": 3, "leaving": 0}
+    answers = [{**full, "targets": 1, "empty": False}] * answered
+
+    def call(*_: Any) -> dict[str, Any]:
+        if not answers:
+            raise KeyboardInterrupt
+        return answers.pop()
+
+    monkeypatch.setattr(Server, "call", call)
+    status, _, err = baton(*command, "alpha.s1")
+    assert status == 130
+    assert f"the drain of alpha.s1 goes on; wait on with `baton {' '.join(command)} alpha.s1`, end it with" in err
+
+
 @pytest.mark.parametrize("group", ["tree", "cluster"])
 def test_help_teaches(baton: Baton, group: str) -> None:
     out = baton(group, "--help")[1]
