@@ -39,6 +39,8 @@ MAX_KNOWN_ADDRESSES = 100_000
 # What is sent to somebody to whom nothing was sent for so long leaves at once; what follows it waits for the end of the
 # turn, so that of many who leave together only the first pays for a seal of its own.
 _QUIET_NS = 2_000_000
+# So long after a message the key of the next one is made. Not at once: its receiver may be at work on this core.
+_READY_AFTER_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Courier:
         self._addresses: dict[str, tuple[str, int]] = {}
         self._outbox = Outbox()
         self._sent_ns: dict[_Destination, int] = {}
+        # Bounded by how many something can be sent to in `_READY_AFTER_S`.
+        self._wants_key: set[str] = set()
         self._large = UnderWay(lambda peer: link.backlog(peer).bytes)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -69,6 +73,7 @@ class Courier:
             self._nursery = nursery
             # What an earlier life of this left behind is lost, as if on the way.
             self._outbox = Outbox()
+            self._wants_key.clear()
             self._large.forget()
             task_status.started()
             try:
@@ -192,10 +197,25 @@ class Courier:
             letters, to=to, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s(), over_link=True
         )
         self._post(to, where, encode_link(parcel), channel)
-        self._sealer.get_ready(keys)
+        self._get_ready_for(to)
         for letter in letters:
             if isinstance(letter, _Letter) and letter.sent is not None:
                 letter.sent(parcel.size_bytes // len(letters))
+
+    def _get_ready_for(self, to: str) -> None:
+        """See to it that there is a key for the next message to this receiver, if that does not come at once."""
+        if not self._wants_key and self._nursery is not None:
+            self._nursery.start_soon(self._get_ready_later)
+        self._wants_key.add(to)
+
+    async def _get_ready_later(self) -> None:
+        await self._clock.sleep_s(_READY_AFTER_S)
+        while self._wants_key:
+            keys = self._home.keys_at_hand(self._wants_key.pop())
+            if keys is not None:
+                self._sealer.get_ready(keys)
+            # A tenth of a millisecond each: what arrives meanwhile has its turn.
+            await trio.lowlevel.checkpoint()
 
     async def _address(self, name: str) -> tuple[str, int] | None:
         row = await self._home.row(name)

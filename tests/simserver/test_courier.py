@@ -133,6 +133,51 @@ async def test_what_cannot_be_sealed_at_once_is_counted_and_harms_nobody(
         assert place.arrived() == [["b"]]
 
 
+def is_ready() -> bool:
+    return bool(HERE._ready)
+
+
+async def test_the_key_of_the_next_message_is_made_when_there_was_time_to_answer_this_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with serving() as place:
+        HERE.change_identity(HERE.identity)
+        place.send("a", "b")
+        await settle()
+        assert not is_ready()
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert is_ready()
+        place.send("c")
+        assert not is_ready()
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert is_ready()
+
+
+async def test_no_key_is_made_for_whom_none_is_known_any_more(autojump_clock: trio.testing.MockClock) -> None:
+    async with serving() as place:
+        HERE.change_identity(HERE.identity)
+        place.send("a")
+        place.at_hand = None
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert not is_ready()
+        place.at_hand = THERE.identity.public
+        place.send("b")
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert is_ready()
+
+
+async def test_served_again_a_courier_gets_ready_as_before(autojump_clock: trio.testing.MockClock) -> None:
+    HERE.change_identity(HERE.identity)
+    async with serving() as place:
+        place.send("a")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(place.courier.serve)
+        place.send("b")
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert is_ready()
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_courier_whom_nobody_serves_sends_nothing() -> None:
     place = Place()
     assert not place.courier.send(OwnerRequest(entity="alpha.a"), Trace("a"), "alpha.s2", on_path=False)
