@@ -94,7 +94,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)
     save_transfer(rows, transfer, is_new=existing is None)
-    return _answer(rows, transfer)
+    return _answer(rows, transfer, record)
 
 
 def _answer_gone(args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
@@ -252,14 +252,14 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
     )
 
 
-def _answer(rows: Rows, transfer: TransferRecord) -> dict[str, Any]:
-    """What became of the transfer, and who has authority now, which may be later than that.
+def _answer(rows: Rows, transfer: TransferRecord, record: EntityRecord | None = None) -> dict[str, Any]:
+    """What became of the transfer, and who has authority now (`record`, if that was just written), maybe later.
 
     While the entity is being recovered, nobody has it: whoever handed it over may have the only state that is left, and
     a later fence would tell him that he is not needed any more. He gets the answer of the time of the commit.
     """
     outcomes = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
-    outcome, record = outcomes.get(transfer.phase, Outcome.COMMITTED), find_entity(rows, transfer.entity)
+    outcome, record = outcomes.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)
     authority, fence = record.authority, record.fence
     if outcome is Outcome.COMMITTED and is_recovering(rows, record):
         authority, fence = transfer.target, transfer.fence

@@ -33,6 +33,7 @@ from authority.records import (
 from authority.rows import Rows
 from homeserver.barriers import SharedBarrier
 from tree.backend import Backend
+from tree.data import encode
 from tree.errors import Abort
 from tree.store import NodeView
 from tree.submissions import Aborted
@@ -209,8 +210,8 @@ class Store:
 
     def _in_phase(self, phase: Phase, transfer_ids: Iterable[str]) -> list[TransferRecord]:
         views = [self._replica.store.view(("transfers", transfer_id)) for transfer_id in transfer_ids]
-        # Most are done: they are not decoded.
-        word = phase.value.encode()
+        # Most are done: they are not decoded. (The word alone stands in the report of everything that is done.)
+        word = encode("phase") + encode(phase.value)
         open_ones = [view for view in views if view is not None and view.encoded and word in view.encoded]
         transfers = [TransferRecord.from_data(view.data) for view in open_ones]
         return [transfer for transfer in transfers if transfer.phase is phase]

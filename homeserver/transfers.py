@@ -6,7 +6,7 @@ same answer from the log.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -291,7 +291,8 @@ class Transfers:
         decided = await self._decide(request, admitted, means)
         self._reached("decided", request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
-        reply = await self._reply(decided, means)
+        transfer = TransferRecord.from_data(decided["transfer"])
+        reply = await self._reply(decided, transfer, means)
         if reply.outcome == "committed" and decided["transfer"].get("sub"):
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply, opened.trace, on_path=False)
@@ -301,7 +302,6 @@ class Transfers:
             if is_case_2:
                 self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
         elif not repeated:
-            transfer = TransferRecord.from_data(decided["transfer"])
             self._note(transfer)
             if known is None and transfer.reason == Reason.ATTACHED:
                 self.torn(transfer)
@@ -324,8 +324,8 @@ class Transfers:
                 continue
             self._note(other)
             outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
-            decided = {"transfer": other.to_data(), "outcome": outcome.value, "authority": record.authority}
-            reply = await self._reply(decided | {"epoch": record.epoch, "sub": record.sub}, self._alone)
+            decided = {"outcome": outcome.value, "authority": record.authority}
+            reply = await self._reply(decided | {"epoch": record.epoch, "sub": record.sub}, other, self._alone)
             try:
                 if outcome is Outcome.COMMITTED:
                     await self.post(Grant(certificate=reply.certificate), waiting.trace, other.target, on_path=True)
@@ -379,8 +379,7 @@ class Transfers:
             answer = await means.submit("transfer.commit", **args, incarnation=admitted.incarnation)
         return dict(answer)
 
-    async def _reply(self, decided: dict[str, Any], means: Means) -> HandoffReply:
-        transfer = TransferRecord.from_data(decided["transfer"])
+    async def _reply(self, decided: Mapping[str, Any], transfer: TransferRecord, means: Means) -> HandoffReply:
         outcome = Outcome(decided["outcome"])
         return HandoffReply(
             transfer_id=transfer.id,
@@ -416,8 +415,9 @@ class Transfers:
         means = self._means(opened)
         decided = await means.submit("transfer.refuse", **args, passes=passes)
         self._waiting.take(request.transfer_id)
-        await self._tell_the_others(TransferRecord.from_data(decided["transfer"]))
-        return Letter(await self._reply(dict(decided), means), opened.trace, on_path=False)
+        transfer = TransferRecord.from_data(decided["transfer"])
+        await self._tell_the_others(transfer)
+        return Letter(await self._reply(decided, transfer, means), opened.trace, on_path=False)
 
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""

@@ -3,13 +3,16 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from authority.records import Phase, TransferRecord
 from homeserver.federation import PeerUnreachable
 from homeserver.orders import MAX_OPEN, Orders
+from homeserver.store import Store
 from tests.simserver.test_departures import TrioClock
+from tree.store import Store as TreeStore
 
 
 class Place:
@@ -89,3 +92,26 @@ async def test_the_oldest_orders_are_left_to_the_search(autojump_clock: MockCloc
     for name in names:
         place.orders.ordered(name)
     assert set(await place.passes(5.5)) == set(names[1:])
+
+
+def test_a_word_in_the_report_of_what_is_done_does_not_make_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = TreeStore()
+    fields: dict[str, Any] = {
+        "entity": "alpha.e",
+        "target": "alpha.s2",
+        "report": '{"marks":["committed","permitted"]}',
+    }
+    for name, phase in (("transfer-1", Phase.DONE), ("transfer-2", Phase.COMMITTED), ("transfer-3", Phase.PERMITTED)):
+        tree.put(("transfers", name), TransferRecord(id=name, phase=phase, **fields).to_data())
+    backend: Any = SimpleNamespace(store=tree)
+    store, names = Store(lambda: backend), ["transfer-1", "transfer-2", "transfer-3"]
+    read: list[str] = []
+
+    def from_data(data: Any) -> TransferRecord:
+        read.append(data["id"])
+        return TransferRecord.model_validate(data)
+
+    monkeypatch.setattr(TransferRecord, "from_data", from_data)
+    assert [transfer.id for transfer in store.unreported(names)] == ["transfer-2"]
+    assert [transfer.id for transfer in store.permitted(names)] == ["transfer-3"]
+    assert read == ["transfer-2", "transfer-3"], "of ten thousand that are done none is decoded"
