@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["Custody", "FinalAuthority", "gaps_ms", "judge"]
@@ -52,8 +53,16 @@ def gaps_ms(stints: Iterable[Mapping[str, Any]]) -> list[float]:
     ]
 
 
-def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthority], period_ns: int) -> Custody:
+def judge(
+    stints: Iterable[Mapping[str, Any]],
+    finals: Mapping[str, FinalAuthority],
+    period_ns: int,
+    leases_over: Mapping[str, int] = MappingProxyType({}),
+) -> Custody:
     """Check the chain of custody of every entity in `finals`.
+
+    `leases_over` says how often each server has lost its lease: what it simulated went on under a fence that had been
+    raised before, elsewhere or there. Findings say so.
 
     An entity's stints, in the order of their fences, must not overlap in time and not tick after their end, must each
     continue from the tick and the state hash with which the one before ended, and the last one must still last, on the
@@ -68,12 +77,24 @@ def judge(stints: Iterable[Mapping[str, Any]], finals: Mapping[str, FinalAuthori
         if not chain:
             custody._found("no_authority", f"nobody ever simulated {entity}")
             continue
-        _judge_links(custody, entity, chain, period_ns)
-        _judge_end(custody, entity, chain[-1], final)
+        _judge_links(custody, entity, chain, period_ns, leases_over)
+        _judge_end(custody, entity, chain[-1], final, leases_over)
     return custody
 
 
-def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], period_ns: int) -> None:
+def _cause(leases_over: Mapping[str, int], *servers: str) -> str:
+    """Why it may be that nobody had authority, after the words that say so; empty if nothing explains it."""
+    lost = [f"{server} ({times} times)" for server in sorted({*servers}) if (times := leases_over.get(server, 0))]
+    return f": taken over, for the lease was not renewed in time and is over of {', '.join(lost)}" if lost else ""
+
+
+def _judge_links(
+    custody: Custody,
+    entity: str,
+    chain: list[Mapping[str, Any]],
+    period_ns: int,
+    leases_over: Mapping[str, int],
+) -> None:
     for before, after in pairwise(chain):
         fences = (before["epoch"], before["sub"]), (after["epoch"], after["sub"])
         where = f"{entity}: {before['server']} {fences[0]} → {after['server']} {fences[1]}"
@@ -86,7 +107,8 @@ def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], 
             custody._found("two_authorities", f"{where}: the first still ticked after its end")
         if fences[1] not in (fences[0], (fences[0][0], fences[0][1] + 1), (fences[0][0] + 1, 0)):
             # Every fence has a holder; the log of whoever it was is missing, or it was nobody.
-            custody._found("no_authority", f"{where}: no custody log shows who had authority in between")
+            cause = _cause(leases_over, before["server"], after["server"])
+            custody._found("no_authority", f"{where}: no custody log shows who had authority in between{cause}")
             continue
         if (after["started_tick"], after["started_hash"]) != (before["ended_tick"], before["ended_hash"]):
             custody._found(
@@ -99,9 +121,14 @@ def _judge_links(custody: Custody, entity: str, chain: list[Mapping[str, Any]], 
             custody.gaps_ticks[(entity, *fences[1])] = max(0, due)
 
 
-def _judge_end(custody: Custody, entity: str, last: Mapping[str, Any], final: FinalAuthority) -> None:
+def _judge_end(
+    custody: Custody, entity: str, last: Mapping[str, Any], final: FinalAuthority, leases_over: Mapping[str, int]
+) -> None:
     if last["ended_ns"]:
-        custody._found("no_authority", f"{entity}: nobody simulates it at the end; {last['server']} was the last")
+        cause = _cause(leases_over, last["server"])
+        custody._found(
+            "no_authority", f"{entity}: nobody simulates it at the end; {last['server']} was the last{cause}"
+        )
     elif (last["server"], last["epoch"], last["sub"]) != (final.server, final.epoch, final.sub):
         custody._found(
             "no_authority",

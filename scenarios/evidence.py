@@ -13,7 +13,7 @@ from scenarios.custody import Custody, FinalAuthority, judge
 from scenarios.players import InputStream, Players
 from scenarios.report.model import Invariants
 
-__all__ = ["Evidence", "WorldCheck", "collect", "inputs_of"]
+__all__ = ["Evidence", "WorldCheck", "collect", "inputs_of", "leases_over"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ async def collect(
         lost, duplicated = lost + missing, duplicated + wrong
         if missing or wrong:
             findings.append(f"{entity}: {missing} inputs lost, {wrong} repeated or out of order, of {stream.sent}")
-    custody = judge(stints, finals, period_ns)
+    custody = judge(stints, finals, period_ns, await leases_over(client, simservers))
     invariants = Invariants(
         two_authorities=custody.two_authorities,
         no_authority=custody.no_authority,
@@ -79,6 +79,18 @@ async def collect(
         inputs_duplicated=duplicated,
     )
     return Evidence(custody, invariants, stints, applied, findings + custody.findings)
+
+
+async def leases_over(client: RestClient, simservers: Mapping[str, str]) -> dict[str, int]:
+    """How often the lease of each of these servers was over since it was started; a silent one has said nothing."""
+    counts: dict[str, int] = {}
+    for name, url in simservers.items():
+        try:
+            stats = await client.get(f"{url}/v1/local/stats")
+        except (ApiFailure, httpx.HTTPError):
+            continue
+        counts[name] = stats["counts"].get("lease_over", 0)
+    return counts
 
 
 async def _stints(

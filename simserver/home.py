@@ -276,6 +276,13 @@ class Home:
         """
         return await self._asking.do(Letter(message, trace, on_path))
 
+    async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
+        """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
+        (outcome,) = await self.ask_each([Letter(message, trace, on_path=False)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """`ask` of each of these, in as few parcels as they fit: its answer, None, or what `ask` would raise."""
         outcomes: list[Opened | Exception | None] = []

@@ -193,7 +193,8 @@ class LeaseKeeper:
             shared=self._says_shared,
         )
         try:
-            answer = await self._home.ask(message, Trace(f"renew-{self._renewal:08d}"), on_path=False)
+            # Alone: in company the answer would wait for whatever else is decided, of hundreds that leave, say.
+            answer = await self._home.ask_alone(message, Trace(f"renew-{self._renewal:08d}"))
         except (HomeUnreachable, HomeRefused) as error:
             self._not_granted(str(error))
             return False

@@ -21,6 +21,7 @@ from scenarios.cases import Run, open_run
 from scenarios.client import ApiFailure
 from scenarios.cluster import LocalCluster, Role
 from scenarios.custody import FinalAuthority, gaps_ms, judge
+from scenarios.evidence import leases_over
 from scenarios.options import FiniteRange, json_file_option
 from scenarios.report.statistics import percentile
 from scenarios.topology import ClusterSpec
@@ -121,7 +122,7 @@ async def _judged(run: Run, entities: int, tick_hz: float, seconds: float, used:
     gaps = gaps_ms(stints)
     last = {s["entity"]: s for s in stints if not s["ended_ns"]}
     finals = {name: FinalAuthority(s["server"], s["epoch"], s["sub"]) for name, s in last.items()}
-    custody = judge(stints, finals, round(1e9 / tick_hz))
+    custody = judge(stints, finals, round(1e9 / tick_hz), await leases_over(run.client, run.simservers))
     findings = list(custody.findings)
     if len(last) != entities:
         findings.append(f"{len(last):,} of {entities:,} entities are simulated at the end")

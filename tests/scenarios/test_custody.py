@@ -1,6 +1,6 @@
 """Judging custody: a clean chain gives zeros, and each way to break it is found."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
@@ -168,6 +168,16 @@ def test_a_fence_that_nobody_held_is_a_hole_and_says_nothing_of_the_state() -> N
 
 
 # --- gaps -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hole_that_a_lost_lease_explains_says_so() -> None:
+    first = stint("alpha.s1", 1, 0, 4, at_ns=0)
+    # The log raised the fence to 2, asked for copies, and gave the entity away under 3.
+    second = stint("alpha.s1", 3, 3, None, at_ns=first.ended_ns + 50 * PERIOD_NS)
+    for lost, told in (({"alpha.s1": 2}, "is over of alpha.s1 (2 times)"), ({"alpha.s9": 1}, "in between")):
+        custody = judge([asdict(one) for one in (first, second)], {BALL: FINAL}, PERIOD_NS, lost)
+        assert custody.no_authority == 1
+        assert custody.findings[0].endswith(told)
 
 
 def test_a_hand_over_between_two_ticks_costs_none() -> None:

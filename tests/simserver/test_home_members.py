@@ -3,13 +3,18 @@
 import json
 
 import httpx
+import pytest
+import trio
 
 from actors.clock import Clock
 from authority.enrolment import DIRECTORY, rows_proof
+from authority.hops import Trace
+from authority.letters import Letter
+from authority.messages import OwnerRequest, Renew
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.keys import Identity
-from simserver.home import Home
+from simserver.home import Home, HomeUnreachable
 
 TOKEN = b"a join token of some length"
 
@@ -66,4 +71,30 @@ async def test_while_nobody_says_who_there_is_the_known_ones_are_asked() -> None
     instance.is_there = False
     await instance.home.prefer("alpha.h3", to="alpha.h1")
     assert instance.asked() == ["alpha.h2", "alpha.h1"]
+    await instance.http.aclose()
+
+
+async def test_a_renewal_waits_for_nothing_that_is_asked_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, parcels, held = Instance(), list[list[str]](), trio.Event()
+
+    async def perform(letters: list[Letter]) -> list[Exception]:
+        parcels.append([letter.message.type for letter in letters])
+        if letters[0].message.type != "renew":
+            await held.wait()
+        return [HomeUnreachable("answered")] * len(letters)
+
+    monkeypatch.setattr(instance.home, "_ask_some", perform)
+    trace = Trace("t")
+
+    async def ask(number: int) -> None:
+        with pytest.raises(HomeUnreachable):
+            await instance.home.ask(OwnerRequest(entity=f"alpha.e{number}"), trace, on_path=False)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(5):
+            nursery.start_soon(ask, number)
+        with pytest.raises(HomeUnreachable):
+            await instance.home.ask_alone(Renew(server="alpha.s1", incarnation=1, nonce="0" * 32, renewal=1), trace)
+        held.set()
+    assert sorted(parcels) == [["owner_request"] * 5, ["renew"]]
     await instance.http.aclose()

@@ -59,6 +59,10 @@ class WayHome:
             return None if answer is None else Opened(answer, member.name, trace)
         raise HomeUnreachable(problem)
 
+    async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
+        """As `Home.ask_alone`."""
+        return await self.ask(message, trace, on_path=False)
+
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """As `Home.ask_each`, one after the other."""
         return [await self._asked(letter) for letter in letters]
