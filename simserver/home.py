@@ -52,7 +52,11 @@ class HomeUnreachable(Exception):
 
 
 class HomeRefused(Exception):
-    """The home instance answered with an error that a repetition would not change."""
+    """The home instance answered with an error that a repetition would not change; `code` is its stable code."""
+
+    def __init__(self, sentence: str, code: str = "") -> None:
+        super().__init__(sentence)
+        self.code: Final = code
 
 
 class Handshakes:
@@ -320,8 +324,13 @@ class Home:
         parcel = self._sealer.seal_all(
             letters, to=member.name, keys=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )
-        body = {"parcel": parcel.to_data()}
-        answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url])
+        sealed_with, body = self._sealer.identity.public.signing_kid, {"parcel": parcel.to_data()}
+        try:
+            answer = await self._request("POST", "/v1/handoffs", json_body=body, urls=[member.rest_url])
+        except HomeRefused as refused:
+            if refused.code == "bad_message" and await self._are_keys_of_before(sealed_with, keys, member.name):
+                raise HomeUnreachable(f"keys were revoked while {member.name} was asked: {refused}") from refused
+            raise
         if not answer and len(letters) == 1:
             return [None]
         try:
@@ -338,6 +347,17 @@ class Home:
         if len(opened) != len(letters):
             raise HomeUnreachable(f"{member.name} gave {len(opened)} answers to {len(letters)} messages")
         return [_answered(one, member.name) for one in opened]
+
+    async def _are_keys_of_before(self, sealed_with: str, keys: PublicIdentity, member: str) -> bool:
+        """Whether we, or the member, have other keys by now than those with which something was sealed.
+
+        What was on its way when one of them was revoked cannot be opened any more, and is not at fault: sealed anew it
+        can.
+        """
+        if sealed_with != self._sealer.identity.public.signing_kid:
+            return True
+        now = await self.keys_of(member, max_age_ns=FRESH_NS)
+        return now is not None and now.agreement_kid != keys.agreement_kid
 
     async def _request(
         self,
@@ -364,7 +384,7 @@ class Home:
             sentence = answer.get("message", "") if isinstance(answer, dict) else ""
             problem = f"{url}: HTTP {response.status_code} {code} {sentence}"
             if response.status_code < 500:
-                raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}")
+                raise HomeRefused(f"{method} {path}: {code or response.status_code}: {sentence}", code)
         raise HomeUnreachable(f"no homeserver of {self._instance} answered ({problem})")
 
 

@@ -10,23 +10,32 @@ import trio
 
 from actors.clock import Clock
 from authority.enrolment import DIRECTORY, rows_proof
+from authority.hops import Trace
+from authority.letters import Letter
+from authority.messages import Decline
 from authority.pins import Pins
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from crypto.continuity import Published, sign_successor
 from crypto.keys import Identity
 from crypto.pin_file import PinFile
-from simserver.home import FRESH_NS, KEYS_TTL_NS, UNKNOWN_KEY_NS, Home
+from simserver.home import FRESH_NS, KEYS_TTL_NS, UNKNOWN_KEY_NS, Home, HomeRefused, HomeUnreachable
 
 NOW_S = 1_700_000_000
 TOKEN = b"a join token of some length"
 OLD, NEW, THIEF = Identity.generate(), Identity.generate(), Identity.generate()
 ROTATED = OLD.rotated(NEW, now_s=NOW_S, overlap_s=3600)
 FIRST = DirectoryRow(name="alpha.s2", role=Role.SIMSERVER, keys=OLD.public.to_jwks())
-SECOND = FIRST.changed(
-    keys=ROTATED.public.to_jwks(),
-    version=2,
-    statements=(sign_successor("alpha.s2", Published(1, OLD.public), ROTATED.public, signer=OLD, now_s=NOW_S),),
+
+
+def successor(name: str) -> str:
+    """The statement with which the server of this name goes on from its first keys."""
+    return sign_successor(name, Published(1, OLD.public), ROTATED.public, signer=OLD, now_s=NOW_S)
+
+
+SECOND = FIRST.changed(keys=ROTATED.public.to_jwks(), version=2, statements=(successor("alpha.s2"),))
+MEMBER = DirectoryRow(
+    name="alpha.h1", role=Role.HOMESERVER, keys=OLD.public.to_jwks(), rest_url="http://h1", revision=1
 )
 
 
@@ -49,15 +58,17 @@ class Place:
         self.row: DirectoryRow | None = FIRST
         self.questions = 0
         self.clock = Hands()
-        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self.answer))
         self.home = Home(
             Sealer("alpha.s1", Identity.generate()), "alpha", ("http://h1",), TOKEN, self.http, self.clock, pins
         )
 
-    def _answer(self, request: httpx.Request) -> httpx.Response:
+    def answer(self, request: httpx.Request) -> httpx.Response:
         self.questions += 1
         if self.row is None:
             raise httpx.ConnectError("away")
+        if request.url.path == "/v1/cluster":
+            return httpx.Response(200, json={"leader": "alpha.h1"})
         rows = [json.loads(json.dumps(self.row.to_data()))]
         proof = rows_proof(TOKEN, DIRECTORY, request.url.params["nonce"], rows)
         return httpx.Response(200, json={"rows": rows, "proof": proof})
@@ -140,6 +151,31 @@ async def test_the_end_of_an_overlap_needs_no_news(place: Place) -> None:
     keys = await place.home.keys_of("alpha.s2")
     assert keys is not None
     assert not keys.retiring
+
+
+@pytest.mark.parametrize("who", ["we", "the member", "nobody"])
+async def test_what_was_under_way_when_a_key_was_revoked_is_not_refused_for_good(place: Place, who: str) -> None:
+    sealer = Sealer("alpha.s1", OLD)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return place.answer(request)
+        if who == "we":
+            sealer.change_identity(NEW)
+        elif who == "the member":
+            place.row = MEMBER.changed(keys=SECOND.keys, version=2, statements=(successor("alpha.h1"),))
+        place.later(FRESH_NS)
+        return httpx.Response(400, json={"code": "bad_message", "message": "it does not open", "value": None})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+        home = Home(sealer, "alpha", ("http://h1",), TOKEN, http, place.clock)
+        place.row = MEMBER
+        await home.refresh_members()
+        message = Decline(
+            transfer_id="transfer-1", entity="alpha.ball", source="alpha.s1", target="alpha.s2", reason="draining"
+        )
+        (outcome,) = await home.ask_each([Letter(message, Trace("transfer-1"))])
+    assert isinstance(outcome, HomeRefused if who == "nobody" else HomeUnreachable), outcome
 
 
 @pytest.mark.parametrize("seen", [FIRST, SECOND])
