@@ -72,6 +72,9 @@ FOUND = {
     "never-silent": "absent",
     "deaf-to-owners": "absent",
     "swaps-policies": "absent",
+    "endless-freezes": "large",
+    "stale-pieces": "large",
+    "strands-convoys": "convoys",
 }
 
 

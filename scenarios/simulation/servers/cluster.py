@@ -22,6 +22,7 @@ from scenarios.simulation.servers.people import People
 from scenarios.simulation.servers.player import Player
 from scenarios.simulation.servers.simserver import SimulationServer
 from scenarios.simulation.servers.tasks import Process, VirtualClock
+from scenarios.simulation.servers.world import LARGE
 
 __all__ = ["Cluster"]
 
@@ -95,12 +96,13 @@ class Cluster:
         server = mix.servers[number % len(mix.servers)]
         entity = f"{instance_of(server)}.e{number}"
         spawner = mix.players[0 if mix.has_one_master else number % len(mix.players)]
-        args = {"entity": entity, "kind": "counter", "spawner": spawner, "server": server, "rule": "allow"}
+        kind = LARGE if number < mix.large else "counter"
+        args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
         if record.orphans is OrphanPolicy.FREEZE:
             self.judge.held[entity] = None
-        self.servers[server].spawn(entity, spawner)
+        self.servers[server].spawn(entity, kind, spawner)
         for player in self.players:
             player.follow(record)
         return entity

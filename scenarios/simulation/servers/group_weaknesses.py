@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from authority import absence_procedures, transfer_procedures
 from authority.absence import LeavePolicy
 from authority.messages import OwnerRequest
+from authority.precopy import CopyAhead
 from authority.rows import Rows
+from authority.sealing import Opened
 from homeserver.store import replicated_procedures
 from scenarios.simulation.servers.parts import Parts
+from simserver.arrivals import Arrivals
+from simserver.copying_ahead import CopyingAhead
+from simserver.departing import Departure, Plan
+from simserver.departures import Departures
+from simserver.life import Snapshot
 from simserver.silence import Silences
 
 __all__ = ["GROUP_WEAKNESSES"]
@@ -47,6 +55,60 @@ def _nobody(_rows: Rows, *_: Any) -> str:
     return ""
 
 
+class _StrandedConvoys(Departures):
+    """Lets nobody follow when a place becomes free."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        convoys: Any = self._convoys
+        convoys.place_free = lambda _target: None
+
+
+class _PatientDepartures(Departures):
+    """Knows of no freeze budgets."""
+
+    def _depart(self, plan: Plan, *args: Any) -> Departure:
+        departure = super()._depart(replace(plan, freeze_budget_ms=0), *args)
+        departure.plan = plan
+        return departure
+
+
+class _StaleRecipes(CopyAhead):
+    """Sends what the state was when the last of it went ahead, not what it was when it stood still."""
+
+    stale = b""
+
+    def next_round(self, state: bytes) -> list[bytes] | None:
+        chunks = super().next_round(state)
+        self.stale = self.stale if chunks is None else state
+        return chunks
+
+    def recipe(self, state: bytes) -> tuple[bytes, bytes]:
+        return super().recipe(self.stale)
+
+
+class _StaleAhead(CopyingAhead):
+    def begin(self, plan: Plan, holding: Any, over: Any) -> None:
+        super().begin(plan, holding, over)
+        if plan.entity in self._copying:
+            ahead: Any = self._copying[plan.entity].ahead
+            ahead.__class__, ahead.stale = _StaleRecipes, ahead._state
+
+
+class _StaleDepartures(Departures):
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self._ahead.__class__ = _StaleAhead
+
+
+class _CarelessArrivals(Arrivals):
+    """Believes of what was put together from pieces that it is what it should be."""
+
+    def _checked(self, message: Any, opened: Opened) -> Snapshot:
+        self._read = (message.state_hash, Snapshot.decode(message.state))
+        return self._read[1]
+
+
 class _NeverSilent(Silences):
     """Notices nobody's silence."""
 
@@ -71,6 +133,13 @@ GROUP_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
         "a hand-over that nobody has proposed leaves parent and children behind",
         Parts(procedures=_changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
     ),
+    ("strands-convoys", "who waits for a place to leave is never told of one", Parts(departures=_StrandedConvoys)),
+    (
+        "stale-pieces",
+        "what went ahead is begun with, and not what has changed since",
+        Parts(departures=_StaleDepartures, arrivals=_CarelessArrivals),
+    ),
+    ("endless-freezes", "freeze budgets are not kept", Parts(departures=_PatientDepartures)),
     ("never-silent", "nobody notices that an owner is silent", Parts(silences=_NeverSilent)),
     ("deaf-to-owners", "who gives no inputs here counts as silent", Parts(silences=_DeafSilences)),
     (

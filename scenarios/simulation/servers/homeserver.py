@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from authority.bulk_procedures import MAX_STEPS
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
 from authority.lease_messages import Renew
-from authority.messages import Adopted, Census, Collected, LoadReport, Message, OwnerRequest
+from authority.messages import Adopted, Census, Collected, LoadReport, Message, NoAnswer, OwnerRequest
 from authority.names import instance_of
 from authority.placement import Balance, relieve
 from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
@@ -23,12 +24,13 @@ from homeserver.owners import Owners
 from homeserver.reminders import Reminders
 from homeserver.transfers import NOT_TOLD, Transfers
 from scenarios.simulation.servers.calls import Call, Calls
+from scenarios.simulation.servers.company import Batch, Outbox, VirtualCombiner
 from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.log import Seat, SimulatedStore
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.mixes import ServerMix
 from scenarios.simulation.servers.parts import Parts
-from scenarios.simulation.servers.tasks import Process, VirtualClock
+from scenarios.simulation.servers.tasks import Answer, Process, VirtualClock
 from scenarios.simulation.servers.ways import Neighbours
 from tree.submissions import NoQuorum, OutcomeUnknown
 
@@ -71,6 +73,11 @@ class Home(Transfers):
         parts = self._parts
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
         self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
+        self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company)
+        company: Any = parts.company(self.store, self.certificates)
+        company._steps = VirtualCombiner(self.process, company._submit_all, most=MAX_STEPS)
+        company._to_certify = VirtualCombiner(self.process, company._certify_all, most=MAX_STEPS)
+        self.__dict__["_company"] = company
         self.balancer = Balancer(
             self.store,
             self.post,
@@ -119,7 +126,9 @@ class Home(Transfers):
     def _arrived(self, sender: str, message: Any) -> None:
         if self._calls.took(message):
             return
-        if isinstance(message, Call):
+        if isinstance(message, Batch):
+            self.process.start_soon(self._told_each, sender, message)
+        elif isinstance(message, Call):
             self.process.start_soon(self._called, message)
         elif not self._noted(sender, message):
             self.process.start_soon(self._told, sender, message)
@@ -148,7 +157,10 @@ class Home(Transfers):
 
     async def _called(self, call: Call) -> None:
         try:
-            self._calls.answer(call, await self._answered(call.caller, call.message))
+            if isinstance(call.message, Batch):
+                self._calls.answer(call, await self._answered_each(call.caller, call.message))
+            else:
+                self._calls.answer(call, await self._answered(call.caller, call.message))
         except (Refused, MessageError) as error:
             self._calls.refuse(call, str(error))
         except _NOTHING_DECIDED:
@@ -163,13 +175,32 @@ class Home(Transfers):
         if answer is not None:
             self._mail.send(self.name, sender, answer)
 
+    async def _told_each(self, sender: str, batch: Batch) -> None:
+        """By the link, in one parcel; those that cannot be answered now are as if they had been lost."""
+        asking = Batch(tuple(one for one in batch.messages if not self._noted(sender, one)))
+        for answer in await self._answered_each(sender, asking):
+            if not isinstance(answer, NoAnswer):
+                self._outbox.send(sender, answer)
+
     async def _answered(self, sender: str, message: Message) -> Message | None:
         letter = await self.reply(Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer"))))
         return None if letter is None else letter.message
 
+    async def _answered_each(self, sender: str, batch: Batch) -> list[Message]:
+        """As `Transfers.replies`, which waits in a nursery of trio's."""
+        answers = [Answer() for _ in batch.messages]
+
+        async def answer_one(answer: Answer, one: Opened) -> None:
+            answer.give((await self._reply_or_why_not(one)).message)
+
+        for answer, message in zip(answers, batch.messages, strict=True):
+            trace = Trace(getattr(message, "transfer_id", "no-transfer"))
+            self.process.start_soon(answer_one, answer, Opened(message, sender, trace, in_batch=True))
+        return [await answer.wait() for answer in answers]
+
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
-        """Send it, as it is and by itself."""
-        self._mail.send(self.name, to, message)
+        """Send it, as it is."""
+        self._outbox.send(to, message)
 
     # --- what people do; nobody minds if it cannot be done ------------------------------------------------------------
 

@@ -16,6 +16,10 @@ from simserver.life import Life
 __all__ = ["Judge"]
 
 
+_KINDS: Final = {"input": "inputs", "freeze": "freeze-budget", "state": "state"}
+"""What is said of a server, by the first word of it."""
+
+
 @dataclass(slots=True)
 class _Chain:
     """What is known of one entity: the newest fence under which it was taken up, by whom, and that stint."""
@@ -65,7 +69,8 @@ class Judge:
 
     def faulty(self, server: str, sentence: str) -> None:
         """A server did what must not be."""
-        self.violated("inputs" if sentence.startswith("input") else "internal-error", f"{server}: {sentence}")
+        kind = next((kind for word, kind in _KINDS.items() if sentence.startswith(word)), "internal-error")
+        self.violated(kind, f"{server}: {sentence}")
 
     # --- who simulates ---------------------------------------------------------------------------------------------
 

@@ -253,6 +253,32 @@ _MIXES: Final = (
         down_s=(0.05, 4.0),
         weather=MailWeather(lost_share=0.01, repeated_share=0.01),
     ),
+    ServerMix(
+        name="large",
+        purpose="large states go ahead in pieces, some may stand still for a moment only, a twentieth is lost",
+        large=2,
+        budgets_ms=(0, 1, 5, 50),
+        move=20.0,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.3, lost_share=0.05, repeated_share=0.02),
+        pause=0.1,
+        crash=0.1,
+    ),
+    ServerMix(
+        name="convoys",
+        purpose="many entities leave drained servers in company, and whole parcels are lost, late or come twice",
+        entities=30,
+        at_once=6,
+        in_company=True,
+        is_balanced=True,
+        drain=0.8,
+        move=8.0,
+        move_together=2.0,
+        delegate=0.5,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.03),
+        crash=0.08,
+        depose=0.05,
+        unknown_share=0.03,
+    ),
 )
 
 MIXES: Final[Mapping[str, ServerMix]] = MappingProxyType({mix.name: mix for mix in _MIXES})

@@ -1,7 +1,7 @@
 """What people do to a cluster: players and operators, who know nothing of each other."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from authority.names import instance_of
 from scenarios.simulation.servers.homeserver import Home
@@ -43,12 +43,14 @@ class People:
         cluster = self._cluster
         entity = self._dice.choice(cluster.entities)
         self.proposed += 1
-        how = {
+        how: dict[str, Any] = {
             "direct": self._dice.random() < 0.5,
             "transport": self._dice.choice(("rest", "link")),
             "mode": self._dice.choice(("eager", "staged")),
             "requester": self._dice.choice((*(player.name for player in cluster.players), "", "")),
         }
+        if cluster.mix.budgets_ms:
+            how["freeze_budget_ms"] = self._dice.choice(cluster.mix.budgets_ms)
         target = self._dice.choice(cluster.server_names)
         if (home := self._home_of(entity)) is not None:
             home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, target, how)

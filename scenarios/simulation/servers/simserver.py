@@ -21,10 +21,12 @@ from authority.messages import (
     Present,
     decode_link_untrusted,
 )
+from authority.outgoing import Case, OutgoingPhase
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
 from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.servers.calls import Calls
+from scenarios.simulation.servers.company import Batch, Outbox
 from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
 from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.mail import Mail
@@ -42,6 +44,7 @@ from simserver.life import EntityEnvironment, Frozen, Life
 from simserver.load import LoadMeter, Loads
 from simserver.loose_ends import LooseEnds
 from simserver.node import Node
+from simserver.turnstile import Turnstile
 
 __all__ = ["COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
@@ -53,6 +56,8 @@ COPY_INTERVAL_S: Final = 0.5
 _CHECKPOINT_INTERVAL_S: Final = 2.0
 _FIRST_SILENCE_S: Final = 2
 _SWEEP_S: Final = 0.5
+_LEAST_BYTES: Final = 64 * 1024
+"""States of so much go ahead in pieces; real ones are some dozen times as large, and so is what a run costs then."""
 _LOAD_OF_ONE: Final = 0.2
 """The part of a tick period that one entity is said to take, for those who balance."""
 
@@ -122,6 +127,8 @@ class SimulationServer:
         self._parts: Final = parts
         self._mix: Final = mix
         self._calls: Final = Calls(process, mail)
+        self._outbox: Final = Outbox(process, mail, in_company=mix.in_company)
+        self._overdue: set[str] = set()
         self._sealer: Final = Sealer(name, identity_of(name))
         self._disk: Final = Disk(process)
         self._stages: Final = LateStages()
@@ -136,6 +143,7 @@ class SimulationServer:
     def start(self) -> None:
         """Begin with what is on disk."""
         self.counts: Counter[str] = Counter()
+        self._outbox.forget()
         environment = self._environment()
         self.node = node = self._built(environment)
         node.holdings.caretaker = cast(Any, _Attendant(environment, self._witness))
@@ -175,7 +183,8 @@ class SimulationServer:
 
     def _built(self, environment: EntityEnvironment) -> Node:
         parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
-        home, courier = cast(Any, WayHome(self.name, self._keys, self._calls)), cast(Any, self)
+        way = WayHome(self.name, self._keys, self._calls, self.process, in_company=self._mix.in_company)
+        home, courier = cast(Any, way), cast(Any, self)
         stages, ledger = cast(Any, self._stages), cast(Any, self._disk)
         holdings = parts.holdings(environment, ledger)
         lease = parts.lease(
@@ -210,6 +219,8 @@ class SimulationServer:
         )
         arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
+        departures._convoys.turnstile = Turnstile(self._mix.at_once)
+        departures._ahead.least_bytes = _LEAST_BYTES
         copier = parts.copier(
             self.name,
             holdings,
@@ -297,7 +308,7 @@ class SimulationServer:
 
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
         """As `Courier.send`; traces are for people, and stay behind."""
-        self._mail.send(self.name, to, message)
+        self._outbox.send(to, message)
         return True
 
     def tell_player(self, player: str, message: Any) -> None:
@@ -348,9 +359,9 @@ class SimulationServer:
 
     # --- what happens to it ----------------------------------------------------------------------------------------
 
-    def spawn(self, entity: str, owner: str) -> None:
+    def spawn(self, entity: str, kind: str, owner: str) -> None:
         """The entity begins here."""
-        self.node.holdings.spawn(entity, "counter", {}, Fence(1), Ownership(owner, 1))
+        self.node.holdings.spawn(entity, kind, {}, Fence(1), Ownership(owner, 1))
 
     def _arrived(self, sender: str, message: Any) -> None:
         if self._calls.took(message):
@@ -361,6 +372,10 @@ class SimulationServer:
         match message:
             case Input():
                 self.node._input(message, sender)
+            case Batch():
+                trace = Trace("batch")
+                opened = [Opened(one, sender, trace, in_batch=True) for one in message.messages]
+                self.process.start_soon(self._take_each, opened)
             case Present():
                 self.node.silences.heard(sender)
             case Copies():
@@ -370,6 +385,10 @@ class SimulationServer:
             case _:
                 trace = Trace(getattr(message, "transfer_id", "none"))
                 self.process.start_soon(self._take, Opened(message, sender, trace))
+
+    async def _take_each(self, opened: list[Opened]) -> None:
+        for one in opened:
+            await self._take(one)
 
     async def _take(self, opened: Opened) -> None:
         try:
@@ -390,6 +409,7 @@ class SimulationServer:
 
     def _tick(self) -> None:
         node = self.node
+        self._look_at_budgets()
         before = [(holding.life, holding.life.tick) for holding in node.holdings]
         if node.tick_all():
             for life, tick in before:
@@ -397,6 +417,23 @@ class SimulationServer:
                     self._witness.ticked(self.name, life)
             node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))
         self._tick_later()
+
+    def _look_at_budgets(self) -> None:
+        """Whoever stands still for longer than it may is given up, unless it was passed on: within a tick of it.
+
+        Seen twice, because what was held up with a pause is done one after the other.
+        """
+        overdue, now_ns = set(), self.clock.monotonic_ns()
+        for departure in self.node.departures._leaving.values() if self._mix.budgets_ms else ():
+            budget_ns, machine = departure.plan.freeze_budget_ms * 1_000_000, departure.machine
+            is_open = machine.phase is OutgoingPhase.STAGING or (
+                machine.phase is OutgoingPhase.REQUESTED and machine.case is not Case.DIRECT
+            )
+            if budget_ns and is_open and now_ns > departure.frozen.frozen_ns + budget_ns:
+                overdue.add(departure.plan.transfer_id)
+        for transfer_id in sorted(overdue & self._overdue):
+            self._witness.faulty(self.name, f"freeze budget of {transfer_id} is over, and it is not given up")
+        self._overdue = overdue
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

@@ -5,15 +5,17 @@ from typing import Any, Final
 
 from authority.hops import Trace
 from authority.letters import Letter
-from authority.messages import Message
+from authority.messages import Message, NoAnswer
 from authority.names import instance_of
 from authority.records import DirectoryRow
 from authority.sealing import Opened
 from crypto.keys import PublicIdentity
 from homeserver.federation import PeerUnreachable
 from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
+from scenarios.simulation.servers.company import Batch, VirtualCombiner
 from scenarios.simulation.servers.keys import Keys
 from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.tasks import Process
 from simserver.home import HomeRefused, HomeUnreachable
 
 __all__ = ["Link", "Neighbours", "WayHome"]
@@ -22,10 +24,12 @@ __all__ = ["Link", "Neighbours", "WayHome"]
 class WayHome:
     """As `simserver.home.Home`: the key directory, and questions to the members of the home instance in turn."""
 
-    def __init__(self, name: str, keys: Keys, calls: Calls) -> None:
+    def __init__(self, name: str, keys: Keys, calls: Calls, process: Process, *, in_company: bool) -> None:
         self._keys: Final = keys
         self._calls: Final = calls
         self._members = list(keys.homes(instance_of(name)))
+        self._in_company: Final = in_company
+        self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each)
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""
@@ -45,6 +49,13 @@ class WayHome:
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         """As `Home.ask`."""
+        if self._in_company:
+            return await self._asking.do(Letter(message, trace, on_path))
+        answer, member = await self._ask(message)
+        return None if answer is None else Opened(answer, member, trace)
+
+    async def _ask(self, message: Any) -> tuple[Any, str]:
+        """The answer of the first member that gives one, and which that is."""
         problem = ""
         for member in list(self._members):
             try:
@@ -56,7 +67,7 @@ class WayHome:
                 raise HomeRefused(str(error)) from error
             if self._members[0] is not member:
                 self._members = [member, *(row for row in self._members if row is not member)]
-            return None if answer is None else Opened(answer, member.name, trace)
+            return answer, member.name
         raise HomeUnreachable(problem)
 
     async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
@@ -64,14 +75,30 @@ class WayHome:
         return await self.ask(message, trace, on_path=False)
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
-        """As `Home.ask_each`, one after the other."""
-        return [await self._asked(letter) for letter in letters]
+        """As `Home.ask_each`: in one parcel if anything shares one here, else one after the other."""
+        if not self._in_company or len(letters) == 1:
+            return [await self._asked(letter) for letter in letters]
+        try:
+            answers, member = await self._ask(Batch(tuple(letter.message for letter in letters)))
+        except (HomeUnreachable, HomeRefused) as error:
+            return [error] * len(letters)
+        return [_read(answer, member, letter.trace) for answer, letter in zip(answers, letters, strict=True)]
 
     async def _asked(self, letter: Letter) -> Opened | Exception | None:
         try:
-            return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
+            answer, member = await self._ask(letter.message)
+            return None if answer is None else Opened(answer, member, letter.trace)
         except (HomeUnreachable, HomeRefused) as error:
             return error
+
+
+def _read(answer: Message, member: str, trace: Trace) -> Opened | Exception | None:
+    """One answer of several, as `simserver.home` reads it."""
+    if not isinstance(answer, NoAnswer):
+        return Opened(answer, member, trace)
+    if answer.why == "elsewhere":
+        return None
+    return HomeRefused(answer.reason) if answer.why == "refused" else HomeUnreachable("it could not be decided")
 
 
 class Link:

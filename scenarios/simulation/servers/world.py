@@ -5,7 +5,14 @@ from typing import Any, Final
 
 from simserver.inputs import PendingInput
 
-__all__ = ["Counting"]
+__all__ = ["LARGE", "Counting"]
+
+LARGE: Final = "large"
+"""The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
+
+_LARGE_BYTES: Final = 300_000
+_STRIDE: Final = 104_729
+_BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
 
 class Counting:
@@ -15,12 +22,14 @@ class Counting:
         self._complain: Final = complain
         self._wanders: Final = wanders
 
-    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, int]:
+    def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
         """Nobody has come anywhere."""
-        return {}
+        return {"": [0, bytes(_LARGE_BYTES)]} if kind == LARGE else {}
 
-    def step(self, state: dict[str, int], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, int]:
+    def step(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, Any]:
         """Each input is its source's next one, or its first since it owns the entity again, or something is wrong."""
+        if "" in state:
+            state = {**state, "": self._worn(*state[""])}
         if not inputs:
             return state
         state = dict(state)
@@ -31,6 +40,13 @@ class Counting:
             state[item.source] = item.seq
         return state
 
-    def destination(self, state: dict[str, int], here: str, ticks_here: int) -> str | None:
+    def _worn(self, ticks: int, memory: bytes) -> list[Any]:
+        """Another byte changed, if the last one that was is there."""
+        if ticks and memory[ticks * _STRIDE % len(memory)] != ticks % 256:
+            self._complain(f"state after {ticks} ticks lacks what the last of them did")
+        place = (ticks + 1) * _STRIDE % len(memory)
+        return [ticks + 1, b"".join((memory[:place], _BYTES[(ticks + 1) % 256], memory[place + 1 :]))]
+
+    def destination(self, state: dict[str, Any], here: str, ticks_here: int) -> str | None:
         """Where the dice send it, if anywhere."""
         return self._wanders(here, ticks_here)

@@ -1,0 +1,97 @@
+"""What is done for many at once, on virtual time: parcels with more than one message, and combiners.
+
+In place of `actors.combining.Combiner`, which waits for one turn of trio's scheduler: here everything that comes at one
+instant of virtual time comes together.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from authority.letters import MAX_BATCH
+from scenarios.simulation.servers.mail import Mail
+from scenarios.simulation.servers.tasks import Answer, Process
+
+__all__ = ["Batch", "Outbox", "VirtualCombiner"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several messages, or answers, that travel as one."""
+
+    messages: tuple[Any, ...]
+
+
+class VirtualCombiner(Generic[Item, Result]):
+    """As `Combiner`."""
+
+    def __init__(
+        self,
+        process: Process,
+        perform: Callable[[list[Item]], Awaitable[Sequence[Result | Exception]]],
+        *,
+        most: int = MAX_BATCH,
+    ) -> None:
+        self._process: Final = process
+        self._perform: Final = perform
+        self._most: Final = most
+        self._waiting: list[tuple[Item, Answer]] = []
+
+    async def do(self, item: Item) -> Result:
+        """As `Combiner.do`."""
+        answer = Answer()
+        self._waiting.append((item, answer))
+        if len(self._waiting) == 1:
+            self._process.after(0.0, lambda: self._process.start_soon(self._do_for_all))
+        result: Result = await answer.wait()
+        return result
+
+    async def _do_for_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), self._most):
+            self._process.start_soon(self._do_for, waiting[first : first + self._most])
+
+    async def _do_for(self, together: list[tuple[Item, Answer]]) -> None:
+        outcomes: Sequence[Result | Exception]
+        try:
+            outcomes = await self._perform([item for item, _ in together])
+        except Exception as error:
+            outcomes = [error] * len(together)
+        for (_, answer), outcome in zip(together, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                answer.fail(outcome)
+            else:
+                answer.give(outcome)
+
+
+class Outbox:
+    """What one process sends to one receiver at the same instant leaves as one batch, if `in_company`."""
+
+    def __init__(self, process: Process, mail: Mail, *, in_company: bool) -> None:
+        self._process: Final = process
+        self._mail: Final = mail
+        self._in_company: Final = in_company
+        self._waiting: dict[str, list[Any]] = {}
+
+    def forget(self) -> None:
+        """The process begins again: what it had not sent is lost."""
+        self._waiting.clear()
+
+    def send(self, to: str, message: Any) -> None:
+        """Send a message, now or with what else is sent at this instant."""
+        if not self._in_company:
+            self._mail.send(self._process.name, to, message)
+            return
+        waiting = self._waiting.setdefault(to, [])
+        waiting.append(message)
+        if len(waiting) == 1:
+            self._process.after(0.0, lambda: self._leave(to))
+
+    def _leave(self, to: str) -> None:
+        waiting = self._waiting.pop(to, [])
+        for first in range(0, len(waiting), MAX_BATCH):
+            together = tuple(waiting[first : first + MAX_BATCH])
+            self._mail.send(self._process.name, to, together[0] if len(together) == 1 else Batch(together))
