@@ -103,7 +103,10 @@ class _DefaultGroup(_LazyGroup):
 
 @click.group(
     cls=_LazyGroup,
-    members={"drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server.")},
+    members={
+        "drain": ("scenarios.remote.servers:drain", "Move everything away from a simulation server."),
+        "recoveries": ("scenarios.remote.recoveries:recoveries", "What dead servers left, and who goes on with it."),
+    },
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

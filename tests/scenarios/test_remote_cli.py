@@ -268,3 +268,53 @@ def test_help_teaches(baton: Baton, group: str) -> None:
     out = baton(group, "--help")[1]
     assert f"export BATON_{'TOKEN' if group == 'tree' else 'OPERATOR_TOKEN'}_FILE" in out
     assert baton(group, "get" if group == "tree" else "status", "--help")[0] == 0
+
+
+RECOVERIES: dict[str, Any] = {
+    "waiting": [
+        {"entity": "alpha.a", "last": "alpha.s1", "epoch": 4, "target": "", "held": False, "disk": True},
+        {"entity": "alpha.b", "last": "alpha.s1", "epoch": 4, "target": "", "held": True, "disk": True},
+        {"entity": "alpha.c", "last": "alpha.s1", "epoch": 4, "target": "", "held": False, "disk": False},
+        {"entity": "alpha.d", "last": "alpha.s1", "epoch": 5, "target": "alpha.s2", "held": False, "disk": False},
+    ],
+    "recent": [
+        {
+            "entity": "alpha.e",
+            "last": "alpha.s1",
+            "target": "alpha.s2",
+            "epoch": 3,
+            "tick": 1234,
+            "source": "follower",
+            "at_s": 0,
+        }
+    ],
+    "counts": {"taken": 5, "recovered": 1},
+    "abroad": [
+        {"instance": "beta", "entities": {"beta.s1": 2}, "reason": "home_unreachable", "silent_since_s": 0.0},
+        {"instance": "gamma", "entities": {"gamma.s1": 1}, "reason": "", "silent_since_s": None},
+    ],
+}
+
+
+def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = {
+        **RECOVERIES,
+        "waiting": [{"tick": 7, "abroad": ["beta"], "abroad_too": [], **row} for row in RECOVERIES["waiting"]],
+    }
+    monkeypatch.setattr(Server, "call", lambda *_: view)
+    status, out, _ = baton("recoveries")
+    assert status == 0
+    for said in (
+        "4 wait to be gone on with", "the disk of alpha.s1", "the return of alpha.s1", "copies, here and in beta",
+        "alpha.s2, which is told to go on from tick 7", "1,234", "1970-01-01 00:00:00+00:00", "recovered 1, taken 5",
+        "beta cannot be asked since 1970-01-01 00:00:00+00:00 (home_unreachable); 2 on beta.s1",
+        "gamma has 1 on gamma.s1 of this instance's entities",
+    ):  # fmt: skip
+        assert said in out
+    assert json.loads(baton("recoveries", "--json")[1]) == view
+    assert "alpha.b" not in baton("recoveries", "--limit", "1")[1]
+
+
+def test_where_nobody_died_nothing_waits(baton: Baton) -> None:
+    assert baton("recoveries")[:2] == (0, "nothing waits to be gone on with\n")
+    assert "baton server remove SERVER" in baton("recoveries", "--help")[1]

@@ -1,0 +1,89 @@
+"""`baton recoveries`: what dead simulation servers left, and who goes on with it."""
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import click
+
+from scenarios.remote.connection import Server, print_table, remote_options, show, table
+
+__all__ = ["recoveries"]
+
+_reader = partial(remote_options, "the operator token; none is needed", "BATON_OPERATOR_TOKEN_FILE")
+
+
+@click.command(short_help="What dead simulation servers left, and who goes on with it.")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of each table.")
+@click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON, all of it.")
+@_reader()
+def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
+    """Show the entities that simulation servers left which died, and from which copies others went on with them.
+
+    What waits is in the instance's log, and every homeserver knows it. What was gone on with is known to the one that
+    grants leases, which is the leader (`baton cluster status`): ask that one. Needs no token.
+
+    \b
+    What an entity may wait for:
+      copies      servers are asked for copies, or the one that was chosen has not gone on yet
+      the disk    of a server that was the last one alive: start it, or if it never will return,
+                  `baton drain SERVER` and `baton server remove SERVER`
+      its return  the entity's policy is to wait for the server that had it (orphans = freeze)
+      another instance  has or had it, and cannot be asked: look at that instance
+
+    \b
+    Examples:
+      baton recoveries
+      baton recoveries --json | jq '.waiting[].entity'
+    """
+    view = server.call("GET", "/v1/recoveries")
+    if json_wanted:
+        show(view)
+        return 0
+    _show_waiting(view["waiting"], limit)
+    _show_recent(view["recent"], limit)
+    for there in view["abroad"]:
+        click.echo(_abroad(there))
+    if view["counts"]:
+        click.echo(", ".join(f"{name} {count:,}" for name, count in sorted(view["counts"].items())))
+    return 0
+
+
+def _waits_for(row: dict[str, Any]) -> str:
+    if row["target"]:
+        return f"{row['target']}, which is told to go on from tick {row['tick']:,}"
+    if row["held"]:
+        return f"the return of {row['last']}"
+    if row["disk"]:
+        return f"the disk of {row['last']}"
+    abroad = [*row["abroad"], *row["abroad_too"]]
+    return "copies" + (f", here and in {', '.join(abroad)}" if abroad else "")
+
+
+def _show_waiting(rows: list[dict[str, Any]], limit: int) -> None:
+    if not rows:
+        click.echo("nothing waits to be gone on with")
+        return
+    listing = table(f"{len(rows):,} wait to be gone on with", "entity", "was on", "epoch", "waits for")
+    for row in rows[:limit]:
+        listing.add_row(row["entity"], row["last"], f"{row['epoch']:,}", _waits_for(row))
+    print_table(listing)
+
+
+def _show_recent(rows: list[dict[str, Any]], limit: int) -> None:
+    if not rows:
+        return
+    listing = table(f"{len(rows):,} were gone on with", "entity", "was on", "is on", "from", "tick", "epoch", "at")
+    for row in rows[:limit]:
+        at = datetime.fromtimestamp(row["at_s"], UTC).isoformat(" ", "seconds")
+        tick, epoch = f"{row['tick']:,}", f"{row['epoch']:,}"
+        listing.add_row(row["entity"], row["last"], row["target"], row["source"], tick, epoch, at)
+    print_table(listing)
+
+
+def _abroad(there: dict[str, Any]) -> str:
+    entities = ", ".join(f"{count:,} on {server}" for server, count in sorted(there["entities"].items()))
+    if not there["reason"]:
+        return f"{there['instance']} has {entities or 'none'} of this instance's entities"
+    since = datetime.fromtimestamp(there["silent_since_s"], UTC).isoformat(" ", "seconds")
+    return f"{there['instance']} cannot be asked since {since} ({there['reason']}); {entities or 'none'}"
