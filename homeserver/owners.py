@@ -44,10 +44,21 @@ class Owners:
         await self._store.confirmed()
         record = self._store.entity(request.entity)
         if record is None:
+            await self._tell_of_end(request.entity)
             raise Refused(Reason.NOT_FOUND, f"there is no entity {request.entity}", entity=request.entity)
         if request.silent_s and 0 < record.owner_timeout_s <= request.silent_s:
             record = await self._gone(request, record, opened.sender)
         return owner_word(record)
+
+    async def _tell_of_end(self, entity: str) -> None:
+        """Whoever asks about an entity that has ended has not heard of it: its last authority is told once more."""
+        grave = self._store.grave(entity)
+        if grave is None or not grave["authority"]:
+            return
+        try:
+            await self._transfers.despawn(entity, grave["authority"], grave["epoch"])
+        except NOT_TOLD as error:
+            _log.info("%s was not told that %s has ended: %s", grave["authority"], entity, error)
 
     async def _gone(self, request: OwnerRequest, record: EntityRecord, sender: str) -> EntityRecord:
         await self._transfers.check_speaks_for(sender, record.authority)

@@ -171,6 +171,11 @@ class Store:
         data = self._get(("groups", group)) if group else None
         return None if data is None else GroupRecord.from_data(data)
 
+    def grave(self, entity: str) -> dict[str, Any] | None:
+        """What is left of an entity that has ended, as this member knows it: its last `authority`, and `epoch`."""
+        grave: dict[str, Any] | None = self._get(("tombstones", entity))
+        return grave
+
     def open_groups(self) -> list[GroupRecord]:
         """The groups that wait for their last member, as this member knows them."""
         groups = map(self.group, self._get(GROUP_ORDER) or ())
