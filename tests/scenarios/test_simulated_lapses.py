@@ -187,3 +187,16 @@ def test_whoever_is_not_answered_asks_again_for_a_server_to_be_opened() -> None:
     assert store.drain(drained) is not None
     log.is_away = False
     until(cluster, lambda: store.drain(drained) is None)
+
+
+def test_who_has_not_heard_that_an_entity_has_ended_hears_it_when_it_asks_who_owns_it() -> None:
+    cluster = Cluster(MIXES["calm"], Random("ended"))
+    passing(cluster, 1.0)
+    server, record = cluster.servers[SOURCE], cluster.record(ENTITY)
+    assert record is not None
+    # In the log alone: whoever was to tell its authority has died, say.
+    cluster.logs["alpha"].run("entity.delete", {"entity": ENTITY, "by": record.master, "master_rev": record.master_rev})
+    passing(cluster, 1.0)
+    assert server.holding(ENTITY) is not None
+    server.process.start_soon(server._learn_owner, ENTITY)
+    until(cluster, lambda: server.holding(ENTITY) is None)
