@@ -16,6 +16,7 @@ Scenarios
 
 Command line
     cli             start reading here                     screen      progress bars
+    exits           its statuses                           foreseeable errors, and which status
 
 Nothing below imports this package.
 """

@@ -4,7 +4,6 @@ Only what every command needs is imported at the top; each command imports the r
 typing mistakes are answered at once.
 """
 
-import errno
 import gc
 import logging
 import sys
@@ -19,18 +18,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from scenarios.exits import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
 from scenarios.options import FiniteRange
 
 if TYPE_CHECKING:
     from scenarios.topology import ClusterSpec
 
 __all__ = ["BAD_RESULT", "BAD_USAGE", "CLUSTER_FAILED", "INTERRUPTED", "OK", "cli", "main", "run_command"]
-
-OK = 0
-BAD_RESULT = 1
-BAD_USAGE = 2
-CLUSTER_FAILED = 3
-INTERRUPTED = 130
 
 SECONDS = FiniteRange(min=0.0, max=86_400.0)
 LOG_LEVEL = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
@@ -568,7 +562,9 @@ def run_command(arguments: list[str]) -> int:
             return _fail("interrupted", INTERRUPTED)
         if not isinstance(error, Exception):
             raise
-        problem = _foreseeable(error)
+        from scenarios.foreseeable import foreseeable
+
+        problem = foreseeable(error)
         if problem is None:
             traceback.print_exc()
             return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
@@ -581,44 +577,6 @@ def _is_interrupt(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
-
-
-def _foreseeable(error: Exception) -> tuple[str, int] | None:
-    """The sentence and exit status of an error that is not our own fault; None if it is."""
-    from actors import Exit, RestartLimitReached
-    from authority.settings import ConfigError
-    from crypto.errors import KeyFileError
-    from scenarios.errors import EnvironmentFailed, RemoteRefused
-    from scenarios.topology import BadSpec
-    from tree.certificates import InstanceSecretTooShort, KeyFileExposed
-    from tree.disk import DiskFailed, disk_failed
-    from tree.journal import JournalConflict, JournalDamaged, JournalForeign
-    from tree.replica import DirectoryInUse
-    from tree.snapshot import SnapshotDamaged
-
-    match error:
-        case RemoteRefused():
-            return str(error), BAD_RESULT
-        case BadSpec() | ConfigError():
-            return str(error), BAD_USAGE
-        case (EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse()) | (
-            DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
-        ):
-            return str(error), CLUSTER_FAILED
-        case OSError(errno=errno.EADDRINUSE):
-            return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
-            return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
-        case RestartLimitReached() | Exit():
-            # It was worth restarting, but that did not help; the log has what went before.
-            known = _foreseeable(error.__cause__) if isinstance(error.__cause__, Exception) else None
-            return known or (f"this server cannot go on: {error}", CLUSTER_FAILED)
-        case ExceptionGroup():
-            # A server is a tree of tasks, so what ends it arrives in groups.
-            problems = [_foreseeable(inner) for inner in error.exceptions]
-            return None if None in problems else problems[0]
-        case _:
-            return None
 
 
 def _fail(sentence: str, status: int) -> int:

@@ -8,6 +8,7 @@ The pure half knows no network, disk or clock:
     path, data, errors     what names a node, what plain data is, what can be refused
     payload, node          what a node may hold, and what readers see of it
     conditions, shapes     what must hold of a node for an operation to go ahead
+    condition_reader       conditions from data that may have come from the network
     pattern, matching      which nodes are meant, and how they are found
     effort                 how much work one command or read may make
     keep_while             nodes that stay only while something holds elsewhere

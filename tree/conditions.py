@@ -1,7 +1,8 @@
 """Conditions: what must hold of a node for an operation to go ahead, or for a pattern to match it.
 
 A condition is evaluated on a node and its name, or on None when there is no such node. Of a missing node only its
-absence and its name are known, so everything said about its contents is false. Names are Khepri's; their data forms:
+absence and its name are known, so everything said about its contents is false. Names are Khepri's; their data forms,
+which `tree.condition_reader` reads:
 
     "foo"                                          the node has this name
     ["if_name_matches", null]                      any name (`*`)
@@ -32,7 +33,7 @@ import re2
 
 from tree.data import decode, encode
 from tree.effort import steps_of_bytes
-from tree.errors import BadData, BadPath
+from tree.errors import BadData
 from tree.path import check_path
 from tree.payload import has_data
 from tree.shapes import COMPARISONS, check_shape, meets
@@ -42,7 +43,6 @@ __all__ = [
     "AnyOf",
     "Compare",
     "Condition",
-    "ConditionReader",
     "IfChildListLength",
     "IfChildListVersion",
     "IfDataLike",
@@ -57,12 +57,9 @@ __all__ = [
     "Name",
     "NotOf",
     "check_condition",
-    "condition_from_data_untrusted",
     "only_name",
 ]
 
-MAX_NESTING: Final = 16
-MAX_PARTS: Final = 256
 MAX_REGEX_CHARACTERS: Final = 512
 # What one compiled expression may occupy; RE2 refuses those that need more.
 _MAX_REGEX_BYTES: Final = 1 << 20
@@ -537,96 +534,3 @@ def _compiled(regex: str) -> Any:
         return re2.compile(regex, options)
     except (re2.error, UnicodeEncodeError) as error:
         raise BadData(f"not an RE2 expression: {regex!r:.100} ({error})") from error
-
-
-def condition_from_data_untrusted(data: Any) -> Condition:
-    """Read a condition from plain data; raises `BadData` when it is malformed, nested too deep or too large."""
-    return ConditionReader().read(data)
-
-
-class ConditionReader:
-    """Counts the parts read so far, so that a small message cannot become endless work."""
-
-    def __init__(self) -> None:
-        self.parts_read = 0
-
-    def read(self, data: Any, nesting: int = 0) -> Condition:
-        """The condition; raises `BadData`, also when all that this reader read is too much."""
-        self.parts_read += 1
-        if nesting > MAX_NESTING or self.parts_read > MAX_PARTS:
-            raise BadData(f"a condition has at most {MAX_PARTS} parts, nested at most {MAX_NESTING} deep")
-        match data:
-            case str():
-                return _name(data)
-            case ["all_of", list(parts)]:
-                return AllOf([self.read(part, nesting + 1) for part in parts])
-            case ["any_of", list(parts)]:
-                return AnyOf([self.read(part, nesting + 1) for part in parts])
-            case ["not_of", part]:
-                return NotOf(self.read(part, nesting + 1))
-            case [str(tag), *arguments] if tag in _READERS:
-                condition = _READERS[tag](arguments)
-                if condition is not None:
-                    return condition
-        raise BadData(f"not a condition: {data!r:.100}")
-
-
-def _name(data: str) -> Condition:
-    try:
-        return Name(data)
-    except BadPath as error:
-        raise BadData(f"not a name: {data!r:.100} ({error.message})") from error
-
-
-def _read_names(kind: type[IfNameMatches], arguments: list[Any]) -> Condition | None:
-    match arguments:
-        case [None]:
-            return kind()
-        case ["regex", str(regex)]:
-            return kind(regex=regex)
-        case ["prefix", str(prefix)]:
-            _name(prefix)
-            return kind(prefix=prefix)
-        case _:
-            return None
-
-
-def _read_flag(kind: Callable[[bool], Condition], arguments: list[Any]) -> Condition | None:
-    match arguments:
-        case [bool(flag)]:
-            return kind(flag)
-        case _:
-            return None
-
-
-def _read_counter(kind: Callable[[int | Compare], Condition], arguments: list[Any]) -> Condition | None:
-    match arguments:
-        case [int(number)] if type(number) is int:
-            return kind(number)
-        case [[str(op), int(number)]] if type(number) is int:
-            return kind(Compare(op, number))
-        case _:
-            return None
-
-
-def _read_data(arguments: list[Any]) -> Condition | None:
-    match arguments:
-        case [value]:
-            return IfDataMatches(value)
-        case [shape, list(guards)]:
-            return IfDataLike(shape, guards)
-        case _:
-            return None
-
-
-_READERS: Final[dict[str, Callable[[list[Any]], Condition | None]]] = {
-    "if_name_matches": lambda arguments: _read_names(IfNameMatches, arguments),
-    "if_path_matches": lambda arguments: _read_names(IfPathMatches, arguments),
-    "if_has_payload": lambda arguments: _read_flag(IfHasPayload, arguments),
-    "if_has_data": lambda arguments: _read_flag(IfHasData, arguments),
-    "if_node_exists": lambda arguments: _read_flag(IfNodeExists, arguments),
-    "if_payload_version": lambda arguments: _read_counter(IfPayloadVersion, arguments),
-    "if_child_list_version": lambda arguments: _read_counter(IfChildListVersion, arguments),
-    "if_child_list_length": lambda arguments: _read_counter(IfChildListLength, arguments),
-    "if_data_matches": _read_data,
-}

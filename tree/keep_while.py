@@ -13,7 +13,8 @@ names that a watched pattern begins with for the others, so a write pays only fo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tree.conditions import Condition, check_condition, condition_from_data_untrusted
+from tree.condition_reader import condition_from_data_untrusted
+from tree.conditions import Condition, check_condition
 from tree.effort import Effort
 from tree.errors import BadData, KeepWhileConditionsNotMet, TreeError
 from tree.matching import PathFilter, find_matches

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, TypeGuard
 
-from tree.conditions import Condition, ConditionReader, IfNameMatches, IfPathMatches, Name, only_name
+from tree.condition_reader import ConditionReader
+from tree.conditions import Condition, IfNameMatches, IfPathMatches, Name, only_name
 from tree.errors import BadData, BadPath, BadPattern, PossiblyManyNodes
 from tree.path import MAX_DEPTH, Path, check_path
 

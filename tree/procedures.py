@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tree.changes import Effects, Touched, Written
-from tree.conditions import Condition, condition_from_data_untrusted
+from tree.condition_reader import condition_from_data_untrusted
+from tree.conditions import Condition
 from tree.effort import STEPS_PER_ROW, steps_of_bytes
 from tree.errors import Abort, TooMuch
 from tree.export import import_rows

@@ -12,15 +12,8 @@ from starlette.requests import Request
 
 from actors.strict_json import read_json_untrusted
 from authority.reserved import check_keep_while, check_write
-from tree.conditions import (
-    AllOf,
-    AnyOf,
-    Condition,
-    IfNodeExists,
-    IfPayloadVersion,
-    NotOf,
-    condition_from_data_untrusted,
-)
+from tree.condition_reader import condition_from_data_untrusted
+from tree.conditions import AllOf, AnyOf, Condition, IfNodeExists, IfPayloadVersion, NotOf
 from tree.errors import BadData, BadPath, BadPattern
 from tree.json_form import from_json_untrusted
 from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data

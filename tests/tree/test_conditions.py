@@ -7,18 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tree.strategies import conditions, few_values, plain_data
-from tree.conditions import (
-    MAX_NESTING,
-    MAX_PARTS,
-    AllOf,
-    AnyOf,
-    Condition,
-    IfDataMatches,
-    IfNodeExists,
-    IfPayloadVersion,
-    NotOf,
-    condition_from_data_untrusted,
-)
+from tree.condition_reader import MAX_NESTING, MAX_PARTS, condition_from_data_untrusted
+from tree.conditions import AllOf, AnyOf, Condition, IfDataMatches, IfNodeExists, IfPayloadVersion, NotOf
 from tree.data import decode, encode
 from tree.errors import BadData
 from tree.store import NodeView

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.tree.strategies import plain_data
 from tree.commands import Answer, Command, Machine, encode_command
-from tree.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf, condition_from_data_untrusted
+from tree.condition_reader import condition_from_data_untrusted
+from tree.conditions import Compare, IfNameMatches, IfNodeExists, IfPayloadVersion, NotOf
 from tree.data import encode
 from tree.errors import BadData
 from tree.keep_while import keep_while_from_data_untrusted, keep_while_to_data

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 
 from tests.tree.strategies import plain_data
-from tree.conditions import IfDataLike, IfDataMatches, condition_from_data_untrusted
+from tree.condition_reader import condition_from_data_untrusted
+from tree.conditions import IfDataLike, IfDataMatches
 from tree.data import encode
 from tree.errors import BadData
 from tree.node import NodeView

@@ -14,6 +14,7 @@ from tests.fuzz.targets.tree_data import cbor_seeds, plain_data
 from tests.tree.test_snapshot import machine_with, write
 from tree.certificates import Credentials
 from tree.commands import Command, Machine, decode_command_untrusted, encode_command, encode_entry
+from tree.condition_reader import condition_from_data_untrusted
 from tree.conditions import (
     AllOf,
     AnyOf,
@@ -23,7 +24,6 @@ from tree.conditions import (
     IfNodeExists,
     IfPayloadVersion,
     NotOf,
-    condition_from_data_untrusted,
 )
 from tree.data import decode_array_untrusted, decode_untrusted, encode
 from tree.errors import BadData, BadPath, MalformedCommand
@@ -437,7 +437,7 @@ TARGETS = [
     Target(
         "tree-condition",
         _plain(condition_from_data_untrusted),
-        ["tree.conditions:condition_from_data_untrusted"],
+        ["tree.condition_reader:condition_from_data_untrusted"],
         cbor_seeds(CONDITION.to_data()),
         (BadData,),
         plain="cbor",

@@ -1,0 +1,48 @@
+"""Errors that are nobody's mistake in batonpass: the sentence and the exit status with which `baton` ends for each.
+
+It knows the errors of every package, so the command imports it only when something went wrong.
+"""
+
+import errno
+from pathlib import Path
+
+from actors import Exit, RestartLimitReached
+from authority.settings import ConfigError
+from crypto.errors import KeyFileError
+from scenarios.errors import EnvironmentFailed, RemoteRefused
+from scenarios.exits import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED
+from scenarios.topology import BadSpec
+from tree.certificates import InstanceSecretTooShort, KeyFileExposed
+from tree.disk import DiskFailed, disk_failed
+from tree.journal import JournalConflict, JournalDamaged, JournalForeign
+from tree.replica import DirectoryInUse
+from tree.snapshot import SnapshotDamaged
+
+__all__ = ["foreseeable"]
+
+
+def foreseeable(error: Exception) -> tuple[str, int] | None:
+    """The sentence and exit status of an error that is not our own fault; None if it is."""
+    match error:
+        case RemoteRefused():
+            return str(error), BAD_RESULT
+        case BadSpec() | ConfigError():
+            return str(error), BAD_USAGE
+        case (EnvironmentFailed() | KeyFileError() | KeyFileExposed() | InstanceSecretTooShort() | DirectoryInUse()) | (
+            DiskFailed() | JournalConflict() | JournalDamaged() | JournalForeign() | SnapshotDamaged()
+        ):
+            return str(error), CLUSTER_FAILED
+        case OSError(errno=errno.EADDRINUSE):
+            return "an address that this server should listen on is in use; is it running already?", CLUSTER_FAILED
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS | errno.EIO, filename=str(path)):
+            return str(disk_failed(error, Path(path), "using")), CLUSTER_FAILED
+        case RestartLimitReached() | Exit():
+            # It was worth restarting, but that did not help; the log has what went before.
+            known = foreseeable(error.__cause__) if isinstance(error.__cause__, Exception) else None
+            return known or (f"this server cannot go on: {error}", CLUSTER_FAILED)
+        case ExceptionGroup():
+            # A server is a tree of tasks, so what ends it arrives in groups.
+            problems = [foreseeable(inner) for inner in error.exceptions]
+            return None if None in problems else problems[0]
+        case _:
+            return None
