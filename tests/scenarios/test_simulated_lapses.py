@@ -8,6 +8,7 @@ from authority.recovery import Standing
 from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
+from scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
 
 ENTITY, SOURCE, TARGET = "alpha.e0", "alpha.s1", "alpha.s2"
 
@@ -200,3 +201,27 @@ def test_who_has_not_heard_that_an_entity_has_ended_hears_it_when_it_asks_who_ow
     assert server.holding(ENTITY) is not None
     server.process.start_soon(server._learn_owner, ENTITY)
     until(cluster, lambda: server.holding(ENTITY) is None)
+
+
+def test_when_all_lose_power_at_once_what_was_on_disks_is_gone_on_with() -> None:
+    """Followers keep copies in memory only; each server has written what lived there long enough."""
+    cluster = Cluster(MIXES["calm"], Random("power"))
+    passing(cluster, 2 * CHECKPOINT_INTERVAL_S)
+    then = _applied(cluster)
+    assert set(then) == set(cluster.entities)
+    assert any(then.values())
+    passing(cluster, CHECKPOINT_INTERVAL_S + 2 * COPY_INTERVAL_S)
+    for name in cluster.server_names:
+        cluster.crash(name)
+    for server in cluster.servers.values():
+        server.start()
+    until(cluster, lambda: len(_applied(cluster)) == len(cluster.entities))
+    now = _applied(cluster)
+    for entity, sources in then.items():
+        assert all(now[entity].get(source, 0) >= upto for source, upto in sources.items()), (entity, then, now)
+
+
+def _applied(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """How many inputs of each source have been applied to each entity that is simulated."""
+    lives = [holding.life for server in cluster.servers.values() for holding in server.node.holdings]
+    return {life.id: dict(life.world) for life in lives}

@@ -46,14 +46,14 @@ from simserver.loose_ends import LooseEnds
 from simserver.node import Node
 from simserver.turnstile import Turnstile
 
-__all__ = ["COPY_INTERVAL_S", "SimulationServer", "Witness"]
+__all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
 
 _TICK_NS: Final = 50_000_000
 _MAX_ENTITIES: Final = 1000
 _MAX_STATE_BYTES: Final = 1 << 20
 _MAX_COPIES_BYTES: Final = 1 << 24
 COPY_INTERVAL_S: Final = 0.5
-_CHECKPOINT_INTERVAL_S: Final = 2.0
+CHECKPOINT_INTERVAL_S: Final = 2.0
 _FIRST_SILENCE_S: Final = 2
 _SWEEP_S: Final = 0.5
 _LEAST_BYTES: Final = 64 * 1024
@@ -232,7 +232,7 @@ class SimulationServer:
             clock,
             counts,
             interval_s=COPY_INTERVAL_S,
-            checkpoint_s=_CHECKPOINT_INTERVAL_S,
+            checkpoint_s=CHECKPOINT_INTERVAL_S,
             followers=1,
         )
         lease.has_shared = copier.has_shared
