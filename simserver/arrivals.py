@@ -505,6 +505,9 @@ class Arrivals:
             self._counts["not_active_yet"] += 1
 
     def _answer(self, entity: str, permission: Permission, context: _Context) -> None:
+        """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
+        if not self._has_lease():
+            return
         answer = Activated(
             transfer_id=permission.transfer_id,
             entity=entity,

@@ -1,16 +1,28 @@
 """Judging the chain of custody of an entity when servers were killed: what they wrote down, and when they died.
 
 Pure. As `scenarios.custody`, with two differences: whoever was killed while it simulated has ended then, whatever it
-had no time to write; and what goes on after that does so from a copy, which may be of an earlier tick. That no input
-was lost or applied twice by that is for others to check.
+had no time to write, and whoever was away until its lease was over has with its last tick; and what goes on after that
+does so from a copy, which may be of an earlier tick. That no input was lost or applied twice by that is for others to
+check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Kill", "judge_chain", "latest"]
+__all__ = ["Kill", "Loss", "judge_chain", "latest"]
+
+
+class Loss(StrEnum):
+    """How a server was lost to the others until its lease was over."""
+
+    KILLED = "killed"
+    PAUSED = "paused"
+    """It stood still, and went on when its lease was over."""
+    PARTED = "parted"
+    """It went on, and had to stop by itself."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +31,7 @@ class Kill:
 
     server: str
     at_ns: int
+    loss: Loss = Loss.KILLED
 
 
 def latest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -31,25 +44,51 @@ def judge_chain(stints: Sequence[Mapping[str, Any]], kills: Iterable[Kill]) -> l
     """What is wrong with the stints of one entity, `latest` first applied, as sentences."""
     kills = tuple(kills)
     problems = []
-    for before, after in pairwise(stints):
+    for before, after in pairwise([stint for stint in stints if not _stood_still(stint, kills)]):
         where = f"{_name(before)} → {_name(after)}"
         end_ns = _end_ns(before, kills)
         if (before["epoch"], before["sub"]) == (after["epoch"], after["sub"]):
             problems.append(f"{where}: the same fence twice")
         elif end_ns is None or after["started_ns"] < end_ns:
-            problems.append(f"{where}: the first had not ended when the second began")
+            late = "for good" if end_ns is None else f"by {(end_ns - after['started_ns']) / 1e6:.1f} ms"
+            problems.append(f"{where}: the first had not ended when the second began, {late}")
         ended, began = (before["ended_tick"], before["ended_hash"]), (after["started_tick"], after["started_hash"])
-        if before["ended_ns"] and ended != began and not _was_killed(before, after, kills):
+        if before["ended_ns"] and ended != began and not _was_lost(before, after, kills):
             problems.append(f"{where}: ended at tick {before['ended_tick']}, went on at {after['started_tick']}")
     return problems
 
 
-def _was_killed(before: Mapping[str, Any], after: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
-    """Whether the server of the first stint died before the second began, with what it had frozen."""
-    return any(k.server == before["server"] and before["started_ns"] <= k.at_ns <= after["started_ns"] for k in kills)
+def _stood_still(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
+    """Whether it was begun by a server that had stood still beyond its lease, and that ended it without a tick."""
+    paused = any(
+        k.loss is Loss.PAUSED and k.server == stint["server"] and k.at_ns <= stint["started_ns"] for k in kills
+    )
+    return paused and stint["ended_ns"] and not stint["last_tick_ns"]
+
+
+def _was_lost(before: Mapping[str, Any], after: Mapping[str, Any], kills: tuple[Kill, ...]) -> bool:
+    """Whether the server of the first stint was lost before the second began, with what it had frozen."""
+    return any(
+        (k.server == before["server"] and k.at_ns <= after["started_ns"] and k.at_ns >= before["started_ns"])
+        or _has_lapsed(before, k)
+        for k in kills
+    )
+
+
+def _has_lapsed(stint: Mapping[str, Any], kill: Kill) -> bool:
+    """Whether a stint ended because its server was away until its lease was over."""
+    is_its = kill.server == stint["server"] and kill.loss is not Loss.KILLED
+    return is_its and bool(stint["ended_ns"]) and kill.at_ns <= stint["ended_ns"]
 
 
 def _end_ns(stint: Mapping[str, Any], kills: tuple[Kill, ...]) -> int | None:
+    """When a stint was over: as its server says, or when that was killed.
+
+    Who is away until its lease is over ends it when it hears of that, and must not have ticked since the lease was: its
+    last tick is the end.
+    """
+    if any(_has_lapsed(stint, kill) for kill in kills):
+        return int(stint["last_tick_ns"] or stint["started_ns"])
     if stint["ended_ns"]:
         return int(stint["ended_ns"])
     return min((k.at_ns for k in kills if k.server == stint["server"] and k.at_ns >= stint["started_ns"]), default=None)

@@ -16,10 +16,11 @@ import trio
 
 from actors.breakpoints import ENVIRONMENT
 from authority.errors import Reason
+from authority.lease import LeasePhase
 from authority.names import instance_of
 from scenarios.blueprint import ServerPlan
 from scenarios.cases import Run, open_run
-from scenarios.chaos.chain import Kill, judge_chain, latest
+from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
 from scenarios.chaos.gate import Gate, Hold
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.client import ApiFailure
@@ -68,11 +69,15 @@ class Victim(StrEnum):
 
 
 class Deed(StrEnum):
-    """What happens: SIGKILL and a new start, SIGSTOP and SIGCONT after a while, or a partition for a while."""
+    """What happens: SIGKILL and a new start, SIGSTOP and SIGCONT after a while, or a partition for a while.
+
+    `LAPSE` is a stop of one of the ends, or a partition of it and the log, for so long that its lease is over.
+    """
 
     KILL = "kill"
     STOP = "stop"
     CUT = "cut"
+    LAPSE = "lapse"
 
 
 class Cut(StrEnum):
@@ -112,24 +117,25 @@ class Trial:
     victim: Victim | Cut
     deed: Deed = Deed.KILL
 
+    @property
+    def parts(self) -> bool:
+        """Whether it needs a network that can be cut."""
+        return isinstance(self.victim, Cut)
+
     def __str__(self) -> str:
         return f"case-{self.case}-{self.step}-{self.deed}-{self.victim}"
 
 
 def all_trials(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
     """Every step, everybody, everything."""
-    return tuple(
-        Trial(case, step, victim, deed)
-        for case in cases
-        for step, victim, deed in itertools.product(STEPS[case], Victim, (Deed.KILL, Deed.STOP))
-    )
+    deeds = [*itertools.product(Victim, (Deed.KILL, Deed.STOP)), (Victim.OLD, Deed.LAPSE), (Victim.NEW, Deed.LAPSE)]
+    return tuple(Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds))
 
 
 def all_cuts(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
     """Every step and every partition; they need a network that can be cut."""
-    return tuple(
-        Trial(case, step, cut, Deed.CUT) for case in cases for step, cut in itertools.product(STEPS[case], Cut)
-    )
+    deeds = [*((cut, Deed.CUT) for cut in Cut), (Cut.OLD_LOG, Deed.LAPSE), (Cut.NEW_LOG, Deed.LAPSE)]
+    return tuple(Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds))
 
 
 class Outcome(StrEnum):
@@ -208,6 +214,9 @@ class Ground:
         if settled:
             # What the player still has under way arrives, or the entity is not there.
             settled = await self.run.players.drained(_PATIENCE_S)
+        if trial.deed is Deed.LAPSE and self.kills:
+            # It writes down when it ended what it had as it becomes another incarnation, which may be after all that.
+            await self._until_lease_is(self.kills[-1].server, LeasePhase.ALIVE)
         problems = judge_chain(latest(self._stints(entity)), self.kills)
         authority = ""
         if settled:
@@ -288,7 +297,7 @@ class Ground:
             self.gate.reset()
             return f"{_NOT_REACHED}: {why}"
         if isinstance(trial.victim, Cut):
-            return await self._part(trial.case, trial.victim, hold)
+            return await self._part(trial, trial.victim, hold)
         victim = await self._who(trial.case, trial.victim, hold)
         if trial.deed is Deed.KILL:
             await self.cluster.kill(victim)
@@ -297,10 +306,30 @@ class Ground:
             await self.cluster.restart(victim, timeout_s=_RESTART_S, same_code=True)
         else:
             await self.cluster.pause(victim)
+            if trial.deed is Deed.LAPSE:
+                self.kills.append(Kill(victim, time.monotonic_ns(), Loss.PAUSED))
             hold.let_go()
-            await trio.sleep(_STOP_S)
+            await self._while_away(trial.deed, victim, _STOP_S)
             self.cluster.resume(victim)
         return f"{trial.deed} {victim}"
+
+    async def _while_away(self, deed: Deed, server: str, short_s: float) -> None:
+        """Nobody hears of a server for a while: a short one, or until the log says that its lease is over."""
+        if deed is Deed.LAPSE:
+            await self._until_lease_is(server, LeasePhase.OVER)
+        else:
+            await trio.sleep(short_s)
+
+    async def _until_lease_is(self, server: str, phase: LeasePhase) -> None:
+        """Wait until the log says so."""
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                with suppress(ApiFailure, httpx.HTTPError):
+                    row = await self.run.client.call(instance_of(server), "GET", f"/v1/servers/{server}")
+                    if row["lease"]["phase"] == phase:
+                        return
+                await trio.sleep(_LOOK_AGAIN_S)
+        raise EnvironmentFailed(f"the lease of {server} is not {phase} after {_PATIENCE_S:g} s")
 
     async def _miss(self, hold: Hold, transfer_id: str) -> str | None:
         """Wait until the step is reached, or never will be: then, why."""
@@ -324,17 +353,20 @@ class Ground:
                 racing.cancel_scope.cancel()
         return None if hold.reached.is_set() else why
 
-    async def _part(self, case: str, cut: Cut, hold: Hold) -> str:
+    async def _part(self, trial: Trial, cut: Cut, hold: Hold) -> str:
         if self.network is None:
             raise EnvironmentFailed("partitions need a network that can be cut")
-        old, new = [_SOURCE], [_TARGET[case]]
+        old, new = [_SOURCE], [_TARGET[trial.case]]
         log = [server.name for server in self.cluster.servers if server.role is Role.HOMESERVER]
         sides = {Cut.OLD_NEW: (old, new), Cut.OLD_LOG: (old, log), Cut.NEW_LOG: (new, log)}
         await self.network.part(*sides[cut])
+        (away, *_), _ = sides[cut]
+        if trial.deed is Deed.LAPSE:
+            self.kills.append(Kill(away, time.monotonic_ns(), Loss.PARTED))
         hold.let_go()
-        await trio.sleep(_CUT_S)
+        await self._while_away(trial.deed, away, _CUT_S)
         await self.network.mend()
-        return f"cut {cut}"
+        return f"{trial.deed} {cut}"
 
     async def _who(self, case: str, victim: Victim, hold: Hold) -> str:
         match victim:

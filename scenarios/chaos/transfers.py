@@ -16,7 +16,6 @@ from rich.console import Console
 
 from scenarios.chaos.handovers import (
     STEPS,
-    Deed,
     Outcome,
     Trial,
     TrialResult,
@@ -49,9 +48,9 @@ def command(
 
     In each trial a player gives inputs all the time. Afterwards exactly one server must simulate the entity, the one
     that the log names; the custody logs must show no overlap and no state that goes back; every input must have been
-    applied once. An entity that nobody simulates in the end is a violation too. Partitions (`cut`) need network
-    namespaces, which the superuser has; where the kernel does not permit them they are skipped. Exit status 1 if
-    anything was violated.
+    applied once. An entity that nobody simulates in the end is a violation too. Stops and partitions are short, or last
+    until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel does
+    not permit them they are skipped. Exit status 1 if anything was violated.
     """
     possible = (*all_trials(cases or tuple(STEPS)), *all_cuts(cases or tuple(STEPS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]
@@ -64,7 +63,7 @@ def command(
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     if (why_not := _enter(trials)) is not None:
         click.echo(f"skipping partitions: {why_not}", err=True)
-        trials = [trial for trial in trials if trial.deed is not Deed.CUT]
+        trials = [trial for trial in trials if not trial.parts]
     if not trials:
         raise EnvironmentFailed("none of the chosen trials is possible here")
     screen = Console(width=_WIDTH, highlight=False)
@@ -89,7 +88,7 @@ def command(
 
 def _enter(trials: list[Trial]) -> str | None:
     """Enter the namespaces that partitions need, if there are any among the trials; why that is not possible."""
-    if not any(trial.deed is Deed.CUT for trial in trials):
+    if not any(trial.parts for trial in trials):
         return None
     return NamespacedNetwork.missing_tools() or enter_private_namespaces(network=True, images=False).no_network
 
@@ -101,7 +100,7 @@ def _is_chosen(trial: Trial, patterns: tuple[str, ...]) -> bool:
 async def _run(trials: list[Trial], seed: int, show: Callable[[TrialResult], None]) -> None:
     cases = sorted({trial.case for trial in trials})
     with tempfile.TemporaryDirectory(prefix="baton-") as directory:
-        parted = any(trial.deed is Deed.CUT for trial in trials)
+        parted = any(trial.parts for trial in trials)
         async with handover_ground(Path(directory), seed, cases, parted=parted) as ground:
             for trial in trials:
                 show(await ground.do(trial))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.chaos.chain import Kill, judge_chain, latest
+from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
 from simserver.custody import CustodyLog, Stint, custody_file
 
 BALL = "alpha.ball"
@@ -48,6 +48,26 @@ def test_each_way_to_break_a_chain_is_found(chain: list[dict[str, Any]], problem
     found = judge_chain(chain, [KILL])
     assert len(found) == 1
     assert problem in found[0]
+
+
+def test_whoever_stood_still_or_was_cut_off_until_its_lease_was_over_is_taken_over_from_a_copy() -> None:
+    late = stint("alpha.s2", 2, (4, 6), (110, 500)) | {"last_tick_ns": 290}
+    taken = stint("alpha.s1", 3, (5, None), (310, 0))
+    begun_late = stint("alpha.s2", 2, (4, 4), (600, 601))
+    assert "had not ended" in judge_chain([FIRST, late, taken], [])[0]
+    assert judge_chain([FIRST, late, taken], [Kill("alpha.s1", 200, Loss.PARTED)]) != [], (
+        "whoever else was is no excuse"
+    )
+    for loss in (Loss.PAUSED, Loss.PARTED):
+        away = Kill("alpha.s2", 200, loss)
+        assert judge_chain([FIRST, late, taken], [away]) == []
+        assert judge_chain([FIRST, late, taken], [Kill("alpha.s2", 105, loss)]) == [], "away before it began"
+        assert "had not ended" in judge_chain([FIRST, late | {"last_tick_ns": 311}, taken], [away])[0], "it ticked on"
+        assert judge_chain([FIRST, begun_late | {"last_tick_ns": 601}, taken], [away]) != []
+        # Who stood still when its lease ended may begin with what it had leave for, and then sees that it may not.
+        assert (
+            judge_chain([FIRST, begun_late, taken | {"started_hash": "hash 4", "started_tick": 4}], [away]) == []
+        ) == (loss is Loss.PAUSED)
 
 
 def test_a_stint_that_was_never_killed_and_never_ended_is_a_second_authority() -> None:

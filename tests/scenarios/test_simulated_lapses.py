@@ -46,6 +46,30 @@ def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
+def test_whoever_stood_still_until_its_lease_was_over_does_not_say_that_it_has_begun() -> None:
+    """It had its lease when the leave came: it stands still right after it looked, and then begins with what it has."""
+    cluster = Cluster(MIXES["calm"], Random("stands still"))
+    source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
+    passing(cluster, 1.0)
+
+    def stand_still(step: str, transfer_id: str) -> None:
+        if step == "permitted":
+            target.node.lease.holder.until_ns = 0
+
+    target.node.arrivals._reached = stand_still
+    how = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, how)
+    until(cluster, lambda: target.holding(ENTITY) is not None)
+    held = source.holding(ENTITY)
+    passing(cluster, 0.05)
+    assert held is not None
+    assert source.holding(ENTITY) is held, "it hears that another one has begun, and drops what may be the only state"
+    assert target.counts["arrival_without_lease"] > 0
+    target.node.arrivals._reached = lambda step, transfer_id: None
+    passing(cluster, 12.0)
+    assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
+
+
 def left_alone(cluster: Cluster) -> InputStream:
     """The server of an entity is the only one of its instance, the others have older copies; its owner's stream."""
     passing(cluster, 2.0)
