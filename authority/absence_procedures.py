@@ -11,7 +11,7 @@ from authority.absence import LeavePolicy
 from authority.deletion import bury
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
-from authority.rights import find_entity, save_entity, with_owner
+from authority.rights import check_owner, check_revision, find_entity, save_entity, with_owner
 from authority.rows import Rows
 
 __all__ = ["ABSENCE_PROCEDURES"]
@@ -20,12 +20,8 @@ __all__ = ["ABSENCE_PROCEDURES"]
 def entity_owner_left(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner's player leaves. The record after that, and the grave if the entity ended with it."""
     record = find_entity(rows, args["entity"])
-    if args["by"] != record.owner:
-        text = f"{args['by']} does not own {record.id}; {record.owner or 'nobody'} does"
-        raise Refused(Reason.NOT_OWNER, text, by=args["by"])
-    if args["owner_rev"] != record.owner_rev:
-        text = f"owner_rev of {record.id} is {record.owner_rev}, not {args['owner_rev']}: look again and repeat"
-        raise Refused(Reason.STALE_REVISION, text, revision=record.owner_rev)
+    check_owner(record, args["by"])
+    check_revision(record, "owner_rev", args["owner_rev"])
     return _left(rows, record)
 
 

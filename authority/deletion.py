@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.epoch import Fence
-from authority.errors import Reason, Refused
 from authority.hierarchy import cut_out
 from authority.records import EntityRecord
-from authority.rights import find_entity
+from authority.rights import check_master, check_revision, find_entity
 from authority.rows import Rows
 
 __all__ = ["DELETION_PROCEDURES", "MAX_TOMBSTONES", "bury", "grave_of"]
@@ -36,12 +35,8 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
     if grave is not None:
         return grave
     record = find_entity(rows, args["entity"])
-    if args["by"] != record.master:
-        text = f"{args['by']} is not the master of {record.id}; {record.master} is"
-        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
-    if args["master_rev"] != record.master_rev:
-        text = f"the master of {record.id} has revision {record.master_rev}, not {args['master_rev']}"
-        raise Refused(Reason.STALE_REVISION, text, master_rev=record.master_rev)
+    check_master(record, args["by"])
+    check_revision(record, "master_rev", args["master_rev"])
     return bury(rows, record)
 
 

@@ -16,7 +16,16 @@ from authority.recovery import OrphanPolicy
 from authority.rows import Rows
 from authority.rules import Rule
 
-__all__ = ["MAX_LOCKS", "RIGHTS_PROCEDURES", "find_entity", "save_entity", "with_owner"]
+__all__ = [
+    "MAX_LOCKS",
+    "RIGHTS_PROCEDURES",
+    "check_master",
+    "check_owner",
+    "check_revision",
+    "find_entity",
+    "save_entity",
+    "with_owner",
+]
 
 # Names of locks on one entity, and how often one may be taken before it is given back.
 MAX_LOCKS: Final = 16
@@ -51,15 +60,27 @@ def with_owner(record: EntityRecord, owner: str) -> EntityRecord:
     )
 
 
+def check_revision(record: EntityRecord, name: str, expected: int) -> None:
+    """Raise `Refused` (`stale_revision`) unless the right whose revision is called `name` has the expected one."""
+    if expected != getattr(record, name):
+        text = f"{name} of {record.id} is {getattr(record, name)}, not {expected}: look again and repeat"
+        raise Refused(Reason.STALE_REVISION, text, revision=getattr(record, name))
+
+
 def _check_revisions(record: EntityRecord, args: Mapping[str, Any]) -> None:
     for name in _REVISIONS:
-        expected = args.get(name)
-        if expected is not None and expected != getattr(record, name):
-            text = f"{name} of {record.id} is {getattr(record, name)}, not {expected}: look again and repeat"
-            raise Refused(Reason.STALE_REVISION, text, revision=getattr(record, name))
+        if args.get(name) is not None:
+            check_revision(record, name, args[name])
 
 
-def _check_owner(record: EntityRecord, by: str) -> None:
+def check_master(record: EntityRecord, by: str) -> None:
+    """Raise `Refused` (`not_master`) unless `by` is the entity's master."""
+    if by != record.master:
+        raise Refused(Reason.NOT_MASTER, f"{by} is not the master of {record.id}; {record.master} is", by=by)
+
+
+def check_owner(record: EntityRecord, by: str) -> None:
+    """Raise `Refused` (`not_owner`) unless `by` owns the entity."""
     if by != record.owner:
         raise Refused(Reason.NOT_OWNER, f"{by} does not own {record.id}; {record.owner or 'nobody'} does", by=by)
 
@@ -67,10 +88,7 @@ def _check_owner(record: EntityRecord, by: str) -> None:
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master sets rule, owner or master, which get a new revision each, or the policies, which have none."""
     record = find_entity(rows, args["entity"])
-    if args["by"] != record.master:
-        raise Refused(
-            Reason.NOT_MASTER, f"{args['by']} is not the master of {record.id}; {record.master} is", by=args["by"]
-        )
+    check_master(record, args["by"])
     _check_revisions(record, args)
     if args.get("owner") is not None:
         record = with_owner(record, args["owner"])
@@ -92,7 +110,7 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
 def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity up: nobody owns it then. With `if_wanted`, only if a request waits for the master."""
     record = find_entity(rows, args["entity"])
-    _check_owner(record, args["by"])
+    check_owner(record, args["by"])
     _check_revisions(record, args)
     if args.get("if_wanted") and not waiting(rows, record.id, args["now_s"]):
         raise Refused(Reason.NOT_WANTED, f"nobody waits for {record.id}", entity=record.id)
@@ -104,7 +122,7 @@ def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
 def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity back to whoever owned it before, or to its master."""
     record = find_entity(rows, args["entity"])
-    _check_owner(record, args["by"])
+    check_owner(record, args["by"])
     _check_revisions(record, args)
     record = with_owner(record, record.previous_owner or record.master)
     save_entity(rows, record)

@@ -10,7 +10,7 @@ from authority.group_commit import find_group, refuse_group, unless_group_expire
 from authority.group_requests import check_parent_is_there, with_those_below
 from authority.pacing import spent
 from authority.records import EntityRecord, Phase, TransferRecord
-from authority.rights import find_entity, save_entity, with_owner
+from authority.rights import check_master, find_entity, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Decision, Want, decide, is_locked_against
 from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
@@ -130,9 +130,7 @@ def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The master answers what it was asked; an answer that comes too late finds the transfer refused."""
     transfer = known_transfer(rows, args["transfer_id"])
     record = find_entity(rows, transfer.entity)
-    if args["by"] != record.master:
-        text = f"{args['by']} is not the master of {record.id}; {record.master} is"
-        raise Refused(Reason.NOT_MASTER, text, by=args["by"])
+    check_master(record, args["by"])
     if _answered_alike(transfer, allow=args["allow"]):
         return transfer.to_data()
     if transfer.phase is not Phase.ASKED:
