@@ -17,12 +17,13 @@ from authority.drain_procedures import check_not_draining
 from authority.errors import Reason, Refused
 from authority.group_commit import (
     GROUP_LIFETIME_S,
+    GROUP_ORDER,
     MAX_GROUP,
     find_group,
     remember_group,
     unless_group_expired,
 )
-from authority.hierarchy import parts_from, to_bring_along
+from authority.hierarchy import level_of, parts_from, to_bring_along
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity
 from authority.rows import Rows
@@ -47,7 +48,7 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         is_same = sorted(named) == sorted(entities) and existing.target == args["target"]
         if not is_same or apart is not (existing.phase is GroupPhase.APART):
             raise Refused(Reason.TRANSFER_ID_TAKEN, f"group {existing.id} is another one", group=existing.id)
-        return unless_group_expired(rows, existing, args["now_s"]).to_data()
+        return _as_it_is(rows, existing, args["now_s"]).to_data()
     if not 1 <= len(entities) <= MAX_GROUP or len(set(entities)) != len(entities):
         raise Refused(Reason.FULL, f"a group is 1 to {MAX_GROUP} entities, each named once", limit=MAX_GROUP)
     if args.get("check_target", True) and not is_simserver(rows, args["target"]):
@@ -63,12 +64,13 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         expires_at_s=_expires_at_s(args),
         phase=GroupPhase.APART if apart else GroupPhase.OPEN,
     )
-    if not apart:
+    if apart:
+        transfers = _each_with_those_below(rows, transfers, args["now_s"])
+    else:
         group, brought = _extended(rows, group, transfers)
         transfers += brought
+    # After those of its members: a group apart is the first to be forgotten when there are too many.
     remember_group(rows, group)
-    if apart:
-        transfers = [_with_those_below(rows, transfer, args["now_s"]) for transfer in transfers]
     for transfer in transfers:
         save_transfer(rows, transfer)
     return group.to_data()
@@ -91,34 +93,52 @@ def with_those_below(rows: Rows, transfer: TransferRecord, now_s: float) -> Tran
     Raises:
         Refused: its parent would stay behind (`attached`), there are too many groups, or an id is taken.
     """
+    return _with_those_below(rows, transfer, {}, now_s)[0]
+
+
+def _with_those_below(
+    rows: Rows, transfer: TransferRecord, wanted: Mapping[str, TransferRecord], now_s: float
+) -> list[TransferRecord]:
+    """As `with_those_below`; what is `wanted` too, by entity, comes along by its own transfer: those that do follow."""
     record = find_entity(rows, transfer.entity)
     check_parent_is_there(rows, record, transfer.target)
-    if not to_bring_along(rows, record, transfer.target):
-        return transfer
+    below = to_bring_along(rows, record, transfer.target)
+    if not below:
+        return [transfer]
     if find_group(rows, transfer.id) is not None:
         raise Refused(Reason.TRANSFER_ID_TAKEN, f"there is a group {transfer.id} already", group=transfer.id)
+    together = [transfer, *(wanted[one.id] for one in below if one.id in wanted)]
+    together = [one.changed(group=transfer.id) for one in together]
     group = GroupRecord(
         id=transfer.id,
         target=transfer.target,
-        members={transfer.id: transfer.entity},
+        members={one.id: one.entity for one in together},
         expires_at_s=_expires_at_s({"now_s": now_s, "notice_ms": transfer.notice_ms}),
     )
-    transfer = transfer.changed(group=group.id)
-    group, brought = _extended(rows, group, [transfer])
+    group, brought = _extended(rows, group, together)
     remember_group(rows, group)
     for other in brought:
         save_transfer(rows, other)
-    return transfer
+    return together
 
 
-def _with_those_below(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
-    """As `with_those_below`, for one of several that are moved apart: refused by itself, if it cannot be."""
-    if transfer.phase is not Phase.PERMITTED:
-        return transfer
-    try:
-        return with_those_below(rows, transfer, now_s)
-    except Refused as refused:
-        return transfer.changed(phase=Phase.REFUSED, reason=refused.reason.value)
+def _each_with_those_below(rows: Rows, transfers: Sequence[TransferRecord], now_s: float) -> list[TransferRecord]:
+    """As `with_those_below`, of several that are moved apart; each is refused by itself, if it cannot be.
+
+    Of two that were named and belong together the upper one is the one that moves, and the other comes along.
+    """
+    wanted = {one.entity: one for one in transfers if one.phase is Phase.PERMITTED}
+    decided = {one.id: one for one in transfers if one.phase is not Phase.PERMITTED}
+    for entity in sorted(wanted, key=lambda name: level_of(rows, find_entity(rows, name))):
+        transfer = wanted[entity]
+        if transfer.id in decided:
+            continue
+        try:
+            together = _with_those_below(rows, transfer, wanted, now_s)
+        except Refused as refused:
+            together = [transfer.changed(phase=Phase.REFUSED, reason=refused.reason.value)]
+        decided |= {one.id: one for one in together}
+    return [decided[one.id] for one in transfers]
 
 
 def check_parent_is_there(rows: Rows, record: EntityRecord, target: str) -> None:
@@ -221,7 +241,16 @@ def group_look(rows: Rows, args: Mapping[str, Any]) -> Any:
     group = find_group(rows, args["group"])
     if group is None:
         raise Refused(Reason.NOT_FOUND, f"there is no group {args['group']}", group=args["group"])
-    return unless_group_expired(rows, group, args["now_s"]).to_data()
+    return _as_it_is(rows, group, args["now_s"]).to_data()
+
+
+def _as_it_is(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:
+    """The group; it, and what its members are the tops of, is refused here and now where the time is up."""
+    for name in rows.get_or(GROUP_ORDER, []) if group.phase is GroupPhase.APART else ():
+        inner = find_group(rows, name) if name in group.members else None
+        if inner is not None:
+            unless_group_expired(rows, inner, now_s)
+    return unless_group_expired(rows, group, now_s)
 
 
 GROUP_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

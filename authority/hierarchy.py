@@ -27,6 +27,7 @@ __all__ = [
     "check_not_attached",
     "cut_out",
     "is_attached",
+    "level_of",
     "parts_from",
     "to_bring_along",
 ]
@@ -68,6 +69,11 @@ def _above(rows: Rows, record: EntityRecord) -> Iterator[EntityRecord]:
 def _levels(rows: Rows, record: EntityRecord) -> int:
     """How many levels a hierarchy with this one at its top has."""
     return 1 + max((_levels(rows, find_entity(rows, child)) for child in record.children), default=0)
+
+
+def level_of(rows: Rows, record: EntityRecord) -> int:
+    """How many are above it, up to the top of its hierarchy."""
+    return sum(1 for _ in _above(rows, record))
 
 
 def to_bring_along(rows: Rows, record: EntityRecord, target: str) -> list[EntityRecord]:

@@ -39,15 +39,26 @@ Order = Callable[[TransferRecord], Awaitable[None]]
 
 async def order_all(store: Store, order: Order, group: str) -> None:
     """Tell the authorities of a group's members to begin; those that cannot be told are told with a repetition."""
-    found = store.group(group)
-    for name in () if found is None else found.members:
-        transfer = await store.find_transfer(name)
-        if transfer is None or transfer.phase is not Phase.PERMITTED:
-            continue
-        try:
-            await order(transfer)
-        except NOT_TOLD as error:
-            _log.info("%s was not told to begin %s: %s", transfer.source, transfer.id, error)
+    groups, told = [group], set[str]()
+    for one in groups:
+        found = store.group(one)
+        for name in () if found is None else found.members:
+            transfer = await store.find_transfer(name)
+            if transfer is None or name in told:
+                continue
+            told.add(name)
+            if transfer.group and transfer.group not in groups:
+                # It moves apart from the others, with what comes along with it.
+                groups.append(transfer.group)
+            if transfer.phase is Phase.PERMITTED:
+                await _order(order, transfer)
+
+
+async def _order(order: Order, transfer: TransferRecord) -> None:
+    try:
+        await order(transfer)
+    except NOT_TOLD as error:
+        _log.info("%s was not told to begin %s: %s", transfer.source, transfer.id, error)
 
 
 class Hierarchies:

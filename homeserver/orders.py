@@ -55,13 +55,19 @@ class Orders:
         self._open: OrderedDict[str, Due] = OrderedDict()
         self._search_ns = 0
 
-    def ordered(self, transfer_id: str) -> None:
-        """This transfer has just been ordered: look later what became of it."""
-        if transfer_id in self._open:
+    def ordered(self, transfer: TransferRecord) -> None:
+        """This transfer has just been ordered: look later what became of it, and of the others of its group.
+
+        Nobody may have ordered those: whoever wanted to may have ended, or given up at the first that was not told.
+        The group has no more time than a few of these waits, so the search would come too late for it.
+        """
+        if transfer.id in self._open:
             return
-        self._open[transfer_id] = Due(self._clock.monotonic_ns() + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS)
-        if len(self._open) > MAX_OPEN:
-            self._open.popitem(last=False)
+        group = self._store.group(transfer.group)
+        for name in (transfer.id,) if group is None else group.members:
+            self._open.setdefault(name, Due(self._clock.monotonic_ns() + FIRST_WAIT_NS, 2 * FIRST_WAIT_NS))
+            if len(self._open) > MAX_OPEN:
+                self._open.popitem(last=False)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Look what became of orders, until cancelled."""
@@ -77,7 +83,7 @@ class Orders:
     async def _search(self) -> None:
         for some in in_goes(self._store.transfer_ids()):
             for transfer in self._store.permitted(some):
-                self.ordered(transfer.id)
+                self.ordered(transfer)
             await self._clock.sleep_s(PAUSE_S)
 
     async def _look(self, now_ns: int) -> None:

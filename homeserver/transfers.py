@@ -96,7 +96,7 @@ class Transfers:
         self._link = link
         self._clock = clock
         self._posting: dict[str, Combiner[Letter, None]] = {}
-        self.ordered: Callable[[str], None] = lambda _transfer_id: None
+        self.ordered: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every transfer that an old authority is told to begin."""
         self.moved: Callable[[str, str, str], None] = lambda _entity, _source, _target: None
         """Told of every hand-over that this member has put to the log: entity, source and target."""
@@ -554,7 +554,7 @@ class Transfers:
         Raises:
             NOT_TOLD: it cannot be told now; the caller may propose the same transfer again.
         """
-        self.ordered(transfer.id)
+        self.ordered(transfer)
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
         message = Order(

@@ -11,7 +11,7 @@ from actors.web import StrictRoute
 from authority.certificates import Name
 from authority.group_commit import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
-from authority.records import GroupRecord
+from authority.records import GroupPhase, GroupRecord, Phase
 from homeserver.hierarchies import order_all
 from homeserver.rest.access import client_access
 from homeserver.rest.homes import check_home
@@ -129,11 +129,12 @@ def _view(node: "Node", group: GroupRecord) -> GroupView:
             continue
         phase, result = transfer.phase.value, result_of(transfer)
         members.append(MemberView(transfer_id=name, entity=entity, phase=phase, reason=transfer.reason, result=result))
+    frozen = sum(1 for member in members if member.phase == Phase.PREPARED)
     return GroupView(
         group=group.id,
         phase=group.phase.value,
         reason=group.reason,
-        prepared=group.prepared,
+        prepared=frozen if group.phase is GroupPhase.APART else group.prepared,
         results=dict(Counter(member.result for member in members if member.result)),
         members=members,
     )

@@ -170,6 +170,44 @@ def test_a_group_brings_what_is_below_its_members_and_is_known_again_by_those_th
     log.refuses(Reason.TRANSFER_ID_TAKEN, "group.propose", **args | {"entities": [*ALL, BALL]})
 
 
+def test_apart_what_is_below_comes_along_by_its_own_transfer_if_it_was_named_too(log: Log) -> None:
+    board(log)
+    named = [CREW[0], BALL, SHIP, CREW[2]]
+    args = {"group": "group-001", "entities": named, "target": S2, "now_s": 0.0, "apart": True}
+    group = GroupRecord.from_data(log.run("group.propose", **args))
+    assert list(group.members.values()) == named
+    found = {log.transfer(name).entity: log.transfer(name) for name in group.members}
+    assert {one.phase for one in found.values()} == {Phase.PERMITTED}
+    assert found[BALL].group == ""
+    together = GroupRecord.from_data(log.rows.get_or(("groups", found[SHIP].id), None))
+    assert sorted(together.members.values()) == sorted(ALL)
+    assert [together.members.get(found[one].id) for one in (CREW[0], SHIP, CREW[2])] == [CREW[0], SHIP, CREW[2]]
+    assert GroupRecord.from_data(log.run("group.propose", **args)) == group
+    answers = [commit(log, log.transfer(name))["outcome"] for name in together.members]
+    assert answers == ["pending"] * 3 + ["committed"]
+    assert {log.rows.entity(entity).authority for entity in ALL} == {S2}
+    assert {log.transfer(found[one].id).phase for one in (CREW[0], SHIP, CREW[2])} == {Phase.COMMITTED}
+
+
+def test_apart_who_comes_first_in_a_hierarchy_that_cannot_move_keeps_no_other_from_moving(log: Log) -> None:
+    board(log)
+    args = {"entities": [CREW[2], CREW[1], BALL], "target": S2, "now_s": 0.0, "apart": True}
+    group = GroupRecord.from_data(log.run("group.propose", group="group-001", **args))
+    found = [(log.transfer(name).phase, log.transfer(name).reason) for name in group.members]
+    assert found == [(Phase.REFUSED, "attached"), (Phase.REFUSED, "attached"), (Phase.PERMITTED, "")]
+
+
+def test_apart_a_look_ends_what_was_not_complete_in_time(log: Log) -> None:
+    board(log)
+    args = {"group": "group-001", "entities": [BALL, SHIP], "target": S2, "now_s": 0.0, "apart": True}
+    group = GroupRecord.from_data(log.run("group.propose", **args))
+    transfers = [log.transfer(name) for name in group.members]
+    commit(log, transfers[1])
+    log.run("group.look", group="group-001", now_s=GROUP_LIFETIME_S + 1.0)
+    found = [(log.transfer(name).phase, log.transfer(name).reason) for name in group.members]
+    assert found == [(Phase.PERMITTED, ""), (Phase.REFUSED, "group_failed")]
+
+
 def test_the_masters_yes_moves_what_is_below_too_and_a_long_id_is_cut(log: Log) -> None:
     board(log)
     log.run("entity.change_rights", entity=SHIP, by=ADA, rule="ask")

@@ -85,3 +85,19 @@ async def test_failures_row_34_apart_what_can_move_moves_and_the_report_says_wha
     report = await world.api.get("/v1/groups/by-themselves")
     assert (report["phase"], report["results"]) == ("apart", {"done": 2, "refused": 2})
     assert [member["reason"] for member in report["members"]] == ["", "not_found", "attached", ""]
+
+
+@pytest.mark.parametrize("mode", ["eager", "staged"])
+async def test_apart_the_top_of_a_hierarchy_brings_what_is_below(world: Home, ada: Player, mode: str) -> None:
+    body = {"entities": [SHIP], "to": "alpha.s2", "group": "sets-sail", "all_or_none": False, "mode": mode}
+    await world.api.do("POST", "/v1/groups", body)
+    assert (await world.finished("sets-sail-0"))["result"] == "done"
+    assert await places(world) == {"alpha.s2"}
+
+    # Whoever is named too, above or below it, comes along by the transfer that the report tells of.
+    body |= {"entities": [CREW[0], SHIP, CREW[1]], "to": "alpha.s1", "group": "comes-home"}
+    await world.api.do("POST", "/v1/groups", body)
+    for number in range(3):
+        assert (await world.finished(f"comes-home-{number}"))["result"] == "done"
+    assert await places(world) == {"alpha.s1"}
+    assert (await world.api.get("/v1/groups/comes-home"))["results"] == {"done": 3}

@@ -7,12 +7,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from authority.group_commit import GROUP_LIFETIME_S
 from authority.records import Phase, TransferRecord
 from homeserver.federation import PeerUnreachable
 from homeserver.orders import MAX_OPEN, Orders
 from homeserver.store import Store
 from tests.simserver.test_departures import TrioClock
 from tree.store import Store as TreeStore
+
+
+def transfer_of(name: str, group: str = "") -> TransferRecord:
+    return TransferRecord(
+        id=name, entity="alpha.e", source="alpha.s1", target="alpha.s2", phase=Phase.PERMITTED, group=group
+    )
 
 
 class Place:
@@ -22,20 +29,20 @@ class Place:
         self.phases: dict[str, Phase] = {}
         self.in_office, self.is_down = False, False
         self.told: list[tuple[float, str]] = []
-        store: Any = SimpleNamespace(transfer_ids=lambda: list(self.phases), permitted=self._permitted)
+        self.groups: dict[str, list[str]] = {}
+        store: Any = SimpleNamespace(
+            transfer_ids=lambda: list(self.phases), permitted=self._permitted, group=self._group
+        )
         self.orders = Orders(store, self.order, TrioClock(), lambda: self.in_office)
 
     def _permitted(self, names: list[str]) -> list[TransferRecord]:
-        fields: dict[str, Any] = {
-            "entity": "alpha.e",
-            "source": "alpha.s1",
-            "target": "alpha.s2",
-            "phase": Phase.PERMITTED,
-        }
-        return [TransferRecord(id=name, **fields) for name in names if self.phases.get(name) is Phase.PERMITTED]
+        return [transfer_of(name) for name in names if self.phases.get(name) is Phase.PERMITTED]
+
+    def _group(self, group: str) -> Any:
+        return SimpleNamespace(members=self.groups[group]) if group else None
 
     async def order(self, transfer: TransferRecord) -> None:
-        self.orders.ordered(transfer.id)
+        self.orders.ordered(transfer)
         self.told.append((trio.current_time(), transfer.id))
         if self.is_down:
             raise PeerUnreachable("alpha.s1")
@@ -51,7 +58,7 @@ class Place:
 async def test_it_is_ordered_more_and_more_seldom_until_it_has_a_result(autojump_clock: MockClock) -> None:
     place = Place()
     place.phases["t1"] = Phase.PERMITTED
-    place.orders.ordered("t1")
+    place.orders.ordered(transfer_of("t1"))
     assert set(await place.passes(1000.0)) == {"t1"}
     waits = [round(after - before, 3) for (before, _), (after, _) in zip(place.told, place.told[1:], strict=False)]
     assert waits == sorted(waits)
@@ -63,17 +70,25 @@ async def test_it_is_ordered_more_and_more_seldom_until_it_has_a_result(autojump
 async def test_a_server_that_is_down_gets_it_when_it_is_back(autojump_clock: MockClock) -> None:
     place = Place()
     place.phases["t1"] = Phase.PERMITTED
-    place.orders.ordered("t1")
+    place.orders.ordered(transfer_of("t1"))
     place.is_down = True
     await place.passes(30.0)
     place.is_down = False
     assert await place.passes(60.0) != []
 
 
+async def test_with_one_of_a_group_the_others_are_ordered_in_the_time_that_it_has(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.groups["g"] = ["t1", "t2", "t3"]
+    place.phases |= {"t1": Phase.PREPARED, "t2": Phase.PERMITTED, "t3": Phase.PERMITTED}
+    place.orders.ordered(transfer_of("t1", "g"))
+    assert await place.passes(GROUP_LIFETIME_S / 2) == ["t2", "t3"]
+
+
 async def test_what_was_begun_in_time_is_not_ordered_again(autojump_clock: MockClock) -> None:
     place = Place()
     place.phases["t1"] = Phase.DONE
-    place.orders.ordered("t1")
+    place.orders.ordered(transfer_of("t1"))
     assert await place.passes(100.0) == []
 
 
@@ -90,7 +105,7 @@ async def test_the_oldest_orders_are_left_to_the_search(autojump_clock: MockCloc
     names = [f"t{number}" for number in range(MAX_OPEN + 1)]
     place.phases |= dict.fromkeys(names, Phase.PERMITTED)
     for name in names:
-        place.orders.ordered(name)
+        place.orders.ordered(transfer_of(name))
     assert set(await place.passes(5.5)) == set(names[1:])
 
 
