@@ -7,12 +7,13 @@ instance, and looking into actors, takes the operator token (`actors.operator`).
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from actors.web import ApiError
+from authority.errors import Reason
 from authority.records import Role
 from crypto import jose
 from crypto.errors import CryptoError
@@ -61,9 +62,17 @@ async def check_players(directory: Directory, names: Mapping[str, str | None]) -
 
 
 async def check_player_proof(
-    directory: Directory, player: str, proof: str, expected: dict[str, Any], now_s: float
+    directory: Directory,
+    player: str,
+    proof: str,
+    expected: dict[str, Any],
+    now_s: float,
+    revisions: Mapping[str, int] | None = None,
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
+
+    Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
+    and is right in all else, has seen what was so before (`stale_revision`).
 
     Raises:
         ApiError: it did not; the code says what is wrong.
@@ -85,6 +94,17 @@ async def check_player_proof(
     if not isinstance(expires_at_s, int | float) or not now_s < expires_at_s <= now_s + MAX_PROOF_LIFETIME_S:
         text = f"the proof must carry expires_at_s within the next {MAX_PROOF_LIFETIME_S:.0f} s"
         raise ApiError(403, "proof_expired", text, expires_at_s)
+    revisions = revisions or {}
+    expected = {**expected, **revisions}
     if statement != expected:
         different = sorted(k for k in statement.keys() | expected.keys() if statement.get(k) != expected.get(k))
+        if all(name in revisions and type(statement.get(name)) is int for name in different):
+            _raise_stale(statement, {name: revisions[name] for name in different})
         raise ApiError(403, "proof_mismatch", "the proof is about something else", ", ".join(different))
+
+
+def _raise_stale(signed: Mapping[str, Any], present: Mapping[str, int]) -> NoReturn:
+    """Somebody signed other revisions than the present ones."""
+    differences = ", ".join(f"{name} is {rev}, not {signed[name]}" for name, rev in present.items())
+    text = f"{differences}: look again, and sign anew"
+    raise ApiError(409, Reason.STALE_REVISION, text, next(iter(present.values())))

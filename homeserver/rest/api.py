@@ -185,17 +185,15 @@ def _entity_routes(node: Node) -> APIRouter:
             "rule": body.rule,
             "owner": body.owner,
             "master": body.master,
-            # Naming the revisions makes the proof good for one change at most.
-            "rule_rev": record.rule_rev,
-            "owner_rev": record.owner_rev,
-            "master_rev": record.master_rev,
         }
+        # Naming the revisions makes the proof good for one change at most.
+        revisions = record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         settings = body.model_dump(mode="json", include=POLICIES, exclude_none=True)
         statement |= settings
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
         await check_players(node.directory, body.model_dump(include={"owner", "master", "heir"}))
         changes = settings | body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
-        changes |= record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
+        changes |= revisions
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
         if changed.owner_rev != record.owner_rev:
             await tell_owner(node, changed)

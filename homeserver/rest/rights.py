@@ -96,19 +96,25 @@ def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
 def _owner_routes(node: Node, find_entity: FindEntity) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute)
 
+    async def check_owner_rev(record: EntityRecord, by: str, proof: str, statement: dict[str, Any]) -> None:
+        """The present revision of its ownership is signed, and not sent beside that."""
+        revisions = {"owner_rev": record.owner_rev}
+        await check_player_proof(node.directory, by, proof, statement, node.clock.unix_s(), revisions)
+
     @routes.post("/v1/entities/{entity_id}/divest")
     async def divest(entity_id: EntityId, body: DivestBody) -> EntityView:
         """The owner gives the entity up, always or only if somebody waits for it; nobody owns it then."""
         record = await find_entity(node, entity_id)
+        statement = {"action": "divest", "entity": entity_id, "if_wanted": body.if_wanted}
+        await check_owner_rev(record, body.by, body.proof, statement)
         stated = {"if_wanted": body.if_wanted, "owner_rev": record.owner_rev}
-        await _check(node, body.by, body.proof, action="divest", entity=entity_id, **stated)
         return await _change(node, record, "entity.divest", by=body.by, now_s=node.clock.unix_s(), **stated)
 
     @routes.post("/v1/entities/{entity_id}/hand-back")
     async def hand_back(entity_id: EntityId, body: HandBackBody) -> EntityView:
         """The owner gives the entity back to whoever owned it before, or to its master."""
         record = await find_entity(node, entity_id)
-        await _check(node, body.by, body.proof, action="hand_back", entity=entity_id, owner_rev=record.owner_rev)
+        await check_owner_rev(record, body.by, body.proof, {"action": "hand_back", "entity": entity_id})
         return await _change(node, record, "entity.hand_back", by=body.by, owner_rev=record.owner_rev)
 
     return routes

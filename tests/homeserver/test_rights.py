@@ -184,6 +184,16 @@ async def test_a_lock_keeps_everybody_out_until_it_is_given_back_as_often_as_it_
 async def test_given_up_it_is_available_and_handed_back_it_is_its_former_owners(game: Game) -> None:
     path = f"/v1/entities/{BALL}/ownership"
     await game.api.refused(409, "not_available", "POST", path, ownership(game.bob, "bobs-wish", "if_available"))
+    stale: dict[str, dict[str, Any]] = {
+        "divest": {
+            "if_wanted": False,
+            "proof": game.ada.proof(action="divest", entity=BALL, owner_rev=77, if_wanted=False),
+        },
+        "hand-back": {"proof": game.ada.proof(action="hand_back", entity=BALL, owner_rev=77)},
+    }
+    for action, body in stale.items():
+        path = f"/v1/entities/{BALL}/{action}"
+        assert await game.api.refused(409, "stale_revision", "POST", path, {"by": "alpha.ada"} | body) == 1
     proof = game.ada.proof(action="divest", entity=BALL, owner_rev=1, if_wanted=True)
     body = {"by": "alpha.ada", "proof": proof, "if_wanted": True}
     await game.api.refused(409, "not_wanted", "POST", f"/v1/entities/{BALL}/divest", body)

@@ -279,8 +279,13 @@ async def test_a_change_of_rights_cannot_be_sent_again(game: Game) -> None:
     allow = game.change(game.ada, await game.record(), rule="allow")
     assert (await game.api.do("PATCH", f"/v1/entities/{BALL}", allow))["rule"] == "allow"
     assert (await game.set(game.ada, rule="ask"))["rule"] == "ask"
-    value = await game.api.refused(403, "proof_mismatch", "PATCH", f"/v1/entities/{BALL}", allow)
-    assert value == "rule_rev"
+    value = await game.api.refused(409, "stale_revision", "PATCH", f"/v1/entities/{BALL}", allow)
+    assert value == (await game.record())["rule_rev"]
+    # It is a proof of this change, and of no other.
+    deny = allow | {"rule": "deny"}
+    assert await game.api.refused(403, "proof_mismatch", "PATCH", f"/v1/entities/{BALL}", deny) == "rule, rule_rev"
+    forged = allow | {"proof": tampered(allow["proof"])}
+    await game.api.refused(403, "bad_proof", "PATCH", f"/v1/entities/{BALL}", forged)
     assert (await game.record())["rule"] == "ask"
 
 
