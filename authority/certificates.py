@@ -21,6 +21,7 @@ from authority.ownership import Ownership
 
 __all__ = [
     "MAX_CHAIN",
+    "BrokenChain",
     "CommitCertificate",
     "DelegationGrant",
     "Name",
@@ -142,6 +143,17 @@ class PassCertificate(_Certificate):
     parent: Hash
 
 
+class BrokenChain(MessageError):
+    """Signed passes that do not follow from each other, or are outside their grant: nobody begins by such a chain.
+
+    That depends on nothing but the chain, so whoever reads it comes to the same. `followed` are the passes before.
+    """
+
+    def __init__(self, text: str, followed: Sequence[PassCertificate]) -> None:
+        super().__init__(text)
+        self.followed = tuple(followed)
+
+
 def token_hash(token: str) -> str:
     """Hex SHA-256 of a signed token: what a pass names as its `parent`."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -154,18 +166,20 @@ def check_chain(grant: DelegationGrant, grant_token: str, passes: Sequence[tuple
     `source`.
 
     Raises:
-        MessageError: a link does not follow from the one before.
+        BrokenChain: a link does not follow from the one before.
     """
     holder, fence, parents = grant.holder, grant.fence, {token_hash(grant_token), grant.replaces}
-    if len(passes) > MAX_CHAIN:
-        raise MessageError(f"a chain of {len(passes)} passes is longer than {MAX_CHAIN}")
+    followed: list[PassCertificate] = []
     for token, step in passes:
+        if len(followed) == MAX_CHAIN:
+            raise BrokenChain(f"a chain of {len(passes)} passes is longer than {MAX_CHAIN}", followed)
         if step.entity != grant.entity or step.source != holder or step.parent not in parents:
-            raise MessageError(
-                f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
-            )
+            text = f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
+            raise BrokenChain(text, followed)
         if step.fence != fence.passed() or step.target not in grant.group:
-            raise MessageError(f"pass {step.fence} of {step.entity} to {step.target} is outside its grant")
+            text = f"pass {step.fence} of {step.entity} to {step.target} is outside its grant"
+            raise BrokenChain(text, followed)
+        followed.append(step)
         holder, fence, parents = step.target, step.fence, {token_hash(token)}
     return fence
 

@@ -408,8 +408,10 @@ class Outgoing:
                 return self._has_asked and fence >= self.leads_to
             case Superseded(fence=fence):
                 return fence >= self.leads_to
-            case Refusal(fence=fence):
-                return not is_passed and fence == self.fence.raised()
+            case Refusal(reason=reason, fence=fence):
+                # A pass is not taken back, unless by a chain by which nobody can have begun.
+                is_void = not is_passed or reason == Reason.NO_DELEGATION
+                return is_void and fence == self.fence.raised()
             case Lost(fence=fence):
                 # After the commit the log says whose it is under `leads_to`; further on the entity may have ended.
                 is_given = is_passed or self.phase is OutgoingPhase.COMMITTED

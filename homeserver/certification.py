@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from actors.clock import Clock
 from authority.certificate_reader import CertificateReader
-from authority.certificates import CommitCertificate, DelegationGrant
+from authority.certificates import BrokenChain, CommitCertificate, DelegationGrant
 from authority.records import EntityRecord, Role, TransferRecord
 from authority.sealing import Sealer
 from crypto import jose
@@ -63,6 +63,18 @@ class Certification:
             return []
         _, passes = await self.reader.chain_untrusted(chain, entity_id)
         return [step.model_dump(mode="json") for step in passes]
+
+    async def followed_untrusted(self, chain: Sequence[str], entity_id: str) -> tuple[list[dict[str, Any]], bool]:
+        """As `passes_untrusted`, of a chain that may break: the passes before it does, and whether it does.
+
+        Raises:
+            MessageError: a certificate is wrong, which others may see otherwise: keys come and go.
+            NoQuorum, PeerUnreachable: as `passes_untrusted`.
+        """
+        try:
+            return await self.passes_untrusted(chain, entity_id), False
+        except BrokenChain as broken:
+            return [step.model_dump(mode="json") for step in broken.followed], True
 
     async def _signer_of(self, name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
         row = await self._directory.row(name)

@@ -358,6 +358,12 @@ class Transfers:
         return self._company if opened.in_batch else self._alone
 
     async def _decide(self, request: HandoffRequest, admitted: AdmitReply, means: Means) -> dict[str, Any]:
+        """Put it to the log.
+
+        A chain that breaks is refused by everybody who reads it, so nobody begins with what was passed by it: whoever
+        signed that goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
+        """
+        passes, is_broken = await self.certificates.followed_untrusted(request.chain, request.entity)
         args: dict[str, Any] = {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
@@ -368,11 +374,16 @@ class Transfers:
             "tick": request.tick,
             "state_hash": request.state_hash,
             "transport": request.transport,
-            "passes": await self.certificates.passes_untrusted(request.chain, request.entity),
+            "passes": passes,
             "check_target": instance_of(request.target) == self._instance,
             "now_s": self._clock.unix_s(),
         }
-        if not admitted.accepted:
+        if is_broken:
+            _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
+            answer = await means.submit("transfer.refuse", **args, reason=Reason.NO_DELEGATION.value)
+            if answer["outcome"] == Outcome.REFUSED:
+                return {**answer, "transfer": {**answer["transfer"], "reason": Reason.NO_DELEGATION.value}}
+        elif not admitted.accepted:
             reason = admitted.reason or Reason.UNKNOWN_TARGET.value
             answer = await means.submit("transfer.refuse", **args, reason=reason)
         else:
@@ -411,7 +422,7 @@ class Transfers:
         if home != self._instance:
             return await self._passed_on(request, home, opened)
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
-        passes = await self.certificates.passes_untrusted(request.chain, request.entity)
+        passes, _ = await self.certificates.followed_untrusted(request.chain, request.entity)
         means = self._means(opened)
         decided = await means.submit("transfer.refuse", **args, passes=passes)
         self._waiting.take(request.transfer_id)

@@ -70,6 +70,8 @@ _log = logging.getLogger("simserver.arrivals")
 MAX_MACHINES: Final = 100_000
 MAX_FORWARDS: Final = 4
 MAX_CONTEXTS: Final = 4096
+# Nothing is simulated under this fence: where no chain leads.
+_NOWHERE: Final = Fence(0, 0)
 
 
 AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)
@@ -84,6 +86,7 @@ class _Context:
     inputs: list[InputItem]
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    leads_to: Fence = _NOWHERE
     ownership: Ownership = UNTOLD
     # Others came with it, and will be answered with it.
     in_batch: bool = False
@@ -120,7 +123,8 @@ class Arrivals:
         # Whether that lease lasts at this moment.
         self.may_act: Callable[[int], bool] = lambda now_ns: True
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
-        self._contexts: OrderedDict[str, _Context] = OrderedDict()
+        # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
+        self._contexts: OrderedDict[Permission, _Context] = OrderedDict()
         self._staging = Staging()
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
@@ -182,9 +186,9 @@ class Arrivals:
             self._counts["stale_grant"] += 1
             self._renewals.keep(message.entity, message.grant, grant)
             if holding is not None:
-                holding.delegated(self._renewals.applied(holding.id, holding.chain, holding.group), holding.group)
+                holding.chain = self._renewals.applied(holding.id, holding.chain, holding.group)
             return
-        holding.delegated((message.grant,), grant.group)
+        holding.delegated((message.grant,), grant.group, grant.fence)
         holding.life.owned(grant.ownership)
 
     def precopy(self, message: Precopy, opened: Opened) -> None:
@@ -219,7 +223,7 @@ class Arrivals:
         reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state))
         if not reason:
             effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
-            self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+            self._perform(message.entity, effect)
             if isinstance(effect, machine.Drop):
                 # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
                 return
@@ -262,7 +266,7 @@ class Arrivals:
     def restage(self, stage: Stage) -> None:
         """A state was on disk when this server started: it may be the one to begin with."""
         effect = self._machine(stage.entity).offered(self._offer_of(stage, stage.fence, stage.source))
-        self._perform(stage.entity, effect, None)
+        self._perform(stage.entity, effect)
 
     async def stage_word(self, stage: Stage, word: StageWord) -> None:
         """The log's word of what became of a staged state."""
@@ -317,13 +321,13 @@ class Arrivals:
         if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
             return
         chain = tuple(message.chain)
-        context = _Context(opened.trace, True, [], chain, grant.group, grant.ownership, opened.in_batch)
+        context = _Context(opened.trace, True, [], chain, grant.group, last.fence, grant.ownership, opened.in_batch)
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
-        context = self._remember(last.transfer_id, context)
+        self._remember(permission, context)
         if message.state:
             self._offer(message, Fence(last.epoch, last.sub - 1), opened)
-        self._perform(message.entity, known.permitted(permission), context)
+        self._perform(message.entity, known.permitted(permission))
 
     async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
         """Inputs that still came to a former authority."""
@@ -349,7 +353,7 @@ class Arrivals:
             return
         effect = self._machine(message.entity).offered(self._offer_of(message, fence, opened.sender))
         self._reached("offered", message.transfer_id)
-        self._perform(message.entity, effect, self._contexts.get(message.transfer_id))
+        self._perform(message.entity, effect)
 
     def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: Opened) -> Snapshot:
         """The state of a message, read before a machine sees it. Raises `MessageError`.
@@ -426,22 +430,22 @@ class Arrivals:
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
         if not (self._is_for_this_life(certificate.incarnation) and self._has_lease()):
             return
-        context = self._remember(certificate.transfer_id, context)
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
+        self._remember(permission, context)
         self._reached("permitted", certificate.transfer_id)
         known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
         effect = known.permitted(permission)
         if isinstance(effect, machine.Wait) and stage is not None:
             # It is on disk, and the machine keeps a few only.
             effect = known.offered(self._offer_of(stage, stage.fence, stage.source))
-        self._perform(certificate.entity, effect, context)
+        self._perform(certificate.entity, effect)
 
-    def _perform(self, entity: str, effect: machine.Effect, context: _Context | None) -> None:
+    def _perform(self, entity: str, effect: machine.Effect) -> None:
         self._settle(entity)
         match effect:
-            case machine.Activate(offer, permission) if context is not None:
+            case machine.Activate(offer, permission) if (context := self._contexts.get(permission)) is not None:
                 self._begin(entity, offer, permission, context)
-            case machine.AnswerAgain(permission) if context is not None:
+            case machine.AnswerAgain(permission) if (context := self._contexts.get(permission)) is not None:
                 self._answer_again(entity, permission, context)
             case machine.Drop(reason):
                 self._counts[reason] += 1
@@ -469,7 +473,8 @@ class Arrivals:
         self._answer(entity, permission, context)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
-        holding.delegated(self._renewals.applied(entity, context.chain, context.group), context.group)
+        chain = self._renewals.applied(entity, context.chain, context.group)
+        holding.delegated(chain, context.group, context.leads_to)
         self.unsettled.begun(entity, by_chain=len(holding.chain) > 1)
 
     def keep_early(self, entity: str, item: InputItem) -> bool:
@@ -568,16 +573,15 @@ class Arrivals:
             known.fence_raised(lived)
         return known
 
-    def _remember(self, transfer_id: str, context: _Context) -> _Context:
+    def _remember(self, permission: Permission, context: _Context) -> None:
         """Keep how a permission came; a repetition of one that was acted on is answered with what happened then."""
-        known = self._contexts.get(transfer_id)
+        known = self._contexts.get(permission)
         if known is not None and known.trace.at("activated") is not None:
-            return known
-        self._contexts[transfer_id] = context
-        self._contexts.move_to_end(transfer_id)
+            return
+        self._contexts[permission] = context
+        self._contexts.move_to_end(permission)
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
-        return context
 
 
 def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:

@@ -172,7 +172,7 @@ class Departures:
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
-        return holding is not None and destination in holding.group
+        return holding is not None and holding.may_pass_to(destination)
 
     def begin(self, plan: Plan, *, may_wait: bool = True) -> None:
         """Hand an entity over as soon as its target has a place for it, and it is its turn.
@@ -339,7 +339,7 @@ class Departures:
     def _case(self, plan: Plan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
         if plan.direct:
-            if plan.target in holding.group and len(holding.chain) <= MAX_CHAIN:
+            if holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN:
                 return Case.DIRECT
             self._counts["direct_without_delegation"] += 1
         same = here == instance_of(plan.entity) == instance_of(plan.target)

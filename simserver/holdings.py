@@ -39,14 +39,15 @@ class AlreadyHeld(Exception):
 class Holding:
     """An entity that lives here (running or frozen): its life, and whether it may be passed on.
 
-    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, and
-    `group` the servers to which it may be passed on directly.
+    If it is delegated, `chain` is the verified chain of certificates (a grant, then passes) by which it came, `group`
+    the servers to which it may be passed on directly, and `leads_to` the fence at which the chain ends.
     """
 
     id: str
     life: Life
     chain: tuple[str, ...] = ()
     group: tuple[str, ...] = ()
+    leads_to: Fence | None = None
 
     @property
     def fence(self) -> Fence:
@@ -78,14 +79,22 @@ class Holding:
             raise NoProc(f"entity {self.id}")
         return self.life.ref
 
-    def delegated(self, chain: tuple[str, ...], group: tuple[str, ...]) -> None:
-        """From now on it may be passed on directly within `group`."""
-        self.chain, self.group = chain, group
+    def delegated(self, chain: tuple[str, ...], group: tuple[str, ...], leads_to: Fence) -> None:
+        """From now on it may be passed on directly within `group`, by a chain that was verified to lead to a fence.
+
+        One that leads to another fence than the present one is leave for another stay here, and changes nothing.
+        """
+        if leads_to == self.fence:
+            self.chain, self.group, self.leads_to = chain, group, leads_to
+
+    def may_pass_to(self, server: str) -> bool:
+        """Whether it may be passed directly to a server: only under the very fence to which the chain leads."""
+        return server in self.group and self.leads_to == self.fence
 
     def stays(self, fence: Fence) -> None:
         """It was not handed over after all: it goes on under a fence of the log's, which ends every delegation."""
         self.life.resume(fence)
-        self.chain, self.group = (), ()
+        self.chain, self.group, self.leads_to = (), (), None
 
 
 @dataclass(frozen=True, slots=True)

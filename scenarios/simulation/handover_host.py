@@ -413,11 +413,12 @@ class Host:
         arrivals = self._node.arrivals
         contexts = sorted(
             (
-                (name, known.numbered_answer, known.trace.at("activated") is None),
+                (leave.transfer_id, leave.fence, leave.state_hash, leave.source),
+                (known.numbered_answer, known.trace.at("activated") is None),
                 (known.chain, known.group, known.ownership),
                 tuple(item.seq for item in known.inputs),
             )
-            for name, known in arrivals._contexts.items()
+            for leave, known in arrivals._contexts.items()
         )
         known = arrivals._machines[ENTITY]
         machine = (known.seen, tuple(known._offers.values()), known._permission, known._acted_on)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from authority.certificates import (
     MAX_CHAIN,
+    BrokenChain,
     CommitCertificate,
     DelegationGrant,
     PassCertificate,
@@ -85,8 +86,9 @@ FORGERIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", FORGERIES.values(), ids=list(FORGERIES))
 def test_a_chain_breaks_at_a_pass(changes: dict[str, Any]) -> None:
     first, second = chain_of(grant(), "alpha.s2", "alpha.s3")
-    with pytest.raises(MessageError, match=r"does not follow|outside its grant"):
+    with pytest.raises(BrokenChain, match=r"does not follow|outside its grant") as broken:
         check_chain(grant(), token_of(grant()), [first, retold(second[1], **changes)])
+    assert broken.value.followed == (first[1],)
 
 
 def test_the_first_pass_must_name_the_very_grant() -> None:
@@ -106,8 +108,9 @@ def test_passes_cannot_be_swapped_left_out_or_told_twice() -> None:
 def test_a_chain_is_bounded() -> None:
     longest = chain_of(grant(), *(["alpha.s2", "alpha.s1"] * MAX_CHAIN)[:MAX_CHAIN])
     assert check_chain(grant(), token_of(grant()), longest).sub == 1 + MAX_CHAIN
-    with pytest.raises(MessageError, match="longer than 64"):
+    with pytest.raises(BrokenChain, match="longer than 64") as broken:
         check_chain(grant(), token_of(grant()), [*longest, longest[-1]])
+    assert broken.value.followed == tuple(step for _, step in longest)
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

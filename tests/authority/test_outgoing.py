@@ -246,6 +246,15 @@ def test_a_pass_that_was_signed_is_not_taken_back_and_the_state_is_kept_until_so
     assert machine.handle(PeerActive(Fence(5)), HOUR_NS) == [ForwardJournal(), Retire(Fence(4, 3)), Report()]
 
 
+def test_a_pass_by_a_chain_by_which_nobody_can_have_begun_is_taken_back() -> None:
+    """Under the very fence that its refusal raised: further on, the entity has been elsewhere."""
+    machine = started(Case.DIRECT)
+    for fence in (FROZEN, Fence(4, 3), Fence(6)):
+        assert machine.handle(Refusal("no_delegation", fence), 1) == []
+    assert machine.handle(Refusal("no_delegation", Fence(5)), 1) == [Resume(Fence(5), "no_delegation")]
+    assert machine.over
+
+
 def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:
     assert started(Case.SAME_HOME).handle(Lost("alpha.s9", Fence(4, 1)), 1) == []
 
@@ -255,7 +264,7 @@ def test_losing_authority_to_somebody_earlier_is_not_believed() -> None:
 FENCES = st.builds(Fence, st.integers(3, 7), st.integers(0, 4))
 EVENTS = st.one_of(
     st.builds(Committed, FENCES, st.just("token")),
-    st.builds(Refusal, st.just("denied"), FENCES),
+    st.builds(Refusal, st.sampled_from(["denied", "no_delegation"]), FENCES),
     st.builds(Lost, st.just("alpha.s9"), FENCES),
     st.builds(PeerActive, FENCES),
     st.just(Tick()),

@@ -214,7 +214,7 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holding = scene.spawn()
-    holding.delegated(("grant",), (HERE, THERE))
+    holding.delegated(("grant",), (HERE, THERE), holding.fence)
     monkeypatch.setattr("simserver.departures.Departure", lambda *_, **__: 1 / 0)
     scene.departures.begin(Plan(TRANSFER, BALL, THERE, direct=True))
     assert (holding.life.frozen, len(scene.departures), scene.mail.sent) == (False, 0, [])
@@ -227,7 +227,8 @@ async def test_a_freeze_whose_hand_over_cannot_be_made_is_taken_back(
 async def test_a_pass_that_cannot_be_signed_is_signed_when_it_is_tried_again(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    scene.spawn().delegated(("grant",), (HERE, THERE))
+    holding = scene.spawn()
+    holding.delegated(("grant",), (HERE, THERE), holding.fence)
     async with scene.served():
         await trio.sleep(1)
         with monkeypatch.context() as broken:

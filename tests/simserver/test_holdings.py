@@ -89,11 +89,28 @@ async def test_tombstones_are_bounded_and_the_oldest_go_first(system: System, mo
 
 async def test_a_delegation_lasts_until_the_log_speaks_again(system: System) -> None:
     holding = held(system).spawn(BALL, "ball", {}, Fence(1))
-    holding.delegated(("grant",), ("alpha.s1", "alpha.s2"))
+    holding.delegated(("grant",), ("alpha.s1", "alpha.s2"), Fence(1))
     assert (holding.chain, holding.group) == (("grant",), ("alpha.s1", "alpha.s2"))
+    assert holding.may_pass_to("alpha.s2")
+    assert not holding.may_pass_to("alpha.s3")
     at_rest(holding)
     holding.stays(Fence(2))
     assert (holding.fence, holding.chain, holding.group) == (Fence(2), (), ())
+    assert not holding.may_pass_to("alpha.s2")
+
+
+@pytest.mark.parametrize("leads_to", [Fence(1), Fence(2, 1), Fence(3), Fence(0, 0)])
+async def test_a_chain_that_leads_to_another_fence_allows_nothing(system: System, leads_to: Fence) -> None:
+    holding = held(system).spawn(BALL, "ball", {}, Fence(2))
+    group = ("alpha.s1", "alpha.s2")
+    holding.delegated(("grant",), group, leads_to)
+    assert (holding.chain, holding.group, holding.may_pass_to("alpha.s2")) == ((), (), False)
+    holding.delegated(("grant",), group, Fence(2))
+    holding.delegated(("stale grant",), group, leads_to)
+    assert (holding.chain, holding.may_pass_to("alpha.s2")) == (("grant",), True)
+    at_rest(holding)
+    holding.life.resume(Fence(3))
+    assert not holding.may_pass_to("alpha.s2"), "however it came to be simulated under another fence"
 
 
 async def test_holdings_may_change_while_somebody_goes_through_them(system: System) -> None:

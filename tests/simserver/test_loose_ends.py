@@ -63,7 +63,7 @@ class Desk:
     def passed_here(self) -> Holding:
         """The entity comes by a pass."""
         holding = self.holdings.spawn(BALL, "ball", {}, Fence(3, 1), Ownership(ADA, 1))
-        holding.delegated(("grant", "pass"), (HERE, "alpha.s2"))
+        holding.delegated(("grant", "pass"), (HERE, "alpha.s2"), holding.fence)
         self.unsettled.begun(BALL, by_chain=True)
         return holding
 
@@ -81,7 +81,7 @@ async def test_a_chain_that_nobody_told_of_is_told_until_there_is_a_new_grant(de
     told = await desk.serve(3 * CHAIN_AFTER_S)
     assert [(m.entity, m.chain) for m in told if isinstance(m, Passed)] == [(BALL, ["grant", "pass"])] * len(told)
     assert len(told) > 1
-    holding.delegated(("new grant",), holding.group)
+    holding.delegated(("new grant",), holding.group, holding.fence)
     assert await desk.serve(3.0) == []
 
 

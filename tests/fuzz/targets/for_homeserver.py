@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from actors.inbox import Received
 from authority.certificate_reader import CertificateReader
-from authority.certificates import PassCertificate
+from authority.certificates import BrokenChain, PassCertificate
 from authority.errors import MessageError, Refused
 from authority.messages import Spawned, encode_link
 from authority.records import Role
@@ -147,6 +147,7 @@ def _chain(data: bytes) -> object:
     again = _passes(certificates, tokens)
     if repr(first) != repr(again):
         raise AssertionError(f"{first!r}, and then {again!r}")
+    _check_followed(certificates, tokens, first)
     at_hand = _passes_at_hand(reader, tokens)
     if tokens and at_hand is not None and repr(first) != repr(at_hand):
         raise AssertionError(f"{first!r}, and at hand {at_hand!r}")
@@ -167,6 +168,21 @@ def _passes(certificates: Certification, tokens: list[str]) -> object:
         return run_at_once(certificates.passes_untrusted(tokens, "alpha.e"))
     except MessageError as error:
         return error
+
+
+def _check_followed(certificates: Certification, tokens: list[str], read: object) -> None:
+    """Only a chain that breaks is taken up to there; whatever else is wrong with it is wrong here too."""
+    expected: object = (read, False)
+    if isinstance(read, BrokenChain):
+        expected = ([step.model_dump(mode="json") for step in read.followed], True)
+    elif isinstance(read, MessageError):
+        expected = read
+    try:
+        followed: object = run_at_once(certificates.followed_untrusted(tokens, "alpha.e"))
+    except MessageError as error:
+        followed = error
+    if repr(followed) != repr(expected):
+        raise AssertionError(f"{followed!r}, and not {expected!r}")
 
 
 def _passes_at_hand(reader: CertificateReader, tokens: list[str]) -> object:
@@ -279,6 +295,7 @@ TARGETS = [
             "authority.certificate_reader:CertificateReader.grant_untrusted",
             "authority.certificate_reader:CertificateReader.read_untrusted",
             "authority.certificate_reader:_peek_untrusted",
+            "homeserver.certification:Certification.followed_untrusted",
             "homeserver.certification:Certification.passes_untrusted",
         ],
         _chain_seeds,
