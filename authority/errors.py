@@ -6,7 +6,7 @@ A code never changes its meaning. REST answers carry it as `code`, transfer mess
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["MessageError", "Reason", "Refused"]
+__all__ = ["MessageError", "Reason", "Refused", "UnknownSender"]
 
 
 class Reason(StrEnum):
@@ -104,3 +104,7 @@ class Refused(Exception):
 
 class MessageError(ValueError):
     """Bytes from a peer are not a message of this protocol. The peer is guilty; the message is dropped and counted."""
+
+
+class UnknownSender(MessageError):
+    """Nobody is registered under the name that sealed this: it never was, or it was removed and its process runs on."""

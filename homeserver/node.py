@@ -12,7 +12,7 @@ from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
-from authority.errors import MessageError, Reason, Refused
+from authority.errors import MessageError, Reason, Refused, UnknownSender
 from authority.hops import Trace
 from authority.lease_messages import Renew
 from authority.messages import (
@@ -53,6 +53,8 @@ _log = logging.getLogger("homeserver")
 SPAWN_TIMEOUT_S: Final = 5.0
 # Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_REQUESTS: Final = 256
+# Peers that are not registered, and of which the log has spoken.
+MAX_STRANGERS: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Node:
     reminders: Reminders = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
+    _strangers: set[str] = field(default_factory=set)
     _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -156,6 +159,8 @@ class Node:
     async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
         try:
             await self._take_untrusted(received)
+        except UnknownSender as error:
+            self._stranger(received.peer, error)
         except MessageError as error:
             self.drop("bad_message")
             _log.warning("dropped a message of %s: %s", received.peer, error)
@@ -170,12 +175,23 @@ class Node:
         finally:
             limit.release_on_behalf_of(received)
 
+    def _stranger(self, peer: str, error: UnknownSender) -> None:
+        """People are told once of a server that was removed and runs on: it sends something every second."""
+        self.drop("unknown_sender")
+        if peer in self._strangers:
+            return
+        if len(self._strangers) >= MAX_STRANGERS:
+            self._strangers.clear()
+        self._strangers.add(peer)
+        _log.warning("what %s sends is dropped from now on: %s; stop it if it was removed", peer, error)
+
     async def _take_untrusted(self, received: Received) -> None:
         parcel = decode_link_untrusted(received.message)
         if not isinstance(parcel, Parcel):
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
         opened = await self.transfers.open_untrusted(parcel)
         sender = opened[0].sender
+        self._strangers.discard(sender)
         if sender != received.peer:
             raise MessageError(f"sealed by {sender}, not by the peer that sent it")
         asked = [one for one in opened if not self._noted(one)]

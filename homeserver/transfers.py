@@ -19,7 +19,7 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.certificates import token_hash
 from authority.epoch import Fence
-from authority.errors import MessageError, Reason, Refused
+from authority.errors import MessageError, Reason, Refused, UnknownSender
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.letters import MAX_BATCH, Letter, take_batch
@@ -115,7 +115,8 @@ class Transfers:
         """Check and open a parcel for this server; what is in it: one message, or those of a batch.
 
         Raises:
-            MessageError: the sender is unknown, or anything about the parcel is wrong.
+            UnknownSender: it is not registered with its home instance, or not any more.
+            MessageError: anything about the parcel is wrong.
             NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
         """
         try:
@@ -124,7 +125,7 @@ class Transfers:
             raise MessageError(str(error)) from error
         keys = await self._directory.keys_of(sender, kid)
         if keys is None:
-            raise MessageError(f"no keys are known for the sender {sender}")
+            raise UnknownSender(f"{sender} is not registered: no keys are known for it")
         return self._sealer.open_all_untrusted(
             parcel, sender=keys, now_ns=self._clock.monotonic_ns(), now_s=self._clock.unix_s()
         )

@@ -30,6 +30,7 @@ __all__ = ["LeaseKeeper", "Nonces"]
 _log = logging.getLogger("simserver.lease")
 
 RETRY_S: Final = 0.2
+MAX_WHY_CHARS: Final = 300
 # Of incarnations that were begun; not all of them were granted.
 _NONCES_KEPT: Final = 8
 # Until the first answer says how long the term is.
@@ -89,6 +90,8 @@ class LeaseKeeper:
         self._begun = clock.bell()
         self._has_begun = False
         self.holder = Holder()
+        self.why_not = ""
+        """Why the lease was not renewed, the last time that it was not."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
         self.is_drained = False
@@ -237,6 +240,7 @@ class LeaseKeeper:
 
     def _not_granted(self, why: str) -> None:
         """Nothing was granted this time; the term goes on running out."""
+        self.why_not = why[:MAX_WHY_CHARS]
         before = self.holder.phase
         after = self.holder.handle(RanOut(), self._clock.monotonic_ns())
         if before is HolderPhase.HELD and after is HolderPhase.LAPSED:

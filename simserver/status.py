@@ -96,6 +96,19 @@ def _quarantine_routes(node: Node) -> APIRouter:
     return routes
 
 
+def _why_not_ready(node: Node) -> str:
+    """Empty if nothing keeps it from simulating."""
+    home = f"its home instance {node.config.instance}"
+    if not node.registered:
+        return f"not registered with {home} yet"
+    if not node.lease.is_alive:
+        return f"{home} gives it no entities yet"
+    if not node.lease.may_act(node.clock.monotonic_ns()):
+        # A server that was removed, and was not stopped, gets here too.
+        return f"its lease has run out, so it simulates nothing; it was not renewed: {node.lease.why_not}"
+    return ""
+
+
 def make_status_app(node: Node) -> FastAPI:
     """The status API of one simulation server."""
     app = FastAPI(
@@ -105,11 +118,9 @@ def make_status_app(node: Node) -> FastAPI:
 
     @app.get("/healthz")
     async def healthz() -> Health:
-        """Ready when it is registered with its home instance, and can be given entities by it."""
-        if not node.registered:
-            raise ApiError(503, "not_ready", f"not registered with its home instance {node.config.instance} yet")
-        if not node.lease.is_alive:
-            raise ApiError(503, "not_ready", f"its home instance {node.config.instance} gives it no entities yet")
+        """Ready when it is registered with its home instance, has its lease, and can be given entities by it."""
+        if reason := _why_not_ready(node):
+            raise ApiError(503, "not_ready", reason)
         return Health(status="ok", name=node.config.name, role=Role.SIMSERVER)
 
     @app.get("/v1/local/stats")

@@ -17,7 +17,8 @@ BALL = "alpha.ball-1"
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[Home]:
     with new_ports() as ports:
-        async with served(homeserver_config(tmp_path, ports)) as home:
+        config = homeserver_config(tmp_path, ports).model_copy(update={"lease_term_s": 1.0})
+        async with served(config) as home:
             await home.simserver("alpha.s1")
             await home.simserver("alpha.s2")
             yield home
@@ -43,6 +44,25 @@ async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> Non
     node.registered = False
     await status.refused(503, "not_ready", "GET", "/healthz")
     node.registered = True
+
+
+async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
+    home: Home, status: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator = {"authorization": f"Bearer {(home.directory / 'operator').read_text()}"}
+    removed = home.simservers["alpha.s1"]
+    # It has a link over which it tells of its load.
+    await until(lambda: home.node.balancer.report("alpha.s1") is not None)
+    await home.api.do("POST", "/v1/servers/alpha.s1/drain", headers=operator)
+    await home.api.do("DELETE", "/v1/servers/alpha.s1", headers=operator)
+    await until(lambda: not removed.lease.may_act(removed.clock.monotonic_ns()))
+    answer = await status.call("GET", "/healthz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert "alpha.s1 is not registered" in answer.json()["message"]
+    # It still tells of its load.
+    await until(lambda: home.node.dropped.get("unknown_sender", 0) >= 2)
+    warnings = [one for one in caplog.records if one.levelname == "WARNING" and "is not registered" in one.message]
+    assert len([one for one in warnings if one.name == "homeserver"]) == 1
 
 
 async def test_what_it_holds_is_told_entity_by_entity(home: Home, status: Api) -> None:
