@@ -5,6 +5,8 @@ whether it lives here, under which fence, or where it went. Writes follow events
 meanwhile as one command, so that no hand-over waits for this disk. The ledger is therefore a record and not a guard:
 who has authority is the home instance's business, and nothing is simulated because the ledger says so. After a crash it
 tells which entities the server was simulating, up to `LINGER_S` and a few milliseconds before the end.
+
+Checkpoints that are too large for a command of the tree are files beside it (`simserver.large_checkpoints`).
 """
 
 import logging
@@ -16,8 +18,10 @@ from typing import Any, Final
 
 import trio
 
-from simserver.ledger_rows import ENTITIES, MAX_WRITE_BYTES, Interrupted, LedgerRows
-from tree.disk import replace_file
+from authority.epoch import Fence
+from simserver.large_checkpoints import LargeCheckpoints
+from simserver.ledger_rows import CHECKPOINTS, ENTITIES, MAX_WRITE_BYTES, Interrupted, LedgerRows
+from tree.disk import DiskFailed, replace_file
 from tree.raft import Timing
 from tree.replica import Replica
 from tree.status import ReplicaConfig
@@ -31,6 +35,8 @@ _log = logging.getLogger("simserver")
 
 # Far below what one command takes: some 100 bytes each.
 MAX_ROWS_PER_WRITE: Final = 512
+# Large checkpoints that wait for the disk; what finds no room is not kept, and the next one may be.
+MAX_UNWRITTEN_BYTES: Final = 512 * 1024 * 1024
 # The disk is synced in the midst of everything else that this process does: not once for each hand-over, and not while
 # the one that it is about still goes on.
 LINGER_S: Final = 0.05
@@ -76,6 +82,8 @@ class Ledger(LedgerRows):
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
         self._unwritten: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
+        self._large: Final = LargeCheckpoints(directory / "large")
+        self._unwritten_large: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
         self._wake = trio.Event()
         self._hurry = trio.Event()
         self._written = trio.Event()
@@ -163,7 +171,7 @@ class Ledger(LedgerRows):
 
     async def flush(self) -> None:
         """Wait until everything noted before this call is durable."""
-        while self._unwritten:
+        while self._unwritten or self._unwritten_large:
             self._hurry.set()
             await self._written.wait()
 
@@ -173,8 +181,28 @@ class Ledger(LedgerRows):
             for entity in store.children((ENTITIES,)):
                 yield entity, store.get((ENTITIES, entity))
 
+    def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        """Keep the state of an entity that lives here, however large, as a file if need be; whether there is room."""
+        if len(state) <= MAX_WRITE_BYTES:
+            return super().checkpoint(entity, fence, tick, state)
+        waiting = sum(len(row["state"]) for row in self._unwritten_large.values() if row is not None)
+        if waiting + len(state) > MAX_UNWRITTEN_BYTES:
+            return False
+        self._unwritten_large[entity] = {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}
+        self._wake.set()
+        return True
+
+    def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
+        """The last checkpoint of an entity, of whichever size: its fence, tick and state."""
+        small, row = super().checkpoint_of(entity), self._large.read(entity)
+        large = None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
+        return max((one for one in (small, large) if one is not None), key=lambda one: one[:2], default=None)
+
     def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
         self._unwritten[table, entity] = row
+        if table == CHECKPOINTS and (entity in self._large or entity in self._unwritten_large):
+            # It has left, or its state has become small: its file goes once that is written.
+            self._unwritten_large[entity] = None
         self._wake.set()
 
     def _next_rows(self) -> list[tuple[tuple[str, str], dict[str, Any] | None]]:
@@ -191,8 +219,11 @@ class Ledger(LedgerRows):
     async def _write(self) -> None:
         rows = self._next_rows()
         try:
-            await self._replica.submit(_WRITE, [[*path, row] for path, row in rows])
-        except (NoQuorum, OutcomeUnknown, Aborted) as error:
+            if rows:
+                await self._replica.submit(_WRITE, [[*path, row] for path, row in rows])
+            elif self._unwritten_large:
+                await self._write_large(next(iter(self._unwritten_large)))
+        except (NoQuorum, OutcomeUnknown, Aborted, DiskFailed) as error:
             _log.warning("the ledger was not written and will be written again: %s", error)
             await trio.sleep(0.1)
             return
@@ -200,10 +231,20 @@ class Ledger(LedgerRows):
             # What was noted while this was written is newer, and stays.
             if self._unwritten.get(path, row) is row:
                 self._unwritten.pop(path, None)
-        if not self._unwritten:
+        if not (self._unwritten or self._unwritten_large):
             self._wake, self._hurry = trio.Event(), trio.Event()
         written, self._written = self._written, trio.Event()
         written.set()
+
+    async def _write_large(self, entity: str) -> None:
+        row = self._unwritten_large[entity]
+        if row is None:
+            self._large.remove(entity)
+        else:
+            # To hash and sync tens of megabytes takes as long as several ticks.
+            await trio.to_thread.run_sync(self._large.write, entity, row)
+        if self._unwritten_large.get(entity, row) is row:
+            self._unwritten_large.pop(entity, None)
 
 
 def _secret(path: Path) -> bytes:

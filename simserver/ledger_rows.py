@@ -15,7 +15,7 @@ __all__ = ["CHECKPOINTS", "ENTITIES", "MAX_WRITE_BYTES", "Interrupted", "LedgerR
 
 ENTITIES: Final = "entities"
 CHECKPOINTS: Final = "checkpoints"
-# Of one write; a larger checkpoint is not kept here.
+# Of one write; a larger checkpoint is no row.
 MAX_WRITE_BYTES: Final = 256 * 1024
 
 

@@ -10,7 +10,7 @@ import trio
 from authority.epoch import Fence
 from simserver import ledger as module
 from simserver.ledger import Ledger
-from simserver.ledger_rows import Interrupted
+from simserver.ledger_rows import MAX_WRITE_BYTES, Interrupted
 from tree import DirectoryInUse
 
 
@@ -107,3 +107,50 @@ async def test_who_is_stopped_writes_down_what_lives_here_and_who_is_killed_befo
     assert await stopped(7, early=False) is None
     assert await stopped(8, early=True) == (Fence(1), 7, b"state")
     assert await stopped(9, early=False) == (Fence(1), 7, b"state")
+
+
+LARGE = bytes(MAX_WRITE_BYTES + 1)
+
+
+async def test_a_checkpoint_of_any_size_is_there_after_a_restart_and_the_last_one_counts(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        for entity in ("alpha.a", "alpha.b", "alpha.c"):
+            ledger.lives(entity, "ball", Fence(1))
+            assert ledger.checkpoint(entity, Fence(1), 1, LARGE)
+        await ledger.flush()
+        # One becomes small, one grows, one leaves.
+        assert ledger.checkpoint("alpha.a", Fence(1), 2, b"small")
+        assert ledger.checkpoint("alpha.b", Fence(1), 2, b"small")
+        await ledger.flush()
+        assert ledger.checkpoint("alpha.b", Fence(1), 3, LARGE + b"!")
+        ledger.left("alpha.c", "alpha.s2", Fence(2))
+        await ledger.flush()
+    async with running(tmp_path) as ledger:
+        assert ledger.checkpoint_of("alpha.a") == (Fence(1), 2, b"small")
+        assert ledger.checkpoint_of("alpha.b") == (Fence(1), 3, LARGE + b"!")
+        assert ledger.checkpoint_of("alpha.c") is None
+    assert [path.name for path in (tmp_path / "large").iterdir()] == ["alpha.b.checkpoint"]
+
+
+async def test_a_large_checkpoint_that_is_damaged_is_set_aside_and_half_a_one_never_counts(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        ledger.checkpoint("alpha.a", Fence(1), 1, LARGE)
+        await ledger.flush()
+    path = tmp_path / "large" / "alpha.a.checkpoint"
+    path.with_name("alpha.b.checkpoint.new").write_bytes(b"half")
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    async with running(tmp_path) as ledger:
+        assert ledger.checkpoint_of("alpha.a") is None
+        assert ledger.checkpoint_of("alpha.b") is None
+    assert [path.name for path in (tmp_path / "large").iterdir()] == ["alpha.a.checkpoint.bad"]
+
+
+async def test_large_checkpoints_that_wait_for_the_disk_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_UNWRITTEN_BYTES", 2 * len(LARGE))
+    async with running(tmp_path) as ledger:
+        kept = [ledger.checkpoint(f"alpha.e{number}", Fence(1), 1, LARGE) for number in range(3)]
+        assert kept == [True, True, False]
+        await ledger.flush()
+        assert ledger.checkpoint("alpha.e2", Fence(1), 1, LARGE)
