@@ -7,11 +7,10 @@ served again, it goes on with every transfer that is under way.
 """
 
 import logging
-import re
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -43,7 +42,7 @@ from simserver.admission import Admission
 from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
-from simserver.departing import Departure, Plan
+from simserver.departing import Departure, Plan, step_of
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.leave_taking import LeaveTaking
@@ -53,7 +52,7 @@ from simserver.patience import Patience
 from simserver.reports import Reports
 from simserver.stayers import Stayers
 
-__all__ = ["Departures", "step_of"]
+__all__ = ["Departures"]
 
 _log = logging.getLogger("simserver.departures")
 
@@ -108,7 +107,7 @@ class Departures:
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
-        self._stayers = Stayers()
+        self._stayers = Stayers(clock)
         self._convoys: Final = Convoys(clock, self._spawn, self._begin_in_turn)
         self._patience = Patience()
         # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
@@ -137,6 +136,10 @@ class Departures:
         is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
         return is_asking or entity in self._leaving or self._convoys.turnstile.waits(entity)
 
+    def may_be_moved(self, entity: str) -> bool:
+        """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
+        return self._stayers.may_be_moved(entity) and not self.is_under_way(entity)
+
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -157,7 +160,7 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self._stayers.is_known(entity, self._clock.monotonic_ns()):
+        if self.is_under_way(entity) or self._stayers.is_known(entity):
             return
         if self._convoys.turnstile.is_full(destination):
             # Before the target is asked: its places are for those who can use them.
@@ -266,7 +269,7 @@ class Departures:
         if frozen is None:
             self._counts["order_busy"] += 1
             return
-        if self._stayers.is_too_large(plan.entity, len(frozen.state), frozen.frozen_ns):
+        if self._stayers.is_too_large(plan.entity, len(frozen.state)):
             holding.life.thaw()
             self._counts["state_too_large"] += 1
             self._decline(plan, Reason.STATE_TOO_LARGE)
@@ -554,7 +557,9 @@ class Departures:
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         if reason == Reason.ATTACHED:
-            self._stayers.note(entity, self._clock.monotonic_ns())
+            self._stayers.note(entity)
+        if departure.plan.in_company:
+            self._stayers.refused(entity)
         if departure.stays_nowhere:
             self._holdings.drop(entity)
         else:
@@ -571,11 +576,12 @@ class Departures:
     def relocate(self, moves: Iterable[MoveItem]) -> None:
         """Hand these over, each when it is its turn, for the system's own reasons: drain and balance.
 
-        What is not here, or under way already, is left out; the next census shows what is still here.
+        What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
         """
         for move in moves:
-            # Over the link: it puts requests together, and no HTTP server is in the way.
-            self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True))
+            if self._stayers.may_be_moved(move.entity):
+                # Over the link: it puts requests together, and no HTTP server is in the way.
+                self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True))
 
     def _begin_guarded(self, plan: Plan) -> None:
         try:
@@ -588,13 +594,3 @@ class Departures:
             self._enter(plan, True)
         except Exception:
             self.went_wrong()
-
-
-def step_of(of: machine.Event | machine.Effect) -> str:
-    """What the breakpoint is called at which an event has come, or an effect has been performed: `send_state`."""
-    return _in_snake_case(type(of).__name__)
-
-
-@cache
-def _in_snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

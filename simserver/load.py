@@ -87,7 +87,7 @@ class LoadMeter:
 def census_rows(
     holdings: Iterable[Holding], world: World, load: Load, period_s: float, limit: int, stays: Callable[[str], bool]
 ) -> list[CensusRow]:
-    """At most `limit` of the entities that are not on their way (`stays`), groups beside each other."""
+    """At most `limit` of the entities that may be moved (`stays`), groups beside each other."""
     staying = [holding for holding in holdings if stays(holding.id)]
     if isinstance(world, Affine):
         grouped = [(_group(world, holding), holding) for holding in staying]
@@ -170,7 +170,7 @@ class Loads:
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:
-        """Tell a homeserver which entities are here and not on their way; none while very many of them are."""
+        """Tell a homeserver which entities are here and may be moved; none while very many of them are on their way."""
         load = self.meter.last.model_copy(
             update={"entities": len(self._holdings), "leaving": self._departures.under_way}
         )
@@ -181,7 +181,7 @@ class Loads:
             load,
             period_s,
             limit,
-            lambda name: not self._departures.is_under_way(name),
+            self._departures.may_be_moved,
         )
         answer = Census(number=request.number, load=load, rows=rows)
         self._post.send(answer, Trace("census"), sender, on_path=False)

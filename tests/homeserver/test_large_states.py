@@ -107,7 +107,7 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures._stayers = Stayers()
+    one.departures._stayers = Stayers(one.departures._clock)
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     assert one.counts["state_too_large"] == 2

@@ -30,6 +30,8 @@ from authority.messages import (
 )
 from authority.outgoing import Mode
 from authority.ownership import Ownership
+from authority.placement_messages import MoveItem
+from authority.records import DirectoryRow
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from simserver import turnstile
@@ -38,6 +40,7 @@ from simserver.departing import Plan
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.home import HomeUnreachable
+from simserver.stayers import FIRST_PAUSE_NS, FORGET_NS
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -77,6 +80,9 @@ class Mail:
             return await self.ask(letter.message, letter.trace, on_path=letter.on_path)
         except HomeUnreachable as error:
             return error
+
+    def members(self) -> Sequence[DirectoryRow]:
+        return ()
 
     def send(self, message: Message, trace: Trace, to: str, **_: Any) -> None:
         self.sent.append((to, message))
@@ -366,3 +372,56 @@ async def test_failures_row_26_the_freeze_budget_of_a_plan_ends_its_staging(scen
     scene.departures.replied(*refusal())
     assert not holding.life.frozen
     assert scene.mail.sent[-1][1].type == "stage_discard"
+
+
+# --- drain and balance ------------------------------------------------------------------------------------------------
+
+
+def refused(transfer_id: str, epoch: int, reason: str = "attached") -> tuple[Opened, HandoffReply]:
+    message = HandoffReply(
+        transfer_id=transfer_id, outcome="refused", reason=reason, authority=HERE, epoch=epoch, sub=0, certificate=""
+    )
+    return Opened(message, "alpha.h1", Trace(transfer_id)), message
+
+
+@pytest.mark.parametrize("reason", ["attached", "target_down"])
+async def test_what_a_drain_was_refused_does_not_stand_still_for_it_again_at_once(
+    scene: Scene, autojump_clock: MockClock, reason: str
+) -> None:
+    """A drain orders ten times a second; each try is a gap for players. The pauses become longer, up to a bound."""
+    holding, frozen_at_s = scene.spawn(), list[float]()
+    began_s = trio.current_time()
+    for number in range(300):
+        scene.departures.relocate([MoveItem(transfer_id=f"drain-{number:04d}", entity=BALL, target=THERE)])
+        assert scene.departures.may_be_moved(BALL) is False, "it is under way, or was refused a moment ago"
+        if holding.life.frozen:
+            frozen_at_s.append(round(trio.current_time() - began_s, 1))
+            scene.departures.replied(*refused(f"drain-{number:04d}", holding.fence.epoch + 1, reason))
+        assert not holding.life.frozen
+        await trio.sleep(0.1)
+    assert frozen_at_s == [0.0, 2.0, 6.0, 11.0, 16.0, 21.0, 26.0]
+
+
+async def test_what_a_drain_was_refused_goes_when_it_is_ordered_to_and_is_forgotten_after_a_while(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    holding = scene.spawn()
+
+    def relocated(transfer_id: str) -> bool:
+        scene.departures.relocate([MoveItem(transfer_id=transfer_id, entity=BALL, target=THERE)])
+        if not holding.life.frozen:
+            return False
+        scene.departures.replied(*refused(transfer_id, holding.fence.epoch + 1))
+        return True
+
+    assert relocated("drain-0001")
+    await trio.sleep((FIRST_PAUSE_NS + FORGET_NS) / 1e9)
+    assert relocated("drain-0002")
+    await trio.sleep(FIRST_PAUSE_NS / 1e9)
+    assert relocated("drain-0003"), "the refusal of a minute ago does not count any more"
+    assert not relocated("drain-0004")
+    scene.departures.begin(replace(PLAN, ordered=True, grouped=True))
+    assert holding.life.frozen, "home has the whole hierarchy moved"
+    scene.departures.replied(*refused(TRANSFER, holding.fence.epoch + 1))
+    await trio.sleep(2 * FIRST_PAUSE_NS / 1e9)
+    assert relocated("drain-0005"), "what was ordered by others makes no pause longer"

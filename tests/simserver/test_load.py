@@ -101,7 +101,7 @@ def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
 @pytest.mark.parametrize(("leaving", "told"), [(CROWDED - 1, 3), (CROWDED, 0)])
 def test_while_very_many_are_on_their_way_nobody_is_told_who_else_is_here(leaving: int, told: int) -> None:
     sent: list[Any] = []
-    departures = SimpleNamespace(under_way=leaving, is_under_way=lambda name: False)
+    departures = SimpleNamespace(under_way=leaving, may_be_moved=lambda name: True)
     holdings = [Holding(f"alpha.e{number}", Life()) for number in range(3)]
     post = SimpleNamespace(send=lambda message, *_, **__: sent.append(message))
     parts: Any = (LoadMeter(1), holdings, departures, post, tuple, lambda: (0, 0), Clock())
