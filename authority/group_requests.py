@@ -23,7 +23,7 @@ from authority.group_commit import (
     remember_group,
     unless_group_expired,
 )
-from authority.hierarchy import level_of, parts_from, to_bring_along
+from authority.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity
 from authority.rows import Rows
@@ -142,8 +142,8 @@ def _each_with_those_below(rows: Rows, transfers: Sequence[TransferRecord], now_
 
 
 def check_parent_is_there(rows: Rows, record: EntityRecord, target: str) -> None:
-    """Raise `Refused` (`attached`) if the entity has a parent that is not on `target`."""
-    if record.parent and find_entity(rows, record.parent).authority != target:
+    """Raise `Refused` (`attached`) if the entity has a parent on another server than `target`."""
+    if record.parent and is_held_elsewhere(find_entity(rows, record.parent), target):
         text = f"{record.id} is below {record.parent}, which is not on {target}: move that, or detach it first"
         raise Refused(Reason.ATTACHED, text, entity=record.id)
 

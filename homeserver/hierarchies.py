@@ -15,6 +15,7 @@ import trio
 
 from actors.clock import Clock
 from authority.errors import Reason
+from authority.hierarchy import is_held_elsewhere
 from authority.hops import Trace
 from authority.messages import AdmitReply, AdmitRequest
 from authority.names import instance_of
@@ -130,10 +131,13 @@ class Hierarchies:
         record = self._store.entity(transfer.entity)
         while record is not None and record.parent:
             above = self._store.entity(record.parent)
-            if above is None or above.authority == transfer.target:
+            if above is None or not is_held_elsewhere(above, transfer.target):
                 break
             record = above
-        if record is None or (record.id != transfer.entity and not await self._is_drained(transfer)):
+        if record is None or not record.authority:
+            # It has ended, or its server has died, since it was refused.
+            return None
+        if record.id != transfer.entity and not await self._is_drained(transfer):
             return None
         return record
 

@@ -11,6 +11,8 @@ from authority import hierarchy
 from authority.errors import Reason, Refused
 from authority.group_commit import GROUP_LIFETIME_S
 from authority.records import EntityRecord, GroupRecord, Phase, TransferRecord
+from authority.recovery import Standing
+from authority.rights import save_entity
 from tests.authority.log import ADA, BALL, BOB, S1, S2, S3, Log, new_log
 
 SHIP = "alpha.ship"
@@ -63,6 +65,21 @@ def move(log: Log, entity: str, transfer_id: str = "transfer-1", target: str = S
     return [
         log.transfer(name) for name in GroupRecord.from_data(log.rows.get_or(("groups", first.group), None)).members
     ]
+
+
+def dies(log: Log, entity: str) -> None:
+    """Nobody has it any more, as `recovery.begin` leaves it: it is being recovered, or lost."""
+    record = log.rows.entity(entity)
+    fence = record.fence.raised()
+    save_entity(log.rows, record.changed(authority="", epoch=fence.epoch, sub=fence.sub, standing=Standing.RECOVERING))
+
+
+def is_found(log: Log, entity: str, server: str) -> None:
+    """It is gone on with from a copy, as `recovery.finish` leaves it."""
+    record = log.rows.entity(entity)
+    fence = record.fence.raised()
+    found = {"authority": server, "epoch": fence.epoch, "sub": fence.sub, "standing": Standing.SIMULATED}
+    save_entity(log.rows, record.changed(**found))
 
 
 def test_a_link_is_in_both_records_and_has_a_revision(log: Log) -> None:
@@ -161,6 +178,30 @@ def test_a_child_that_comes_while_its_parent_leaves_holds_it_back(log: Log) -> N
     assert [one.entity for one in move(log, SHIP, "transfer-2")] == [SHIP, CREW[0], CREW[1]]
 
 
+def test_failures_row_35_whom_nobody_has_holds_nobody_back_until_it_is_gone_on_with(log: Log) -> None:
+    board(log)
+    dies(log, CREW[1])
+    transfers = move(log, SHIP)
+    assert [one.entity for one in transfers] == [SHIP, CREW[0], CREW[2]], "nobody could freeze the other one"
+    assert [commit(log, one)["outcome"] for one in transfers] == ["pending", "pending", "committed"]
+    (alone,) = move(log, CREW[2], "transfer-2", S3)
+    assert commit(log, alone)["outcome"] == "committed", "its parent is nowhere, and it leaves no child behind"
+    is_found(log, CREW[1], S1)
+    log.refuses(Reason.ATTACHED, "transfer.propose", transfer_id="transfer-3", entity=CREW[2], target=S2)
+    assert [one.entity for one in move(log, SHIP, "transfer-4", S3)] == [SHIP, CREW[0], CREW[1]]
+
+
+def test_who_is_gone_on_with_while_its_group_waits_holds_it_back(log: Log) -> None:
+    board(log)
+    dies(log, CREW[0])
+    transfers = move(log, SHIP)
+    commit(log, transfers[0])
+    is_found(log, CREW[0], S1)
+    commit(log, transfers[1])
+    assert commit(log, transfers[2])["transfer"]["reason"] == "attached"
+    assert {log.rows.entity(entity).authority for entity in ALL} == {S1}
+
+
 def test_a_group_brings_what_is_below_its_members_and_is_known_again_by_those_that_were_named(log: Log) -> None:
     board(log)
     args = {"group": "group-001", "entities": [SHIP, BALL], "target": S2, "now_s": 0.0}
@@ -248,6 +289,7 @@ STEPS = st.lists(
         st.tuples(st.just("alone"), NAMES, st.sampled_from([S1, S2])),
         st.tuples(st.just("commit"), st.integers(0, 7), st.just("")),
         st.tuples(st.just("late"), st.just(""), st.just("")),
+        st.tuples(st.just("dies"), NAMES, st.sampled_from([S1, S2])),
     ),
     max_size=24,
 )
@@ -262,7 +304,7 @@ def test_whatever_comes_no_move_parts_who_was_together(steps: list[tuple[str, An
         together = {
             (record.id, record.parent)
             for record in map(log.rows.entity, ALL)
-            if record.parent and log.rows.entity(record.parent).authority == record.authority
+            if record.parent and log.rows.entity(record.parent).authority == record.authority != ""
         }
         with suppress(Refused):
             match what:
@@ -271,15 +313,22 @@ def test_whatever_comes_no_move_parts_who_was_together(steps: list[tuple[str, An
                 case "move":
                     number += 1
                     waiting += move(log, one, f"transfer-{number}", other)
-                case "alone":
+                case "alone" if log.rows.entity(one).authority:
                     number += 1
                     commit(log, TransferRecord(id=f"alone-{number}", entity=one, target=other, phase=Phase.PERMITTED))
                 case "commit":
-                    if waiting:
-                        commit(log, waiting[one % len(waiting)], now_s)
-                case _:
+                    transfer = waiting[one % len(waiting)] if waiting else None
+                    if transfer is not None and log.rows.entity(transfer.entity).authority:
+                        commit(log, transfer, now_s)
+                case "dies" if log.rows.entity(one).authority:
+                    dies(log, one)
+                case "dies":
+                    is_found(log, one, other)
+                case "late":
                     now_s += GROUP_LIFETIME_S + 1
+                case _:
+                    continue
         check_links(log, list(ALL))
         for child, parent in together:
-            if log.rows.entity(child).parent == parent:
+            if log.rows.entity(child).parent == parent and what != "dies":
                 assert log.rows.entity(child).authority == log.rows.entity(parent).authority
