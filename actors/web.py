@@ -149,13 +149,18 @@ def _methods(request: Request) -> str:
     return "GET"
 
 
-async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for this class only
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return error_response(400, "bad_json", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}")
-    where = ".".join(str(part) for part in first["loc"])
-    return error_response(422, "invalid_field", f"{where}: {first['msg']}", first.get("input"))
+    where, given = ".".join(str(part) for part in first["loc"]), first.get("input")
+    if where == "body" and isinstance(given, bytes):
+        # FastAPI reads nothing else as JSON.
+        kind = request.headers.get("content-type", "")
+        text = "body: send it with the header 'Content-Type: application/json'" + (f", not {kind!r}" if kind else "")
+        return error_response(422, "invalid_field", text, kind)
+    return error_response(422, "invalid_field", f"{where}: {first['msg']}", given)
 
 
 class BodyLimit:

@@ -27,8 +27,8 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         # One name, one key: a signature by a name must never be that of two.
         raise Refused(Reason.KEY_CONFLICT, f"{row.name} is registered as something else", name=row.name)
     if existing is None:
-        if table == "servers" and rows.get_or(("entities", row.name), None) is not None:
-            # Messages name both, and people would take the one for the other. A player may be called like its avatar.
+        if rows.get_or(("entities", row.name), None) is not None:
+            # Messages name both, and people would take the one for the other.
             raise Refused(Reason.KEY_CONFLICT, f"{row.name} is the name of an entity", name=row.name)
         if rows.count_children((table,)) >= limit:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)

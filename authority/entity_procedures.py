@@ -36,6 +36,8 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
     if is_server(rows, entity_id):
         raise Refused(Reason.ALREADY_EXISTS, f"{entity_id} is the name of a server", entity=entity_id)
+    if rows.get_or(("players", entity_id), None) is not None:
+        raise Refused(Reason.ALREADY_EXISTS, f"{entity_id} is the name of a player", entity=entity_id)
     if grave_of(rows, entity_id) is not None:
         raise Refused(Reason.GONE, f"there was an entity {entity_id}, and it was deleted", entity=entity_id)
     if args.get("check_server", True):

@@ -10,6 +10,7 @@
 them up, watches over them, and does to them what a scenario asks for.
 """
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -157,7 +158,9 @@ class LocalCluster:
 
             def on_crash(end: ChildExit) -> None:
                 fate.crashes.append(end)
-                progress(Crashed(end))
+                plan = cluster._plans[end.name]
+                again = shlex.join(("baton", plan.role.value, "--config", str(plan.config_file)))
+                progress(Crashed(end, again))
 
             async with (
                 _forks_for(blueprint, launcher, variables) as forks,

@@ -74,9 +74,10 @@ class Ready:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A server ended that nobody asked to end; the others go on."""
+    """A server ended that nobody asked to end; the others go on. By the command `again` it is started again."""
 
     exit: ChildExit
+    again: str
 
     @property
     def sentence(self) -> str:

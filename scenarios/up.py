@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.cluster import Launcher, LocalCluster, baton_launcher
+from scenarios.cluster import Launcher, LocalCluster, Role, baton_launcher
 from scenarios.cluster_control import serve_control
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept
 from scenarios.topology import ClusterSpec
@@ -109,6 +109,9 @@ class TerminalScreen:
         """Print its sentence; a crash in red."""
         style = "bold red" if isinstance(event, Crashed) else "dim"
         self._err.print(Text(event.sentence, style=style), soft_wrap=True)
+        if isinstance(event, Crashed):
+            hint = f"The others go on. To start it again, in another terminal: {event.again}"
+            self._err.print(Text(hint, style=style), soft_wrap=True)
 
     def up(self, cluster: LocalCluster) -> None:
         """Print who is where, and how to talk to them."""
@@ -140,11 +143,13 @@ def _hints_for(cluster: LocalCluster) -> Iterator[str]:
     yield f"The client token of {instance} is in {token_file}"
     yield "Try:"
     yield f"  curl -s {url}/v1/cluster"
-    if cluster.spec.simservers:
+    # Not always the first: that may have been removed.
+    simservers = [one.name for one in cluster.servers if (one.role, one.instance) == (Role.SIMSERVER, instance)]
+    if simservers:
         player, keys = f"{instance}.ada", cluster.directory / "ada"
         headers = f"-H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat {token_file})\""
         exported = f"$(baton keys export --dir {keys} --name {player})"
-        ball = {"id": f"{instance}.ball-1", "spawner": player, "server": f"{instance}.s1", "kind": "ball"}
+        ball = {"id": f"{instance}.ball-1", "spawner": player, "server": simservers[0], "kind": "ball"}
         yield f"  baton keys new --dir {keys} --name {player}"
         yield f"  curl -s -X PUT {url}/v1/players/{player}/keys {headers} \\"
         yield f'    -d "{exported}"'
@@ -164,7 +169,7 @@ class JsonScreen:
     def event(self, event: ClusterEvent) -> None:
         """Report crashes and where the logs are; the rest is only progress."""
         if isinstance(event, Crashed):
-            self._write("crashed", **asdict(event.exit), how=event.exit.how)
+            self._write("crashed", **asdict(event.exit), how=event.exit.how, again=event.again)
         elif isinstance(event, Kept):
             self._write("kept", directory=event.directory)
         else:

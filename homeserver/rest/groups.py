@@ -15,7 +15,7 @@ from authority.records import GroupPhase, GroupRecord, Phase
 from homeserver.hierarchies import order_all
 from homeserver.rest.access import client_access
 from homeserver.rest.homes import check_home
-from homeserver.rest.models import result_of
+from homeserver.rest.models import each_once, result_of
 
 if TYPE_CHECKING:
     from homeserver.node import Node
@@ -25,19 +25,12 @@ __all__ = ["group_routes"]
 GroupId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,56}$")]
 
 
-def _each_once(entities: list[str]) -> list[str]:
-    twice = [entity for entity, count in Counter(entities).items() if count > 1]
-    if twice:
-        raise ValueError(f"{twice[0]} is named more than once")
-    return entities
-
-
 class NewGroup(BaseModel):
     """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
 
     model_config = ConfigDict(extra="forbid")
 
-    entities: Annotated[list[Name], AfterValidator(_each_once)] = Field(min_length=1, max_length=MAX_GROUP)
+    entities: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")
     group: GroupId | None = Field(default=None, description="choose it to be able to repeat the request")
     all_or_none: bool = Field(

@@ -1,6 +1,7 @@
 """What requests and answers of the REST API look like."""
 
 import json
+from collections import Counter
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -52,6 +53,14 @@ Kind = Annotated[str, Field(min_length=1, max_length=64)]
 Proof = Annotated[
     str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
 ]
+
+
+def each_once(names: list[str]) -> list[str]:
+    """A validator of lists; raises `ValueError` if one is in it twice."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} is named more than once")
+    return names
 
 
 def _plain(params: dict[str, Any]) -> dict[str, Any]:
@@ -224,7 +233,7 @@ class RightsBody(_Body):
 class DelegationBody(_Body):
     """Let a group of simulation servers pass the entity among themselves (case 3)."""
 
-    group: list[Name] = Field(min_length=2, max_length=16)
+    group: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=2, max_length=16)
 
 
 class NewTransfer(_Body):

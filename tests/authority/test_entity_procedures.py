@@ -7,7 +7,7 @@ import pytest
 from authority.entity_procedures import MAX_DELEGATION
 from authority.epoch import Fence
 from authority.errors import Reason
-from authority.records import Phase
+from authority.records import Phase, Role
 from authority.rules import Rule
 from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, passing
 from tests.authority.rows import directory_row
@@ -45,6 +45,16 @@ def test_another_creation_under_the_same_id_is_refused(log: Log, changes: dict[s
 def test_only_a_registered_simulation_server_can_be_the_first(log: Log, server: str) -> None:
     log.refuses(Reason.UNKNOWN_TARGET, "entity.create", **NEW | {"server": server})
     assert log.run("entity.create", **NEW | {"server": server}, check_server=False)["authority"] == server
+
+
+def test_an_entity_is_not_called_like_a_player_nor_a_new_player_like_an_entity(log: Log) -> None:
+    ada, ball = directory_row(ADA, Role.PLAYER), directory_row(BALL, Role.PLAYER)
+    log.run("directory.register", row=ada.to_data())
+    assert ADA in log.refuses(Reason.ALREADY_EXISTS, "entity.create", **NEW | {"entity": ADA}).sentence
+    assert BALL in log.refuses(Reason.KEY_CONFLICT, "directory.register", row=ball.to_data()).sentence
+    # One that is from a time when that was possible changes its keys and addresses as before.
+    log.rows.put(("players", BALL), ball.to_data())
+    log.run("directory.register", row=ball.to_data())
 
 
 @pytest.mark.parametrize("server", [S1, HOMESERVER])

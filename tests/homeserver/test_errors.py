@@ -66,6 +66,14 @@ async def test_what_is_no_json_is_a_client_error(alpha: Home, content: bytes) ->
     assert answer.json()["code"] in ("bad_json", "invalid_field")
 
 
+@pytest.mark.parametrize("headers", [{}, {"content-type": "text/plain"}], ids=["none", "text"])
+async def test_a_body_without_the_header_that_makes_it_json_is_told_which(alpha: Home, headers: dict[str, str]) -> None:
+    answer = await alpha.api.call("POST", "/v1/entities", content=json.dumps(NEW).encode(), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_field")
+    assert "Content-Type: application/json" in answer.json()["message"]
+    assert answer.json()["value"] == headers.get("content-type", "")
+
+
 WRONG_BODIES: list[tuple[Any, str]] = [
     ([], "body"),
     ("text", "body"),

@@ -101,6 +101,8 @@ async def test_with_a_delegation_an_entity_moves_directly_in_two_hops(world: Hom
     ada = await world.player("alpha.ada")
     await world.entity("alpha.ball-1", ada, "alpha.s1")
     group = ["alpha.s1", "alpha.s2"]
+    for wrong in (["alpha.s1"], ["alpha.s1", "alpha.s1"]):
+        await world.api.refused(422, "invalid_field", "PUT", "/v1/entities/alpha.ball-1/delegation", {"group": wrong})
     delegated = await world.api.do("PUT", "/v1/entities/alpha.ball-1/delegation", {"group": group})
     assert delegated["delegation"] == group
     holding = world.simservers["alpha.s1"].holdings.get("alpha.ball-1")

@@ -117,13 +117,15 @@ def test_the_directory_of_a_killed_cluster_can_be_used_again_at_once(up: Up, dir
     again.close()
 
 
-def test_a_dying_server_is_reported_and_the_rest_goes_on(up: Up) -> None:
+def test_a_dying_server_is_reported_and_the_rest_goes_on(up: Up, directory: Path) -> None:
     up.wait_ready()
     os.kill(up.witnesses["alpha.h2"].pid, signal.SIGKILL)
 
     report = up.next_report()
 
     assert (report["event"], report["name"], report["how"]) == ("crashed", "alpha.h2", "SIGKILL")
+    assert report["again"].startswith("baton homeserver --config ")
+    assert Path(report["again"].split()[-1]) == directory / "alpha.h2" / "config.toml"
     assert not up.witnesses["alpha.h1"].saw_it_end(timeout_s=0.0)
     assert up.stop() == 0
 
