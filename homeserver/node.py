@@ -159,6 +159,7 @@ class Node:
     async def _take(self, received: Received, limit: trio.CapacityLimiter) -> None:
         try:
             await self._take_untrusted(received)
+            self._strangers.discard(received.peer)
         except UnknownSender as error:
             self._stranger(received.peer, error)
         except MessageError as error:
@@ -191,7 +192,6 @@ class Node:
             raise MessageError(f"a homeserver takes no {parcel.type} over the link")
         opened = await self.transfers.open_untrusted(parcel)
         sender = opened[0].sender
-        self._strangers.discard(sender)
         if sender != received.peer:
             raise MessageError(f"sealed by {sender}, not by the peer that sent it")
         asked = [one for one in opened if not self._noted(one)]
