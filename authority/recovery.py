@@ -6,7 +6,8 @@ Rules:
 2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
    the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
    too late, is not acknowledged, and so is nobody's durable state.
-3. Of all copies the one under the highest fence counts, and of those the one of the highest tick.
+3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
+   what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
    back with it.
 """
@@ -16,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from authority.epoch import Fence
 
@@ -58,7 +59,7 @@ class CopySource(StrEnum):
     """Where a copy comes from; in this order the one is preferred that is as recent as another."""
 
     OWN = "own"
-    """What its authority itself had, when its lease was over."""
+    """What its authority itself had, when its lease was over or it stood still for a hand-over."""
     CHECKPOINT = "checkpoint"
     """The authority's own durable store."""
     FOLLOWER = "follower"
@@ -92,15 +93,18 @@ class Candidate:
 
 
 def choose(candidates: Iterable[Candidate], *, last: str, only: Collection[str] | None = None) -> Candidate | None:
-    """The copy that counts, or None; of equal ones that of `last`, where the entity was, then the better source.
+    """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
     Nobody but the servers in `only` is to go on with it, if that is given.
     """
     fit = [one for one in candidates if only is None or one.holder in only]
     order = {source: place for place, source in enumerate(_PREFERRED)}
-    return max(
-        fit, key=lambda one: (one.fence, one.tick, one.holder == last, order[one.source], one.holder), default=None
-    )
+
+    def rank(one: Candidate) -> tuple[Any, ...]:
+        is_own = one.source is CopySource.OWN
+        return (one.fence, one.tick, is_own, one.holder == last, order[one.source], one.holder)
+
+    return max(fit, key=rank, default=None)
 
 
 def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:

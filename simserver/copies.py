@@ -318,7 +318,7 @@ class Copier:
         if not self._interval_s:
             return
         until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
-        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash)
+        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.OWN)
         self._forget_handed_over(entity)
         self._handed_over[entity] = until_ns, copy
         self._handed_over_bytes += len(copy.state)

@@ -30,6 +30,11 @@ SWEEP_S: Final = 2.0
 # Of thousands of silent owners so many are asked about in one sweep. They share a parcel, and at home one look at
 # whether its copy misses anything; 256 that did not took most of what a server that was being drained of 10,000 had.
 MAX_ASKED: Final = 64
+# Who owns it is asked after so many times the first silence, then after twice that, and so on up to the most.
+CONFIRM_SILENCES: Final = 6
+MOST_CONFIRM_S: Final = 600
+# Of these so many in one sweep: nobody waits for an answer, and nearly all of them are in vain.
+MAX_CONFIRMED: Final = 16
 _NS: Final = 1_000_000_000
 
 
@@ -40,6 +45,14 @@ class _Watched:
     owner_rev: int
     since_ns: int
     ask_after_s: int
+    confirm_ns: int
+    """When home is asked again who the owner is."""
+    confirm_wait_s: int
+
+    def asked(self, now_ns: int) -> None:
+        """Home is asked now, whatever for: it answers who the owner is."""
+        self.confirm_wait_s = min(2 * self.confirm_wait_s, MOST_CONFIRM_S)
+        self.confirm_ns = now_ns + self.confirm_wait_s * _NS
 
 
 class Silences:
@@ -80,25 +93,34 @@ class Silences:
     def sweep(self) -> list[OwnerRequest]:
         """What is to be asked now."""
         now_ns, asked, owners = self._clock.monotonic_ns(), list[OwnerRequest](), set[str]()
+        unsure: list[OwnerRequest] = []
         before, self._watched = self._watched, {}
         for holding in self._holdings:
             owner, owner_rev = holding.life.ownership
-            if not owner:
-                continue
             owners.add(owner)
             watched = before.get(holding.id)
             if watched is None or watched.owner_rev != owner_rev:
-                watched = _Watched(owner_rev, now_ns, self.first_silence_s)
+                watched = self._new_watch(owner_rev, now_ns)
             self._watched[holding.id] = watched
             heard_ns = self._heard_ns.get(owner, 0)
             if heard_ns > watched.since_ns:
                 watched.since_ns, watched.ask_after_s = heard_ns, self.first_silence_s
-            silent_s = (now_ns - watched.since_ns) // _NS
-            if silent_s >= watched.ask_after_s and len(asked) < MAX_ASKED and not holding.life.frozen:
+            if holding.life.frozen:
+                continue
+            silent_s = (now_ns - watched.since_ns) // _NS if owner else 0
+            if silent_s >= watched.ask_after_s and len(asked) < MAX_ASKED:
                 watched.ask_after_s = 2 * silent_s
+                watched.asked(now_ns)
                 asked.append(OwnerRequest(entity=holding.id, silent_s=silent_s, owner_rev=owner_rev))
+            elif now_ns >= watched.confirm_ns and len(unsure) < MAX_CONFIRMED:
+                watched.asked(now_ns)
+                unsure.append(OwnerRequest(entity=holding.id, owner_rev=owner_rev))
         self._heard_ns = {player: at_ns for player, at_ns in self._heard_ns.items() if player in owners}
-        return asked
+        return asked + unsure
+
+    def _new_watch(self, owner_rev: int, now_ns: int) -> _Watched:
+        wait_s = CONFIRM_SILENCES * self.first_silence_s
+        return _Watched(owner_rev, now_ns, self.first_silence_s, now_ns + wait_s * _NS, wait_s)
 
     def answered(self, request: OwnerRequest, word: OwnerWord) -> None:
         """Home said who owns it, and how long that one may be silent: the next question comes when it is too long."""
@@ -111,8 +133,8 @@ class Silences:
         try:
             answer = await self._home.ask(request, Trace("owner-silent"), on_path=False)
         except (HomeUnreachable, HomeRefused) as error:
-            _log.info("home was not told that the owner of %s is silent: %s", request.entity, error)
+            _log.info("home was not asked about the owner of %s: %s", request.entity, error)
             return
         if answer is not None and isinstance(answer.message, OwnerWord) and answer.message.entity == request.entity:
-            self._counts["silence_told"] += 1
+            self._counts["silence_told"] += request.silent_s > 0
             self.answered(request, answer.message)

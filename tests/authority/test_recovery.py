@@ -59,6 +59,13 @@ def test_of_equal_copies_that_of_the_former_authority_is_taken() -> None:
     assert choose([candidate(S2, 1, 9), own, candidate(S3, 1, 9)], last=S1) == own
 
 
+def test_of_equal_copies_what_the_authority_stood_still_with_is_taken_before_one_that_it_had_sent() -> None:
+    """After its last tick it may have taken inputs, and heard of another owner: the hand-over was to the former one."""
+    own = candidate(S3, 1, 9, CopySource.OWN)
+    assert choose([candidate(S1, 1, 9), own, candidate(S2, 1, 9)], last=S1) == own
+    assert choose([candidate(S1, 1, 10), own], last=S1) == candidate(S1, 1, 10), "an earlier state is no equal one"
+
+
 def test_who_waits_for_its_server_is_given_to_nobody_else() -> None:
     assert choose([candidate(S2, 1, 9)], last=S1, only={S1}) is None
     assert choose([], last=S1) is None

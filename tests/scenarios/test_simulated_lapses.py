@@ -334,3 +334,22 @@ def test_a_pass_by_a_chain_that_breaks_is_refused_by_the_log_and_the_entity_goes
     home.process.start_soon(home.move, "transfer-2", ENTITY, OUTSIDE, {**EAGER, "direct": True})
     until(cluster, lambda: cluster.servers[OUTSIDE].holding(ENTITY) is not None)
     _settle(cluster)
+
+
+def test_a_server_that_was_not_told_of_another_owner_hears_of_it_though_nobody_gives_an_input() -> None:
+    """The former owner is heard of, so nothing is asked about a silence; and the new one has gone."""
+    cluster = Cluster(MIXES["absent"], Random("another owner"))
+    server, home = cluster.servers[SOURCE], cluster.homes["alpha.h1"]
+    held, (former, new) = server.holding(ENTITY), cluster.players[:2]
+    assert held is not None
+    assert held.life.ownership.owner == former.name
+    new.go_away()
+    home.process.start_soon(home.take, "ownership-0", "alpha.e5", former.name)
+    passing(cluster, 1.0)
+    cluster.mail.cut(home.name, SOURCE)
+    home.process.start_soon(home.take, "ownership-1", ENTITY, new.name)
+    passing(cluster, 1.0)
+    cluster.mail.mend(home.name, SOURCE)
+    former.resting = True
+    # It is there all the same, since it owns something else on that server.
+    until(cluster, lambda: held.life.ownership.owner == new.name)

@@ -22,6 +22,7 @@ class Watch:
         self.now_s = 0.0
         self.life = SimpleNamespace(ownership=Ownership(ADA, 1), frozen=False)
         self.told: list[OwnerWord] = []
+        self.confirmed_at_s: list[float] = []
         holding = cast(Any, SimpleNamespace(id=BALL, life=self.life))
         clock = cast(Any, SimpleNamespace(monotonic_ns=lambda: int(self.now_s * 1e9)))
         self.silences = Silences([holding], cast(Any, None), clock, Counter(), self.told.append)
@@ -34,7 +35,10 @@ class Watch:
             self.now_s += 1
             for request in self.silences.sweep():
                 assert (request.entity, request.owner_rev) == (BALL, self.life.ownership.rev)
-                silent.append(request.silent_s)
+                if request.silent_s:
+                    silent.append(request.silent_s)
+                else:
+                    self.confirmed_at_s.append(self.now_s)
                 word = OwnerWord(entity=BALL, owner=ADA, owner_rev=request.owner_rev, timeout_s=timeout_s)
                 self.silences.answered(request, word)
         return silent
@@ -58,6 +62,25 @@ def test_who_is_heard_of_is_not_silent() -> None:
     assert watch.asked(int(watch.now_s) + 15, timeout_s=35) == [10]
     watch.silences.heard(ADA)
     assert watch.asked(int(watch.now_s) + 36, timeout_s=35) == [10, 35]
+
+
+def test_who_owns_it_is_asked_now_and_then_though_the_one_who_is_watched_is_heard_of() -> None:
+    """The word of another owner was lost: that one may be silent, and the former one be heard of for ever."""
+    watch = Watch()
+    while watch.now_s < 1700:
+        assert watch.asked(int(watch.now_s) + 5) == []
+        watch.silences.heard(ADA)
+    assert watch.confirmed_at_s == [60, 180, 420, 900, 1500]
+
+
+def test_who_owns_what_is_said_to_be_nobodys_is_asked_too() -> None:
+    watch = Watch()
+    watch.life.ownership = Ownership("", 2)
+    assert watch.asked(200) == []
+    assert watch.confirmed_at_s == [61, 181]
+    watch.life.frozen = True
+    assert watch.asked(900) == []
+    assert watch.confirmed_at_s == [61, 181], "what is leaving is asked about where it comes to"
 
 
 def test_another_owner_is_another_silence_and_nobody_is_none() -> None:
