@@ -222,7 +222,7 @@ def _permitted(rows: Rows, args: Mapping[str, Any], number: int, entity: str) ->
 
 def _of(args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:
     return TransferRecord(
-        id=f"{args['group']}-{number}",
+        id=f"{_stem(args['group'])}-{number}",
         entity=entity,
         target=args["target"],
         want=Want(args.get("want", Want.BY_RULE)),

@@ -87,7 +87,14 @@ def _as_it_is(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRec
 def _check_owner_is_the_one_seen(record: EntityRecord, owner_rev: int | None) -> None:
     """Of two who ask for what they saw somebody own, the log's first gets it and the other is told who that is."""
     if owner_rev is not None and owner_rev != record.owner_rev:
-        text = f"{record.owner or 'nobody'} owns {record.id} since, under revision {record.owner_rev}"
+        owner = record.owner or "nobody"
+        if owner_rev > record.owner_rev:
+            text = (
+                f"the ownership of {record.id} has not had revision {owner_rev} yet: {owner} owns it, under owner_rev"
+                f" {record.owner_rev}; take it from the entity, and sign anew"
+            )
+        else:
+            text = f"{owner} owns {record.id} since, under revision {record.owner_rev}"
         raise Refused(Reason.OWNER_CHANGED, text, owner=record.owner, owner_rev=record.owner_rev)
 
 

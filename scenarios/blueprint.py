@@ -101,13 +101,15 @@ def hold_directory(directory: Path) -> Iterator[None]:
     """Create `directory` (0700) if it is missing and keep others from running a cluster in it meanwhile.
 
     Raises:
-        DirectoryUnusable: it cannot be made, is open to other users, or a cluster runs in it.
+        BadSpec: it cannot be made.
+        DirectoryUnusable: it is open to other users, or a cluster runs in it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = directory.stat().st_mode
     except OSError as error:
-        raise DirectoryUnusable(f"cannot create the cluster directory {directory}: {error.strerror}") from error
+        text = f"dir: cannot create the cluster directory {directory}: {error.strerror}; give one that can be made"
+        raise BadSpec(text) from error
     if mode & 0o077:
         raise DirectoryUnusable(
             f"the cluster directory {directory} is open to other users and will hold secrets; "

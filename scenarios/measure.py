@@ -48,10 +48,10 @@ def read_transfer(view: Mapping[str, Any]) -> Measured:
     phases_ms = timings_ms(trace)
     latency_ms = phases_ms.pop("total", None)
     if latency_ms is None:
-        raise ValueError(f"transfer {view['id']} was reported without the times of its freeze and activation")
+        raise ValueError(f"transfer {view['transfer_id']} was reported without the times of its freeze and activation")
     counters = Counter(view["counters"])
     return Measured(
-        transfer_id=view["id"],
+        transfer_id=view["transfer_id"],
         entity=view["entity"],
         epoch=view["epoch"],
         sub=view["sub"],

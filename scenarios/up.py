@@ -19,6 +19,7 @@ from scenarios.cluster import Launcher, LocalCluster, Role, baton_launcher
 from scenarios.cluster_control import serve_control
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept
 from scenarios.topology import ClusterSpec
+from simserver.world import load_world
 
 __all__ = ["JsonScreen", "Screen", "TerminalScreen", "run_until_asked_to_end"]
 
@@ -49,9 +50,22 @@ def run_until_asked_to_end(
         The exit status: 0, or 130 when it was asked to end before it was up.
 
     Raises:
+        ConfigError: there is no such world, or it rejects its options.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
     """
+    if spec.world is not None:
+        _require_world(spec.world, dict(spec.world_options))
     return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
+
+
+def _require_world(world: str, options: dict[str, Any]) -> None:
+    """Load it as the servers will, which look into the current directory first: before any of them is started."""
+    path = list(sys.path)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        load_world(world, options)
+    finally:
+        sys.path[:] = path
 
 
 async def _run(spec: ClusterSpec, screen: Screen, timeout_s: float, grace_s: float, launcher: Launcher) -> int:

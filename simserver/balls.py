@@ -38,7 +38,7 @@ class Balls:
         position = _vector(params.get("p", [BOX_UM // 2] * 3), 0, BOX_UM)
         speed = _vector(params.get("v", [0, 0, 0]), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
         ballast = params.get("ballast", 0)
-        if not isinstance(ballast, int) or not 0 <= ballast <= MAX_BALLAST_BYTES:
+        if not _is_whole(ballast) or not 0 <= ballast <= MAX_BALLAST_BYTES:
             raise ValueError(f"ballast is 0 to {MAX_BALLAST_BYTES} bytes, not {ballast!r}")
         return {"p": position, "v": speed, "pushes": 0, "pushed": [0, 0, 0], "ballast": bytes(ballast)}
 
@@ -70,10 +70,15 @@ def _vector(value: Any, low: int, high: int) -> list[int]:
     if (
         not isinstance(value, list)
         or len(value) != 3
-        or not all(isinstance(item, int) and low <= item <= high for item in value)
+        or not all(_is_whole(item) and low <= item <= high for item in value)
     ):
         raise ValueError(f"expected three whole numbers from {low} to {high}, not {value!r:.80}")
     return list(value)
+
+
+def _is_whole(value: Any) -> bool:
+    # To Python, true is a 1.
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _push(data: bytes) -> list[int]:

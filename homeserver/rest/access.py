@@ -16,7 +16,7 @@ from actors.web import ApiError
 from authority.errors import Reason
 from authority.records import Role
 from crypto import jose
-from crypto.errors import CryptoError
+from crypto.errors import CryptoError, Malformed
 from homeserver.directory import Directory
 
 __all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "check_players", "client_access"]
@@ -88,6 +88,9 @@ async def check_player_proof(
         if jose.peek_sender_untrusted(proof) != player:
             raise ApiError(403, "wrong_signer", f"the proof is not signed by {player}", player)
         statement = jose.verify_untrusted(proof, sender=keys)
+    except Malformed as error:
+        text = f"the proof of {player} is no signed statement ({error}); it must be a compact JWS, signed with ES256"
+        raise ApiError(403, "bad_proof", text) from error
     except CryptoError as error:
         raise ApiError(403, "bad_proof", f"the proof of {player} does not verify: {error}") from error
     expires_at_s = statement.pop("expires_at_s", None)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from actors.web import StrictRoute
-from authority.certificates import Name
+from authority.certificates import Name, TransferId
 from authority.group_commit import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
 from authority.records import GroupPhase, GroupRecord, Phase
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["group_routes"]
 
-GroupId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,56}$")]
-
 
 class NewGroup(BaseModel):
     """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
@@ -32,7 +30,7 @@ class NewGroup(BaseModel):
 
     entities: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")
-    group: GroupId | None = Field(default=None, description="choose it to be able to repeat the request")
+    group: TransferId | None = Field(default=None, description="choose it to be able to repeat the request")
     all_or_none: bool = Field(
         default=True, description="false: each is a transfer of its own, and what fails keeps no other from moving"
     )
@@ -105,7 +103,7 @@ def group_routes(node: "Node") -> APIRouter:
         return _view(node, group)
 
     @routes.get("/{group}")
-    async def get_group(group: GroupId) -> GroupView:
+    async def get_group(group: TransferId) -> GroupView:
         """How far a group is. One that was not complete in time is refused when somebody asks."""
         data = await node.store.submit("group.look", group=group, now_s=node.clock.unix_s())
         return _view(node, GroupRecord.from_data(data))

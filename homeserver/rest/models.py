@@ -325,7 +325,8 @@ def result_of(record: TransferRecord) -> Literal["pending", "done", "refused"]:
 class TransferView(BaseModel):
     """A transfer: how far it is, and once it is done, its hops and timings."""
 
-    id: str
+    transfer_id: str
+    id: str = Field(description="the same as `transfer_id`, for programs that know it by this name")
     entity: str
     source: str
     target: str
@@ -360,6 +361,7 @@ class TransferView(BaseModel):
         trace = None if report is None else report["trace"]
         return cls(
             **fields,
+            transfer_id=record.id,
             hops=None if trace is None else len(trace["hops"]),
             trace=trace,
             timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),

@@ -162,10 +162,11 @@ def load(server: Server, json_wanted: bool) -> int:
 
 
 @click.command(short_help="Hold the moves from hot to cool servers still, or let them go on.")
-@click.option("--pause/--resume", "pauses", default=None, help="Without either it is only shown how things stand.")
+@click.option("--pause", is_flag=True, help="Hold it still. Without --pause and --resume, how things stand is shown.")
+@click.option("--resume", is_flag=True, help="Let it go on.")
 @_as_json
 @_operator()
-def balance(server: Server, pauses: bool | None, json_wanted: bool) -> int:
+def balance(server: Server, pause: bool, resume: bool, json_wanted: bool) -> int:
     """Hold still what moves entities from hot to cool servers, for the whole instance, or let it go on.
 
     A pause is in the instance's log, so it lasts whoever leads, until --resume. Drains go on, and so does every move
@@ -176,8 +177,10 @@ def balance(server: Server, pauses: bool | None, json_wanted: bool) -> int:
       baton server balance --pause
       baton server balance --resume
     """
-    method = "GET" if pauses is None else "POST" if pauses else "DELETE"
-    view = server.call(method, "/v1/servers/load" if pauses is None else "/v1/servers/balance/pause")
+    if pause and resume:
+        raise click.UsageError("--pause and --resume exclude each other; give one of them")
+    method = "POST" if pause else "DELETE" if resume else "GET"
+    view = server.call(method, "/v1/servers/balance/pause" if pause or resume else "/v1/servers/load")
     if json_wanted:
         show(view)
     else:

@@ -48,7 +48,7 @@ async def test_failures_row_35_a_ship_moves_with_its_crew_or_not_at_all(world: H
     assert (report["phase"], [member["entity"] for member in report["members"]]) == ("committed", [SHIP, *CREW])
     assert (await attach(world, ada, CREW[0], ""))["parent"] == ""
     view = await world.api.do("POST", alone, {"to": "alpha.s1"})
-    assert (await world.finished(view["id"]))["result"] == "done"
+    assert (await world.finished(view["transfer_id"]))["result"] == "done"
 
 
 async def test_what_would_leave_its_crew_behind_stays_and_is_moved_with_it(world: Home, ada: Player) -> None:

@@ -67,6 +67,10 @@ async def test_under_allow_the_first_in_the_log_gets_it_and_the_loser_is_told(ga
     assert await game.api.refused(409, "owner_changed", "POST", f"/v1/entities/{BALL}/ownership", body) == "alpha.bob"
     assert (await own(game, game.bob, "bobs-wish", "by_rule", 1))["owner_rev"] == 2, "said again, it is the same"
     await owner_is(game, game.bob, 2)
+    # A revision that never was is a mistake, not somebody who was faster.
+    answer = await game.api.call("POST", f"/v1/entities/{BALL}/ownership", ownership(eve, "eves-wish", "by_rule", 99))
+    assert (answer.status_code, answer.json()["code"]) == (409, "owner_changed")
+    assert "has not had revision 99 yet: alpha.bob owns it, under owner_rev 2;" in answer.json()["message"]
 
 
 async def test_under_ask_the_masters_yes_makes_the_owner(game: Game) -> None:
@@ -153,6 +157,9 @@ async def test_requests_that_mean_nothing_are_refused_before_anything_is_done(ga
     assert f"{BALL} is named more than once" in answer.json()["message"]
     abroad = {"entities": [BALL, "beta.x"], "to": "alpha.s1"}
     assert await game.api.refused(421, "wrong_home", "POST", "/v1/groups", abroad) == "beta.x"
+    # What moves with its hierarchy is a group that is called like its transfer.
+    assert await game.api.refused(404, "not_found", "GET", f"/v1/groups/{'g' * 64}") == "g" * 64
+    assert await game.api.refused(422, "invalid_field", "GET", f"/v1/groups/{'g' * 65}")
     word: dict[str, Any] = {"by": game.ada.name, "proof": "eyJ"}
     for method, verb, more in (
         ("POST", "leave", {"owner_rev": 1}),

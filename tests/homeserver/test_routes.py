@@ -75,7 +75,7 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
 
     begun = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
     assert (begun["phase"], begun["result"], begun["hops"]) == ("permitted", "pending", None)
-    done = await world.finished(begun["id"])
+    done = await world.finished(begun["transfer_id"])
     assert (done["phase"], done["result"], done["reason"]) == ("done", "done", "")
     assert (done["source"], done["target"], done["epoch"], done["hops"]) == ("alpha.s1", "alpha.s2", 2, 3)
     assert [hop[1] for hop in done["trace"]["hops"]] == ["handoff", "grant", "activated"]
@@ -92,7 +92,8 @@ async def test_creating_and_requesting_may_be_repeated(world: Home) -> None:
     assert await world.entity("alpha.ball-1", ada, "alpha.s1") == created
     body = {"to": "alpha.s2", "transfer_id": "transfer-1"}
     views = [await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body) for _ in range(3)]
-    assert {view["id"] for view in views} == {"transfer-1"}
+    assert all(view["id"] == view["transfer_id"] for view in views), "an alias"
+    assert {view["transfer_id"] for view in views} == {"transfer-1"}
     assert (await world.finished("transfer-1"))["epoch"] == 2
     assert (await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body))["result"] == "done"
 
@@ -111,7 +112,7 @@ async def test_with_a_delegation_an_entity_moves_directly_in_two_hops(world: Hom
 
     body = {"to": "alpha.s2", "path": "direct", "transport": "link"}
     view = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body)
-    done = await world.finished(view["id"])
+    done = await world.finished(view["transfer_id"])
     assert (done["hops"], done["direct"], done["epoch"], done["sub"]) == (2, True, 1, 1)
     assert set(done["timings_ms"]) == {"request", "state", "activation", "total"}
 

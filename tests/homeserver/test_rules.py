@@ -222,7 +222,7 @@ async def test_owner_and_master_need_nobodys_leave(game: Game) -> None:
 async def test_a_move_for_the_systems_own_reasons_changes_no_owner_and_asks_nobody(game: Game) -> None:
     await game.set(game.ada, rule="deny")
     view = await game.api.do("POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
-    assert (await game.home.finished(view["id"]))["result"] == "done"
+    assert (await game.home.finished(view["transfer_id"]))["result"] == "done"
     record = await game.record()
     assert (record["owner"], record["owner_rev"], record["authority"]) == ("alpha.ada", 1, "alpha.s2")
 
@@ -323,6 +323,9 @@ async def test_a_proof_is_good_for_nothing_else(game: Game) -> None:
         ({"to": "alpha.s2", "requester": "alpha.bob", "transfer_id": "transfer-1"}, 422, "no_proof", "alpha.bob"),
         ({"to": "alpha.s2", "requester": "alpha.bob", "proof": "x"}, 422, "no_transfer_id", "alpha.bob"),
     ]
+    no_proof = await game.api.call("POST", path, wish | {"proof": "not-a-jws"})
+    assert "the proof of alpha.bob is no signed statement (" in no_proof.json()["message"]
+    assert "it must be a compact JWS, signed with ES256" in no_proof.json()["message"]
     for body, status, code, value in cases:
         found = await game.api.refused(status, code, "POST", path, body)
         assert value is None or found == value, code

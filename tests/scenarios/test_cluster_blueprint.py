@@ -203,7 +203,7 @@ def test_a_directory_open_to_others_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    refused = pytest.raises(DirectoryUnusable, match="cannot create the cluster directory")
+    refused = pytest.raises(BadSpec, match=r"cannot create the cluster directory .*; give one that can be made")
     with refused, hold_directory(tmp_path / "file" / "cluster"):
         pass
 

@@ -26,7 +26,7 @@ def case_2_trace() -> Trace:
 
 def view(trace: Trace | None = None, **changes: Any) -> dict[str, Any]:
     fields = {
-        "id": "transfer-1",
+        "transfer_id": "transfer-1",
         "entity": BALL,
         "epoch": 2,
         "sub": 0,
@@ -95,7 +95,7 @@ def slowed(factor: int, *, hops: int = 3, epoch: int = 2) -> Measured:
         trace = trace.leave(hop.src, hop.kind, hop.sent_ns * factor).arrive(hop.dst, hop.received_ns * factor, 10)
     for mark in case_2_trace().marks:
         trace = trace.mark(mark.server, mark.label, mark.at_ns * factor)
-    return read_transfer(view(trace, id=trace.transfer_id, epoch=epoch, counters={"requests": factor}))
+    return read_transfer(view(trace, transfer_id=trace.transfer_id, epoch=epoch, counters={"requests": factor}))
 
 
 def result(measured: list[Measured], **changes: Any) -> CaseResult:

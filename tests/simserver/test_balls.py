@@ -82,7 +82,17 @@ def test_an_input_that_is_no_push_counts_and_pushes_nothing(state: Any, data: by
 
 @pytest.mark.parametrize(
     "nonsense",
-    [[1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, 3.0], [MAX_SPEED_UM_S + 1, 0, 0], [1 << 4000, 0, 0], {"0": 1}, None],
+    [
+        [1, 2],
+        [1, 2, 3, 4],
+        [1, 2, "3"],
+        [1, 2, 3.0],
+        [True, 2, 3],
+        [MAX_SPEED_UM_S + 1, 0, 0],
+        [1 << 4000, 0, 0],
+        {"0": 1},
+        None,
+    ],
     ids=lambda value: repr(value)[:30],
 )
 def test_a_push_is_three_whole_numbers_within_reason(nonsense: Any) -> None:
@@ -98,6 +108,8 @@ def test_a_push_is_three_whole_numbers_within_reason(nonsense: Any) -> None:
         ("ball", {"p": [0, 0]}),
         ("ball", {"p": [0, 0, BOX_UM + 1]}),
         ("ball", {"v": "fast"}),
+        ("ball", {"v": [True, 0, 0]}),
+        ("ball", {"ballast": True}),
         ("ball", {"ballast": -1}),
         ("ball", {"ballast": 1 << 27}),
         ("ball", {"ballast": "heavy"}),

@@ -83,7 +83,7 @@ async def test_what_has_moved_on_is_not_here(home: Home, status: Api) -> None:
     ada = await home.player("alpha.ada")
     await home.entity(BALL, ada, "alpha.s1")
     view = await home.api.do("POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
-    await home.finished(view["id"])
+    await home.finished(view["transfer_id"])
     assert await status.refused(404, "not_here", "GET", f"/v1/local/entities/{BALL}") == BALL
     assert await status.get("/v1/local/entities") == []
     custody = await status.get("/v1/local/custody")
