@@ -36,8 +36,8 @@ def is_abroad(entity: str, server: str) -> bool:
 
 def crossing(transfer: TransferRecord) -> str:
     """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance."""
-    ends = (transfer.source, transfer.target)
-    return transfer.id if any(is_abroad(transfer.entity, end) for end in ends) else ""
+    home = instance_of(transfer.entity)
+    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else ""
 
 
 def crossed(rows: Rows, record: EntityRecord) -> None:

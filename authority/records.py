@@ -17,8 +17,9 @@ Where things stand in the tree:
 """
 
 import json
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -49,6 +50,9 @@ MAX_UNKNOWN_CHARS: Final = 2048
 """Of JSON, in the members of a directory row that this version does not know: rows of others are kept by thousands."""
 
 
+_set: Final = object.__setattr__
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,6 +70,62 @@ class _Row(BaseModel):
         return self.model_copy(update=changes)
 
 
+class _Compact(_Row):
+    """A row that is written without what is at its default, and read and written by every member with every hand-over.
+
+    What the log holds was checked before it was put there, so it is taken as it stands: a quarter of the work. It looks
+    as if pydantic had read or written it.
+    """
+
+    _READ: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """How fields are read that plain data holds otherwise than rows do."""
+    _WRITTEN: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """How the same fields are written."""
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _required: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        fields = cls.model_fields
+        cls._required = frozenset(name for name, field in fields.items() if field.is_required())
+        cls._defaults = {name: None if field.is_required() else field.default for name, field in fields.items()}
+
+    @classmethod
+    def from_data(cls, data: Any) -> Self:
+        """Read what was written; what has other fields is read with all care."""
+        if not cls._required <= data.keys() <= cls._defaults.keys():
+            return cls.model_validate(data)
+        values = {**cls._defaults, **data}
+        for name in cls._READ.keys() & data.keys():
+            values[name] = cls._READ[name](values[name])
+        return cls._of(values, set(data))
+
+    @classmethod
+    def _of(cls, values: dict[str, Any], given: set[str]) -> Self:
+        row = cls.__new__(cls)
+        _set(row, "__dict__", values)
+        _set(row, "__pydantic_fields_set__", given)
+        _set(row, "__pydantic_extra__", None)
+        _set(row, "__pydantic_private__", None)
+        return row
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with some fields changed."""
+        return self._of(self.__dict__ | changes, self.__pydantic_fields_set__)
+
+    def to_row(self) -> dict[str, Any]:
+        """As plain data for the tree, without what is at its default."""
+        defaults = self._defaults
+        row = {
+            name: value
+            for name, value in self.__dict__.items()
+            if (default := defaults[name]) is not value and default != value
+        }
+        for name in self._WRITTEN.keys() & row.keys():
+            row[name] = self._WRITTEN[name](row[name])
+        return row
+
+
 class Lock(_Row):
     """A lock on who owns an entity: who holds it, and how often it was taken and not given back."""
 
@@ -73,7 +133,7 @@ class Lock(_Row):
     count: int
 
 
-class EntityRecord(_Row):
+class EntityRecord(_Compact):
     """Who may do what with one entity; each right has a revision of its own, which guards compare-and-sets.
 
     `authority` simulates, `owner` gives inputs, `master` changes the rule and the owner. `delegation` names the servers
@@ -112,9 +172,24 @@ class EntityRecord(_Row):
     parent_rev: int = 1
     children: tuple[str, ...] = ()
 
-    def to_row(self) -> dict[str, Any]:
-        """As `to_data`, without what is at its default: every member writes it with every hand-over."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+    _READ = {
+        "rule": Rule,
+        "delegation": tuple,
+        "locks": lambda locks: {name: Lock.from_data(lock) for name, lock in locks.items()},
+        "orphans": OrphanPolicy,
+        "standing": Standing,
+        "on_leave": LeavePolicy,
+        "children": tuple,
+    }
+    _WRITTEN = {
+        "rule": str,
+        "delegation": list,
+        "locks": lambda locks: {name: lock.to_data() for name, lock in locks.items()},
+        "orphans": str,
+        "standing": str,
+        "on_leave": str,
+        "children": list,
+    }
 
     @property
     def fence(self) -> Fence:
@@ -182,7 +257,7 @@ def report_text(report: Any) -> str:
     return report if isinstance(report, str) else "" if report is None else json.dumps(report, separators=(",", ":"))
 
 
-class TransferRecord(_Row):
+class TransferRecord(_Compact):
     """One transfer as the log knows it. `epoch` and `sub` are the fence that the transfer leads to, once committed.
 
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then, and
@@ -223,9 +298,12 @@ class TransferRecord(_Row):
     state_hash: str = ""
     report: Annotated[str, BeforeValidator(report_text)] = ""
 
+    _READ = {"phase": Phase, "want": Want, "report": report_text}
+    _WRITTEN = {"phase": str, "want": str}
+
     def to_data(self) -> dict[str, Any]:
-        """As plain data for the tree, without what is at its default: every member writes it with every step."""
-        return self.model_dump(mode="json", exclude_defaults=True)
+        """As plain data for the tree: its row."""
+        return self.to_row()
 
     @property
     def fence(self) -> Fence:

@@ -32,6 +32,8 @@ from authority.transfer_rows import DECIDED, find_transfer, is_recovering, known
 __all__ = ["TRANSFER_PROCEDURES"]
 
 _NONE: Final[Mapping[str, Any]] = {}
+# Of decided and prepared transfers; all others that are answered about are committed.
+_OUTCOMES: Final = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
 
 
 def transfer_commit(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -93,8 +95,8 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     save_entity(rows, record)
     crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)
-    save_transfer(rows, transfer, is_new=existing is None)
-    return _answer(rows, transfer, record)
+    row = save_transfer(rows, transfer, is_new=existing is None)
+    return _answer(rows, transfer, record, row)
 
 
 def _answer_gone(args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
@@ -147,22 +149,18 @@ def transfer_report(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.NOT_HOLDER, f"{args['source']} did not hand {transfer.entity} over")
     if transfer.phase is Phase.COMMITTED:
         transfer = transfer.changed(phase=Phase.DONE, report=report_text(args["report"]))
-        save_transfer(rows, transfer, is_new=False)
+        row = save_transfer(rows, transfer, is_new=False)
         if crossing(transfer) and rows.get_or((CROSSINGS, transfer.entity), None) == transfer.id:
             rows.delete((CROSSINGS, transfer.entity))
+    else:
+        row = transfer.to_data()
     # Whoever reports has the report, and answers are kept by every member for a while.
-    return transfer.changed(report="").to_data()
+    return {name: value for name, value in row.items() if name != "report"}
 
 
 def _begin(args: Mapping[str, Any]) -> TransferRecord:
-    return TransferRecord(
-        id=args["transfer_id"],
-        entity=args["entity"],
-        target=args["target"],
-        source=args["source"],
-        phase=Phase.PERMITTED,
-        transport=args.get("transport", "rest"),
-    )
+    row = {"id": args["transfer_id"], "phase": Phase.PERMITTED, "transport": args.get("transport", "rest")}
+    return TransferRecord.from_data(row | {name: args[name] for name in ("entity", "target", "source")})
 
 
 def _is_repeated(existing: TransferRecord, args: Mapping[str, Any], asked_at: Fence) -> bool:
@@ -252,19 +250,25 @@ def _refused(transfer: TransferRecord, record: EntityRecord, args: Mapping[str, 
     )
 
 
-def _answer(rows: Rows, transfer: TransferRecord, record: EntityRecord | None = None) -> dict[str, Any]:
-    """What became of the transfer, and who has authority now (`record`, if that was just written), maybe later.
+def _answer(
+    rows: Rows, transfer: TransferRecord, record: EntityRecord | None = None, row: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What became of the transfer, and who has authority now (`record` and `row`, if they were just written), or later.
 
     While the entity is being recovered, nobody has it: whoever handed it over may have the only state that is left, and
     a later fence would tell him that he is not needed any more. He gets the answer of the time of the commit.
     """
-    outcomes = {Phase.REFUSED: Outcome.REFUSED, Phase.PREPARED: Outcome.PENDING}
-    outcome, record = outcomes.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)
+    outcome, record = _OUTCOMES.get(transfer.phase, Outcome.COMMITTED), record or find_entity(rows, transfer.entity)
     authority, fence = record.authority, record.fence
     if outcome is Outcome.COMMITTED and is_recovering(rows, record):
         authority, fence = transfer.target, transfer.fence
-    answer = {"outcome": outcome.value, "transfer": transfer.to_data(), "authority": authority}
-    return answer | {"epoch": fence.epoch, "sub": fence.sub}
+    return {
+        "outcome": str(outcome),
+        "transfer": transfer.to_data() if row is None else row,
+        "authority": authority,
+        "epoch": fence.epoch,
+        "sub": fence.sub,
+    }
 
 
 def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping[str, Any] = _NONE) -> EntityRecord:

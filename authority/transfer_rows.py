@@ -1,6 +1,6 @@
 """The table of transfers: finding and writing its rows, and which are forgotten when there are too many."""
 
-from typing import Final
+from typing import Any, Final
 
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord, Phase, TransferRecord
@@ -52,18 +52,20 @@ def recovered(rows: Rows, record: EntityRecord) -> None:
         rows.delete(("recoveries", record.id))
 
 
-def save_transfer(rows: Rows, record: TransferRecord, *, is_new: bool | None = None) -> None:
-    """Write the row; a new one joins the queue of those to be forgotten, and pushes the oldest out when it is full.
+def save_transfer(rows: Rows, record: TransferRecord, *, is_new: bool | None = None) -> dict[str, Any]:
+    """Write the row, and return it; a new one joins the queue of those to be forgotten, and pushes the oldest out when
+    it is full.
 
     Whoever knows says whether it `is_new`.
     """
-    path = ("transfers", record.id)
+    path, data = ("transfers", record.id), record.to_data()
     is_new = rows.get_or(path, None) is None if is_new is None else is_new
-    rows.put(path, record.to_data())
+    rows.put(path, data)
     if is_new:
         head, tail = rows.get_or(_QUEUE, [0, 0])
         rows.put((*_QUEUE, str(tail)), record.id)
         rows.put(_QUEUE, _forget_old_transfers(rows, head, tail + 1))
+    return data
 
 
 def _forget_old_transfers(rows: Rows, head: int, tail: int) -> list[int]:

@@ -102,22 +102,25 @@ def encode(data: Any, *, canonical: bool = True, max_depth: int = MAX_DATA_DEPTH
     `canonical=False` keeps maps in the order they have, which is twice as fast, for bytes that are never compared. The
     bytes are read back before they are trusted, because a value that could be written but not read would be lost.
     """
+    is_flat = type(data) is dict and _is_flat(data)
     try:
+        if is_flat:
+            return cbor2.dumps(_in_order(data) if canonical else data)
         encoded = cbor2.dumps(data, canonical=canonical)
     except (cbor2.CBOREncodeError, ValueError, TypeError, RecursionError) as error:
         raise BadData(f"not plain data: {error}; use null, booleans, numbers, text, bytes, lists and maps") from error
-    if type(data) not in _ALWAYS_READABLE and not (type(data) is dict and _is_flat(data)):
+    if type(data) not in _ALWAYS_READABLE:
         _load(encoded, max_depth, strict_keys=True)
     return encoded
 
 
 def _is_flat(data: dict[Any, Any]) -> bool:
-    """Whether this is a map from texts to what can always be read again: most rows are, and it is seen in a tenth of
-    the time that reading them takes.
+    """Whether this is a map from plain texts to what can always be read again: most rows are, and it is seen in a tenth
+    of the time that reading them takes.
     """
     for key, value in data.items():
         kind = type(value)
-        if type(key) is not str:
+        if type(key) is not str or not key.isascii():
             return False
         if kind is int:
             if not -_WHOLE <= value < _WHOLE:
@@ -125,6 +128,16 @@ def _is_flat(data: dict[Any, Any]) -> bool:
         elif kind not in _ALWAYS_READABLE and (value or kind not in (list, dict)):
             return False
     return True
+
+
+def _in_order(data: dict[str, Any]) -> dict[str, Any]:
+    """A flat map in the canonical order of its keys, which are ASCII: shorter ones first, then by their letters.
+
+    To write it as it stands then takes half the time that it takes `cbor2` to find that order.
+    """
+    keys = sorted(data)
+    keys.sort(key=len)
+    return {key: data[key] for key in keys}
 
 
 def encode_shallow(data: Any) -> bytes:

@@ -4,11 +4,11 @@ A path is a tuple of names from the root down; the root is the empty tuple. Name
 with spaces mean themselves. Only the written form with slashes cannot carry a slash inside a name; a tuple can.
 """
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from tree.errors import BadPath
 
-__all__ = ["MAX_DEPTH", "MAX_NAME_BYTES", "ROOT", "Path", "check_path", "format_path", "parse_path"]
+__all__ = ["MAX_DEPTH", "MAX_NAME_BYTES", "ROOT", "Path", "check_path", "format_path", "is_plain_path", "parse_path"]
 
 Path = tuple[str, ...]
 
@@ -27,6 +27,14 @@ def check_path(path: object) -> Path:
     for name in path:
         _check_name(name)
     return tuple(path)
+
+
+def is_plain_path(path: tuple[object, ...]) -> TypeGuard[Path]:
+    """Whether these are short ASCII names, as most are, so that the path need not be checked any further."""
+    for name in path:  # on the path of every new node
+        if type(name) is not str or not 0 < len(name) <= MAX_NAME_BYTES or not name.isascii():
+            return False
+    return len(path) <= MAX_DEPTH
 
 
 def parse_path(text: str) -> Path:

@@ -35,8 +35,8 @@ from tree.keep_while import (
 from tree.matching import find_matches
 from tree.mutable import MutableTree, Row
 from tree.node import Node, NodeView, size_of, view_of, walk
-from tree.path import ROOT, Path, check_path
-from tree.pattern import Pattern, is_path, one_node, resolve
+from tree.path import ROOT, Path, check_path, is_plain_path
+from tree.pattern import Pattern, one_node, resolve
 from tree.payload import NO_PAYLOAD, encode_payload, has_data
 from tree.rows import BuiltTree, FrozenTree, Remains
 from tree.transaction import ImportedNode, ReadTransaction, Transaction
@@ -460,8 +460,8 @@ class Store:
                 for name in pattern:
                     node = node.children[name]  # type: ignore[index, union-attr]  # as in `get`
             except (KeyError, TypeError):
-                if is_path(pattern):
-                    return check_path(pattern), None
+                if is_plain_path(pattern):
+                    return pattern, None
             else:
                 return pattern, node  # type: ignore[return-value]  # all were names
         path, conditions = one_node(pattern)

@@ -12,7 +12,7 @@ from tests.tree.strategies import names, paths, plain_data
 from tree.commands import Answer, Command, Machine, encode_command, encode_entry
 from tree.data import MAX_DATA_DEPTH, decode, decode_array_untrusted, decode_untrusted, encode, encode_shallow
 from tree.errors import BadData, BadPath
-from tree.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, parse_path
+from tree.path import MAX_DEPTH, MAX_NAME_BYTES, ROOT, check_path, format_path, is_plain_path, parse_path
 
 
 @given(st.lists(names.filter(lambda name: "/" not in name), max_size=MAX_DEPTH).map(tuple))
@@ -44,6 +44,16 @@ def test_a_slash_inside_a_name_has_no_written_form() -> None:
         format_path(("a/b",))
 
 
+@given(st.lists(st.text("a/é", min_size=0, max_size=2) | st.sampled_from(["x" * 255, "x" * 256, 1, None]), max_size=40))
+def test_a_plain_path_needs_no_further_look(path: list[Any]) -> None:
+    if is_plain_path(tuple(path)):
+        assert check_path(path) == tuple(path)
+    else:
+        assert len(path) > MAX_DEPTH or any(
+            not isinstance(name, str) or not 0 < len(name) < 256 or "é" in name for name in path
+        )
+
+
 @given(paths)
 def test_every_path_within_the_limits_is_accepted_as_a_list_too(path: tuple[str, ...]) -> None:
     assert all(len(name.encode()) <= MAX_NAME_BYTES for name in path)
@@ -58,6 +68,16 @@ def test_plain_data_is_read_back(data: Any) -> None:
 @given(st.dictionaries(st.text(max_size=4), st.integers(-5, 5), min_size=2))
 def test_equal_maps_have_equal_bytes_however_they_were_built(data: dict[str, int]) -> None:
     assert encode(dict(reversed(data.items()))) == encode(data)
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=30) | st.text("abcdé", max_size=3),
+        st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3) | st.none() | st.booleans() | st.just([]),
+    )
+)
+def test_a_flat_map_has_the_canonical_bytes(data: dict[str, Any]) -> None:
+    assert encode(data) == cbor2.dumps(data, canonical=True)
 
 
 def test_one_and_true_and_one_point_zero_are_three_values() -> None:
