@@ -11,23 +11,16 @@ machines only differences taken on one server mean anything.
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Self
 
-from authority.errors import MessageError
-from authority.names import BadName, check_name
+from authority import routes
+from authority.routes import MAX_HOPS, MAX_MARKS, NUMBERS_OF_A_HOP, START, BadTrace, Route
 
 __all__ = ["MAX_HOPS", "MAX_MARKS", "BadTrace", "Hop", "Mark", "Trace"]
 
-# Case 1 over the longest supported route (8 relays between instances) crosses 3 + 2 * 9 servers.
-MAX_HOPS: Final = 32
-MAX_MARKS: Final = 48
-_MAX_TEXT: Final = 128
 _MAX_WHOLE: Final = 2**63
-
-
-class BadTrace(MessageError):
-    """A hop trace is malformed, or does not fit the message that carries it."""
+_TRACE_FIELDS: Final = frozenset({"transfer_id", "hops", "marks"})
+_WHOLE: Final = frozenset({int})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +35,6 @@ class Hop:
     received_ns: int = 0
     size_bytes: int = 0
 
-    def to_data(self) -> list[Any]:
-        """As plain data. By hand: a trace is written several times for every message, and `astuple` copies deeply."""
-        return [self.number, self.kind, self.src, self.dst, self.sent_ns, self.received_ns, self.size_bytes]
-
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -56,18 +45,73 @@ class Mark:
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
 class Trace:
-    """The hops of one transfer so far, oldest first, and the marks that servers left beside them."""
+    """The hops of one transfer so far, oldest first, and the marks that servers left beside them. Immutable.
 
-    transfer_id: str
-    hops: tuple[Hop, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    Kept as a route, which thousands of traces share, and the numbers of this one: three for a hop, one for a mark.
+    """
+
+    __slots__ = ("_crossed", "_marked", "_route", "transfer_id")
+
+    def __init__(self, transfer_id: str, hops: tuple[Hop, ...] = (), marks: tuple[Mark, ...] = ()) -> None:
+        route = START
+        if hops or marks:
+            crossings = tuple((hop.kind, hop.src, hop.dst) for hop in hops)
+            route = Route(crossings, tuple((mark.server, mark.label) for mark in marks))
+        self.transfer_id: Final = transfer_id
+        self._route: Final = route
+        self._crossed: Final = tuple(
+            number for hop in hops for number in (hop.sent_ns, hop.received_ns, hop.size_bytes)
+        )
+        self._marked: Final = tuple(mark.at_ns for mark in marks)
+
+    @classmethod
+    def _of(cls, transfer_id: str, route: Route, crossed: tuple[int, ...], marked: tuple[int, ...]) -> Self:
+        trace = cls.__new__(cls)
+        # Not by `__init__`, which takes it from hops and marks; nothing is changed after this.
+        trace.transfer_id = transfer_id  # type: ignore[misc]
+        trace._route = route  # type: ignore[misc]
+        trace._crossed = crossed  # type: ignore[misc]
+        trace._marked = marked  # type: ignore[misc]
+        return trace
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        return self._all() == other._all()
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return f"Trace({self.transfer_id!r}, {self.hops!r}, {self.marks!r})"
+
+    def _all(self) -> tuple[str, Route, tuple[int, ...], tuple[int, ...]]:
+        return self.transfer_id, self._route, self._crossed, self._marked
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """All hops, oldest first."""
+        at, crossings = NUMBERS_OF_A_HOP, self._route.crossings
+        return tuple(
+            Hop(place + 1, *crossing, *self._crossed[at * place : at * place + at])
+            for place, crossing in enumerate(crossings)
+        )
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """All marks, oldest first."""
+        return tuple(Mark(*place, at_ns) for place, at_ns in zip(self._route.places, self._marked, strict=True))
+
+    @property
+    def count(self) -> int:
+        """How many hops there are."""
+        return len(self._route.crossings)
 
     @property
     def under_way(self) -> bool:
         """Whether the last hop has left its sender and not arrived."""
-        return bool(self.hops) and not self.hops[-1].dst
+        return self._route.under_way
 
     def leave(self, src: str, kind: str, now_ns: int) -> Self:
         """Add the hop that a message of `kind` starts when it leaves `src`.
@@ -75,12 +119,12 @@ class Trace:
         Raises:
             BadTrace: the message would cross more than `MAX_HOPS` servers, or the last hop has not arrived yet.
         """
-        if len(self.hops) >= MAX_HOPS:
+        route = self._route
+        if len(route.crossings) >= MAX_HOPS:
             raise BadTrace(f"transfer {self.transfer_id} crossed {MAX_HOPS} servers: a routing loop")
-        if self.under_way:
-            raise BadTrace(f"hop {self.hops[-1].number} of transfer {self.transfer_id} has not arrived")
-        hop = Hop(len(self.hops) + 1, kind, src, "", now_ns, 0)
-        return type(self)(self.transfer_id, (*self.hops, hop), self.marks)
+        if route.under_way:
+            raise BadTrace(f"hop {self.count} of transfer {self.transfer_id} has not arrived")
+        return self._of(self.transfer_id, routes.left(route, src, kind), (*self._crossed, now_ns, 0, 0), self._marked)
 
     def arrive(self, at: str, now_ns: int, size_bytes: int = 0) -> Self:
         """Complete the last hop at the server `at`, which received `size_bytes` of sealed message.
@@ -88,41 +132,44 @@ class Trace:
         Raises:
             BadTrace: there is no hop under way.
         """
-        if not self.under_way:
+        if not self._route.under_way:
             raise BadTrace(f"transfer {self.transfer_id} has no hop under way")
-        last = self.hops[-1]
-        arrived = Hop(last.number, last.kind, last.src, at, last.sent_ns, now_ns, size_bytes)
-        return type(self)(self.transfer_id, (*self.hops[:-1], arrived), self.marks)
+        crossed = (*self._crossed[:-2], now_ns, size_bytes)
+        return self._of(self.transfer_id, routes.arrived(self._route, at), crossed, self._marked)
 
     def mark(self, server: str, label: str, at_ns: int) -> Self:
         """Note that `label` happened on `server`; beyond `MAX_MARKS` the trace stays as it is."""
-        if len(self.marks) >= MAX_MARKS:
+        if len(self._marked) >= MAX_MARKS:
             return self
-        return type(self)(self.transfer_id, self.hops, (*self.marks, Mark(server, label, at_ns)))
+        route = routes.marked(self._route, server, label)
+        return self._of(self.transfer_id, route, self._crossed, (*self._marked, at_ns))
 
     def at(self, label: str) -> int | None:
         """When `label` was first noted, in nanoseconds, or None."""
-        return next((mark.at_ns for mark in self.marks if mark.label == label), None)
+        for (_, noted), at_ns in zip(self._route.places, self._marked, strict=True):
+            if noted == label:
+                return at_ns
+        return None
 
     def digest(self, count: int | None = None) -> str:
         """Hex SHA-256 of the first `count` hops (all by default) as they were when the last of them left its sender.
 
         Times and the last destination are left out: the one is measured, the other written by the receiver.
         """
-        hops = self.hops[:count]
-        parts = [self.transfer_id]
-        for hop in hops:
-            dst = "" if hop is hops[-1] else hop.dst
-            parts.append(f"{hop.number}\x1f{hop.kind}\x1f{hop.src}\x1f{dst}")
-        return hashlib.sha256("\x1e".join(parts).encode()).hexdigest()
+        text = self.transfer_id + routes.signed_text(self._route, count)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_data(self) -> dict[str, Any]:
         """As plain data for CBOR or JSON."""
-        return {
-            "transfer_id": self.transfer_id,
-            "hops": [hop.to_data() for hop in self.hops],
-            "marks": [[mark.server, mark.label, mark.at_ns] for mark in self.marks],
-        }
+        crossed = iter(self._crossed)
+        hops = [
+            [number, kind, src, dst, next(crossed), next(crossed), next(crossed)]
+            for number, (kind, src, dst) in enumerate(self._route.crossings, start=1)
+        ]
+        marks = [
+            [server, label, at_ns] for (server, label), at_ns in zip(self._route.places, self._marked, strict=True)
+        ]
+        return {"transfer_id": self.transfer_id, "hops": hops, "marks": marks}
 
     @classmethod
     def from_data_untrusted(cls, data: object) -> Self:
@@ -131,69 +178,63 @@ class Trace:
         Raises:
             BadTrace: anything else.
         """
-        if not isinstance(data, dict) or set(data) != {"transfer_id", "hops", "marks"}:
+        if not isinstance(data, dict) or data.keys() != _TRACE_FIELDS:
             raise BadTrace("a trace has exactly transfer_id, hops and marks")
         hops, marks = data["hops"], data["marks"]
         if not isinstance(hops, list | tuple) or not isinstance(marks, list | tuple):
             raise BadTrace("hops and marks are lists")
         if len(hops) > MAX_HOPS or len(marks) > MAX_MARKS:
             raise BadTrace(f"{len(hops)} hops and {len(marks)} marks are too many")
-        read = tuple(_hop_untrusted(item) for item in hops)
-        for number, hop in enumerate(read, start=1):
-            if hop.number != number or (number < len(read) and not hop.dst):
-                raise BadTrace(f"hop {hop.number} stands at place {number}, or the one before it never arrived")
-        return cls(_text(data["transfer_id"]), read, tuple(_mark_untrusted(item) for item in marks))
+        crossings, crossed = _hops_untrusted(hops)
+        places, marked = _marks_untrusted(marks)
+        return cls._read_untrusted(data["transfer_id"], crossings, places, crossed, marked)
+
+    @classmethod
+    def _read_untrusted(
+        cls,
+        transfer_id: object,
+        crossings: tuple[object, ...],
+        places: tuple[object, ...],
+        crossed: tuple[int, ...],
+        marked: tuple[int, ...],
+    ) -> Self:
+        try:
+            route = routes.route_of(crossings, places)
+        except TypeError as error:
+            raise BadTrace("a list or a map is no name") from error
+        return cls._of(routes.checked_text(transfer_id), route, crossed, marked)
 
 
-def _text(value: object) -> str:
-    # No control characters: `digest` separates with them, and a relay could otherwise fold two signed hops into one.
-    if not isinstance(value, str) or not 1 <= len(value) <= _MAX_TEXT or not (value.isascii() and value.isprintable()):
-        raise BadTrace(f"expected a text of 1 to {_MAX_TEXT} printable ASCII characters")
-    return value
+def _hops_untrusted(hops: list[Any] | tuple[Any, ...]) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    """The texts of all hops, which are looked at later, and their numbers."""
+    crossings: list[object] = []
+    numbers: list[Any] = []
+    for place, item in enumerate(hops, start=1):
+        if not isinstance(item, list | tuple) or len(item) != 7:
+            raise BadTrace("a hop has seven fields")
+        number, kind, src, dst, sent_ns, received_ns, size_bytes = item
+        if type(number) is not int or number != place:
+            raise BadTrace(f"what stands at place {place} says that it is another hop")
+        crossings.append((kind, src, dst))
+        numbers += (sent_ns, received_ns, size_bytes)
+    return tuple(crossings), _whole_untrusted(numbers)
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _MAX_WHOLE:
+def _marks_untrusted(marks: list[Any] | tuple[Any, ...]) -> tuple[tuple[object, ...], tuple[int, ...]]:
+    """The same of all marks."""
+    places: list[object] = []
+    numbers: list[Any] = []
+    for item in marks:
+        if not isinstance(item, list | tuple) or len(item) != 3:
+            raise BadTrace("a mark has three fields")
+        server, label, at_ns = item
+        places.append((server, label))
+        numbers.append(at_ns)
+    return tuple(places), _whole_untrusted(numbers)
+
+
+def _whole_untrusted(numbers: list[Any]) -> tuple[int, ...]:
+    # By type, since True is an integer too.
+    if numbers and (set(map(type, numbers)) != _WHOLE or min(numbers) < 0 or max(numbers) >= _MAX_WHOLE):
         raise BadTrace("numbers, times and sizes are whole and not negative")
-    return value
-
-
-def _server(value: object) -> str:
-    try:
-        return check_name(_text(value))
-    except BadName as error:
-        raise BadTrace(str(error)) from error
-
-
-# The same few stand in every trace, and a trace is read eight times for every hand-over. Only what is good is kept.
-@lru_cache(maxsize=4096)
-def _crossing(kind: object, src: object, dst: object) -> tuple[str, str, str]:
-    """The texts of a hop."""
-    return _text(kind), _server(src), "" if dst == "" else _server(dst)
-
-
-@lru_cache(maxsize=4096)
-def _place(server: object, label: object) -> tuple[str, str]:
-    """The texts of a mark."""
-    return _server(server), _text(label)
-
-
-def _hop_untrusted(item: object) -> Hop:
-    if not isinstance(item, list | tuple) or len(item) != 7:
-        raise BadTrace("a hop has seven fields")
-    number, kind, src, dst, sent_ns, received_ns, size_bytes = item
-    try:
-        texts = _crossing(kind, src, dst)
-    except TypeError as error:
-        raise BadTrace("a list or a map is no name") from error
-    return Hop(_whole(number), *texts, _whole(sent_ns), _whole(received_ns), _whole(size_bytes))
-
-
-def _mark_untrusted(item: object) -> Mark:
-    if not isinstance(item, list | tuple) or len(item) != 3:
-        raise BadTrace("a mark has three fields")
-    try:
-        server, label = _place(item[0], item[1])
-    except TypeError as error:
-        raise BadTrace("a list or a map is no name") from error
-    return Mark(server, label, _whole(item[2]))
+    return tuple(numbers)

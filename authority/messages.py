@@ -12,7 +12,7 @@ are counted by kind and reported apart.
 from typing import Annotated, Any, Final, Literal
 
 import cbor2
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from authority.admission import MAX_PLACES
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
@@ -126,13 +126,12 @@ StateBytes = Annotated[int, Field(ge=1, le=2**32)]
 Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
 
 
-def _check_trace(data: dict[str, Any]) -> dict[str, Any]:
-    Trace.from_data_untrusted(data)
-    return data
+def _read_trace(value: object) -> Trace:
+    return value if isinstance(value, Trace) else Trace.from_data_untrusted(value)
 
 
 # Reports are kept in the log, so what stands in them is checked and bounded before it gets there.
-TraceData = Annotated[dict[str, Any], AfterValidator(_check_trace)]
+CarriedTrace = Annotated[Trace, PlainValidator(_read_trace), PlainSerializer(lambda trace: trace.to_data())]
 Counts = Annotated[
     dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=2**63 - 1)]],
     Field(max_length=32),
@@ -211,7 +210,7 @@ class Report(_Message):
     transfer_id: TransferId
     entity: Name
     source: Name
-    trace: TraceData
+    trace: CarriedTrace
     off_path: Counts
     counters: Counts
     chain: Chain = Field(default_factory=list)
@@ -394,7 +393,7 @@ class Activated(_Fenced):
     """
 
     type: Literal["activated"] = "activated"
-    trace: TraceData | None = None
+    trace: CarriedTrace | None = None
 
 
 class ForwardInputs(_Fenced):

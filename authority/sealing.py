@@ -110,7 +110,7 @@ class Sealer:
             sender=self.name,
             receiver=to,
             transfer_id=trace.transfer_id,
-            sequence=len(trace.hops),
+            sequence=trace.count,
             expires_at_s=now_s + LIFETIME_S,
             trace_digest=trace.digest(),
         )

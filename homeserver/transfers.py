@@ -481,7 +481,7 @@ class Transfers:
 
     async def _noted_report(self, report: Report, passes: list[dict[str, Any]], means: Means) -> TransferRecord:
         """The report and the passes that came with it in the log, by one command."""
-        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
         try:
             data = await means.submit(
                 "transfer.report",

@@ -518,7 +518,7 @@ class Arrivals:
             entity=entity,
             epoch=permission.fence.epoch,
             sub=permission.fence.sub,
-            trace=None if context.numbered_answer else context.trace.to_data(),
+            trace=None if context.numbered_answer else context.trace,
         )
         trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
         on_path, hurry = context.numbered_answer, not context.in_batch

@@ -221,7 +221,7 @@ class Departure:
             transfer_id=self.plan.transfer_id,
             entity=self.plan.entity,
             source=self.source,
-            trace=self.trace.to_data(),
+            trace=self.trace,
             off_path=dict(self.off_path),
             counters=dict(self.counters),
             chain=list(self.chain),

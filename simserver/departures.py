@@ -21,8 +21,8 @@ from authority import outgoing as machine
 from authority.admission import Need
 from authority.certificates import MAX_CHAIN
 from authority.epoch import Fence
-from authority.errors import MessageError, Reason
-from authority.hops import BadTrace, Trace
+from authority.errors import Reason
+from authority.hops import Trace
 from authority.messages import (
     Activated,
     HandoffAbort,
@@ -406,13 +406,9 @@ class Departures:
         if departure is None or opened.sender != departure.plan.target:
             self._counts["late_activated"] += 1
             return
-        try:
-            trace = opened.trace if message.trace is None else Trace.from_data_untrusted(message.trace)
-        except BadTrace as error:
-            raise MessageError(str(error)) from error
         if message.trace is not None:
             departure.off_path["activated"] += 1
-        departure.trace = trace
+        departure.trace = opened.trace if message.trace is None else message.trace
         self._event(departure, machine.PeerActive(message.fence))
 
     def staged(self, opened: Opened, message: Staged) -> None:

@@ -191,7 +191,7 @@ class Host:
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> None:
         """As `Courier.send`: traces are for people, and stay behind."""
         if isinstance(message, Activated) and message.trace is not None:
-            message = message.model_copy(update={"trace": Trace(message.transfer_id).to_data()})
+            message = message.model_copy(update={"trace": Trace(message.transfer_id)})
         self.sent.append((to, message))
 
     def tell_player(self, player: str, message: Any) -> None:
@@ -310,7 +310,7 @@ class Host:
         """What it tells home of a transfer that is over."""
         report = self._node.departures.reports.untold[transfer_id]
         # For people only, and different each time.
-        nothing = {"trace": Trace(transfer_id).to_data(), "off_path": {}, "counters": {}}
+        nothing = {"trace": Trace(transfer_id), "off_path": {}, "counters": {}}
         return cast(Report, report.model_copy(update=nothing))
 
     def reported(self, transfer_id: str) -> None:

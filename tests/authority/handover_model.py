@@ -142,7 +142,7 @@ class HandoverWorld:
 
     def _note_report(self, report: Report) -> None:
         passes = self._passes(report.chain)
-        body = {"trace": report.trace, "off_path": report.off_path, "counters": report.counters}
+        body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
         about = {"transfer_id": report.transfer_id, "source": report.source, "entity": ENTITY, "passes": passes}
         try:
             self.run("transfer.report", **about, report=body)

@@ -100,7 +100,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "target": NAMES,
     "term_ms": st.integers(0, 3_600_000),
     "tick": WHOLE,
-    "trace": TRACES.map(Trace.to_data),
+    "trace": TRACES,
     "transfer_id": IDS,
     "verdict": st.sampled_from(["granted", "returning", "held", "over", "elsewhere"]),
     "word": st.sampled_from(["committed", "void", "open"]),

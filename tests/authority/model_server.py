@@ -10,6 +10,7 @@ from authority import incoming, outgoing, procedures
 from authority.certificates import MAX_CHAIN, CommitCertificate, DelegationGrant, PassCertificate, check_chain
 from authority.certificates import token_hash as hash_of_token
 from authority.epoch import Fence
+from authority.hops import Trace
 from authority.incoming import Incoming, Offer, Permission
 from authority.messages import (
     Activate,
@@ -337,7 +338,7 @@ class ModelServer:
             transfer_id=transfer_id,
             entity=ENTITY,
             source=self.name,
-            trace={"transfer_id": transfer_id, "hops": [], "marks": []},
+            trace=Trace(transfer_id),
             off_path={},
             counters={},
             chain=list(departure.chain),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from authority import routes
 from authority.errors import MessageError
 from authority.hops import MAX_HOPS, MAX_MARKS, BadTrace, Hop, Mark, Trace
 
@@ -194,3 +195,26 @@ def test_hostile_data_gives_a_trace_or_a_bad_trace(transfer_id: Any, hops: Any, 
 
 def test_marks_keep_their_server() -> None:
     assert Trace.from_data_untrusted(valid()).marks == (Mark("alpha.s1", "frozen", 1),)
+
+
+# --- what traces share ------------------------------------------------------------------------------------------------
+
+
+@given(traces(), traces())
+def test_traces_are_equal_if_their_hops_and_marks_are(one: Trace, other: Trace) -> None:
+    """Whether their routes are one object, which tables that forget decide, or two."""
+    assert (one == other) is ((one.hops, one.marks) == (other.hops, other.marks))
+    routes.marked.cache_clear()
+    routes.route_of.cache_clear()
+    again = Trace.from_data_untrusted(one.to_data())
+    assert (again, hash(again)) == (one, hash(one))
+    assert again.mark("alpha.s1", "frozen", 1) == one.mark("alpha.s1", "frozen", 1)
+    assert Trace(one.transfer_id, one.hops, one.marks) == one != one.to_data()
+
+
+def test_what_is_no_route_is_looked_at_every_time_and_what_is_known_is_bounded() -> None:
+    for _ in range(2):
+        with pytest.raises(BadTrace):
+            Trace.from_data_untrusted(_with(("hops", 0, 2), "no name"))
+    for table in (routes.left, routes.arrived, routes.marked, routes.route_of, routes.signed_text):
+        assert table.cache_info().maxsize is not None

@@ -73,23 +73,27 @@ def test_relays_may_extend_the_trace(relays: tuple[str, ...]) -> None:
 
 
 def _other_start(trace: Trace) -> Trace:
-    return replace(trace, hops=(replace(trace.hops[0], src="alpha.s9"), *trace.hops[1:]))
+    return _with_hops(trace, replace(trace.hops[0], src="alpha.s9"), *trace.hops[1:])
 
 
 def _other_kind(trace: Trace) -> Trace:
-    return replace(trace, hops=(replace(trace.hops[0], kind="grant"), *trace.hops[1:]))
+    return _with_hops(trace, replace(trace.hops[0], kind="grant"), *trace.hops[1:])
 
 
 def _other_middle(trace: Trace) -> Trace:
-    return replace(trace, hops=(replace(trace.hops[0], dst="alpha.h9"), *trace.hops[1:]))
+    return _with_hops(trace, replace(trace.hops[0], dst="alpha.h9"), *trace.hops[1:])
 
 
 def _one_less(trace: Trace) -> Trace:
-    return replace(trace, hops=(replace(trace.hops[1], number=1),))
+    return _with_hops(trace, replace(trace.hops[1], number=1))
 
 
 def _other_transfer(trace: Trace) -> Trace:
-    return replace(trace, transfer_id="transfer-2")
+    return Trace("transfer-2", trace.hops, trace.marks)
+
+
+def _with_hops(trace: Trace, *hops: Hop) -> Trace:
+    return Trace(trace.transfer_id, hops, trace.marks)
 
 
 @pytest.mark.parametrize("forge", [_other_start, _other_kind, _other_middle, _one_less, _other_transfer])

@@ -235,19 +235,29 @@ async def test_a_parcel_that_is_too_old_is_a_bad_message(paper: Server) -> None:
     await paper.home.api.refused(400, "bad_message", "POST", "/v1/handoffs", {"parcel": parcel})
 
 
+class Broken(Trace):
+    """A trace that is written as something else."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        super().__init__("transfer-1")
+        self.data = data
+
+    def to_data(self) -> dict[str, Any]:
+        return self.data
+
+
 async def test_no_report_makes_a_transfer_unreadable(paper: Server) -> None:
     await paper.home.api.call("POST", "/v1/handoffs", {"parcel": paper.seal(handoff())})
-    trace = Trace("transfer-1").mark("alpha.p1", "frozen", 1).to_data()
-    for broken in ({}, {"hops": 7}, trace | {"marks": [["alpha.p1", "frozen", -1]]}, trace | {"more": 1}):
-        message = Report.model_construct(
-            type="report",
+    trace = Trace("transfer-1").mark("alpha.p1", "frozen", 1)
+    data = trace.to_data()
+    for broken in ({}, {"hops": 7}, data | {"marks": [["alpha.p1", "frozen", -1]]}, data | {"more": 1}):
+        message = Report(
             transfer_id="transfer-1",
             entity="alpha.ball-1",
             source="alpha.p1",
-            trace=broken,
+            trace=Broken(broken),
             off_path={"state": 1},
             counters={"requests": 1},
-            chain=[],
         )
         body = {"parcel": paper.seal(message, on_path=False)}
         await paper.home.api.refused(400, "bad_message", "POST", "/v1/handoffs", body)

@@ -241,8 +241,10 @@ TARGETS = [
         _trace,
         [
             "authority.hops:Trace.from_data_untrusted",
-            "authority.hops:_hop_untrusted",
-            "authority.hops:_mark_untrusted",
+            "authority.hops:Trace._read_untrusted",
+            "authority.hops:_hops_untrusted",
+            "authority.hops:_marks_untrusted",
+            "authority.hops:_whole_untrusted",
         ],
         lambda: [to_cbor(TRACE.to_data())],
         (BadTrace,),
