@@ -36,7 +36,7 @@ class Load(MessageModel):
     """How much a simulation server has to do.
 
     `tick_ppm` is the part of the tick period that ticks take, in millionths: 1,000,000 is all of it. `leaving` of its
-    `entities` are being handed over, or wait for it.
+    `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks.
     """
 
     tick_ppm: Whole
@@ -44,6 +44,7 @@ class Load(MessageModel):
     leaving: Whole
     inputs_per_s: Whole
     bytes_per_s: Whole
+    asleep: Whole = 0
 
 
 class LoadReport(MessageModel):

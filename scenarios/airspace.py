@@ -105,6 +105,10 @@ class Airspace:
                 state |= {"reports": state["reports"] + 1, "finished": report.last}
         return state
 
+    def may_sleep(self, state: Any) -> bool:
+        """After its flight nothing changes any more."""
+        return bool(state["finished"])
+
     def destination(self, state: Any, here: str, ticks_here: int) -> str | None:
         """The server of the sector that is to take the aircraft over; None while it stays, and after its flight."""
         if state["finished"]:

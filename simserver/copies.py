@@ -27,6 +27,7 @@ from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
 from simserver.life import Frozen, Life, state_hash
+from simserver.sleep import Sleep
 
 __all__ = ["Copier", "new_copy"]
 
@@ -45,6 +46,9 @@ _MAX_REST_S: Final = 1.0
 _NEW_IN_A_PART: Final = 64
 # What has not changed is copied again after so many intervals, for its tick; and if its follower has forgotten it.
 _AGAIN_AFTER: Final = 10
+# Who sleeps on is copied ever more seldom, down to once in so many intervals. That is for how long a follower that was
+# restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
+_ASLEEP_AGAIN_AFTER: Final = 60
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
 _MESSAGE_BYTES: Final = 64 * 1024
@@ -81,7 +85,18 @@ class _Copied:
     peers: tuple[str, ...]
     round: int
     checkpoint_ns: int = 0
+    sleep: Sleep | None = None
+    again_after: int = _AGAIN_AFTER
     under_way: deque[_Sent] = field(default_factory=lambda: deque(maxlen=_MAX_UNDER_WAY))
+
+    def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
+        """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
+        return self.sleep is not None and self.sleep is life.sleep and self.peers is peers
+
+    def again_of_sleeper(self) -> int:
+        """After how many intervals it is copied again if it sleeps on: ever more, once all who follow have it."""
+        is_kept = not self.under_way or not self.under_way[-1].waits_for
+        return min(2 * self.again_after, _ASLEEP_AGAIN_AFTER) if is_kept else _AGAIN_AFTER
 
 
 class Copier:
@@ -188,10 +203,14 @@ class Copier:
         return outgoing
 
     def _take_one(self, holding: Holding, outgoing: dict[str, list[CopyItem]]) -> None:
-        life, copied = holding.life, self._copied.get(holding.id)
+        life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.peers
+        again_after = _AGAIN_AFTER
+        if copied is not None and copied.lasts(life, peers):
+            if self._round - copied.round < copied.again_after:
+                return
+            again_after = copied.again_of_sleeper()
         cursors = life.inbox.cursors
         marks = (life.fence, life.ownership, *((name, c.accepted, c.applied) for name, c in cursors.items()))
-        peers = self._lease.peers
         if copied is not None and copied.peers is peers:
             followers = copied.followers
         else:
@@ -207,7 +226,8 @@ class Copier:
         # Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
         before_ns = self._clock.monotonic_ns() if copied is None else copied.checkpoint_ns
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
-        copied = _Copied(life.world, marks, followers, peers, self._round, before_ns, under_way)
+        round_, sleep = self._round, life.sleep
+        copied = _Copied(life.world, marks, followers, peers, round_, before_ns, sleep, again_after, under_way)
         self._copied[holding.id] = copied
         applied = {name: cursor.applied for name, cursor in cursors.items()}
         self._check_in(life, copied, state, applied)
@@ -292,7 +312,7 @@ class Copier:
                     # The follower had its lease after this was sent, which is too long ago to say that it still has it.
                     self._counts["copies_kept_too_late"] += 1
                     copied.under_way.remove(sent)
-                    copied.round = self._round - _AGAIN_AFTER
+                    copied.round = self._round - copied.again_after
 
     def _is_kept(self, holding: Holding, sent: _Sent) -> None:
         """All followers have a copy, and would be asked for it."""

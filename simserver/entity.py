@@ -18,6 +18,7 @@ from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
 from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
+from simserver.sleep import may_sleep
 from simserver.stepping import Carried, Step
 
 __all__ = ["Entity", "Inspect", "NewInput", "TickNow"]
@@ -81,12 +82,14 @@ class Entity(Server[Life]):
                 raise TypeError(f"an entity answers no {other!r}")
 
     def _tick(self, life: Life) -> None:
-        if life.frozen or life.broken:
+        if life.frozen or life.broken or not life.is_due:
             return
+        life.wake()
         now_ns = self._env.monotonic_ns()
         try:
             world, carried = self._step(life)
             destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
+            wants_sleep = may_sleep(self._env.world, world)
         except Exception as error:
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
@@ -101,6 +104,8 @@ class Entity(Server[Life]):
             self._env.ready_to_leave(life.id)
         if destination is not None and destination != self._env.server:
             self._env.wants_to_go(life.id, destination)
+        elif wants_sleep:
+            life.fall_asleep()
 
     def _step(self, life: Life) -> tuple[Any, Carried | None]:
         """The world one tick later, and what the entity carries then if its world has any use for it."""

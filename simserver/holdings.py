@@ -136,6 +136,11 @@ class Holdings:
     def __len__(self) -> int:
         return len(self._living)
 
+    @property
+    def asleep(self) -> int:
+        """How many of them sleep."""
+        return sum(holding.life.sleep is not None for holding in self._living.values())
+
     def get(self, entity: str) -> Holding | None:
         """The entity, if it lives here."""
         return self._living.get(entity)

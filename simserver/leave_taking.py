@@ -39,6 +39,7 @@ class LeaveTaking:
             return
         until_ns = self._clock.monotonic_ns() + plan.notice_ms * 1_000_000
         holding.life.leaves_at_ns = until_ns
+        holding.life.wake()
         told = {WORLD} if holding.life.can_be_told else set()
         if plan.grouped:
             told.add(GROUP)

@@ -23,6 +23,7 @@ from authority.messages import MAX_INPUTS, InputAck, InputItem, NotOwner
 from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from simserver.custody import CustodyLog, Stint
 from simserver.inputs import Admission, Inbox, PendingInput
+from simserver.sleep import Rounds, Sleep, may_sleep
 from simserver.stepping import NOTHING_CARRIED, Carried
 from simserver.world import World, migrated, schema_version
 
@@ -111,6 +112,8 @@ class EntityEnvironment:
     may_act: Callable[[int], bool] = lambda now_ns: True
     # Whether copies are kept elsewhere: only what is in one is durable then.
     keeps_copies: Callable[[], bool] = lambda: False
+    # By which those that sleep count their ticks.
+    rounds: Rounds = field(default_factory=Rounds)
 
 
 class Life:
@@ -119,7 +122,7 @@ class Life:
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
     more, and no actor is to be started for it. `broken` says why it stands still, if it does. `step_ns` is how
     long the world takes for a tick, lately, `state_bytes` the length of its last snapshot, `leaves_at_ns` when it
-    leaves at the latest, if that is known.
+    leaves at the latest, if that is known. `sleep` is there while it sleeps; see `simserver.sleep`.
     """
 
     __slots__ = (
@@ -129,6 +132,8 @@ class Life:
         "_journaled",
         "_journaled_bytes",
         "_next_ownership",
+        "_tick",
+        "_ticks_here",
         "broken",
         "carried",
         "durable",
@@ -142,11 +147,10 @@ class Life:
         "ownership",
         "ref",
         "schema",
+        "sleep",
         "state_bytes",
         "step_ns",
         "stint",
-        "tick",
-        "ticks_here",
         "world",
     )
 
@@ -156,7 +160,9 @@ class Life:
         self.id = entity
         self.fence = fence
         self.kind = snapshot.kind
-        self.tick = snapshot.tick
+        self._tick = snapshot.tick
+        self._ticks_here = 0
+        self.sleep: Sleep | None = None
         self.world = snapshot.world
         self.schema = snapshot.schema
         self.carried = snapshot.carried
@@ -164,7 +170,6 @@ class Life:
         self.ownership = snapshot.ownership
         self.durable: dict[str, int] = {}
         self._next_ownership = UNTOLD
-        self.ticks_here = 0
         self.step_ns = 0
         self.frozen = False
         self.over = False
@@ -176,6 +181,7 @@ class Life:
         self._forget_journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
+        self._sleep_if_it_may()
 
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
@@ -214,17 +220,23 @@ class Life:
 
     def stand_still(self, why: str) -> None:
         """Do not simulate it any more, until people have looked at it: the next try would fail like this one."""
+        self.wake()
         self.broken = why
         self._env.count("entity_broken")
 
     def release(self, *, discard_inputs: bool = False) -> bool:
         """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.
 
+        One that sleeps is woken, so that its world looks at it for a tick: true as well.
+
         With `discard_inputs` what waits for the next tick counts as applied, and is not: it may be what the world
         fails on.
         """
-        if not self.broken or self.frozen or self.over:
+        if self.frozen or self.over or not (self.broken or self.sleep):
             return False
+        if self.sleep is not None:
+            self.wake()
+            return True
         self.broken, self._crashes = "", None
         self._env.count("entity_released")
         if discard_inputs:
@@ -239,7 +251,7 @@ class Life:
         of before is kept would be taken for the word that this one is.
         """
         if discarded:
-            self.tick += 1
+            self._tick += 1
             for source, applied in self.inbox.sources_of(discarded).items():
                 self._env.count("input_discarded")
                 self.acknowledge(source, applied)
@@ -253,8 +265,8 @@ class Life:
         self.world = world
         if carried is not None:
             self.carried = carried
-        self.tick += 1
-        self.ticks_here += 1
+        self._tick += 1
+        self._ticks_here += 1
         self.stint.last_tick_ns = now_ns
         self.stint.first_tick_ns = self.stint.first_tick_ns or now_ns
         # An average over some eight ticks.
@@ -265,6 +277,46 @@ class Life:
     def can_be_told(self) -> bool:
         """Whether its world hears of what is to come, and can say that it is ready."""
         return hasattr(self._env.world, "advance") and not self.broken
+
+    # --- ticks and sleep -------------------------------------------------------------------------------------------
+
+    @property
+    def tick(self) -> int:
+        """How many ticks it has had since it was spawned, wherever that was; those that it slept through count."""
+        return self._tick + self._slept
+
+    @property
+    def ticks_here(self) -> int:
+        """How many of them on this server, under the present fence or one to which it was passed on here."""
+        return self._ticks_here + self._slept
+
+    @property
+    def _slept(self) -> int:
+        return 0 if self.sleep is None else self.sleep.slept(self._env.rounds.count)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it takes part in the present round: it is awake, or one of its timers ends."""
+        return self.sleep is None or self.sleep.is_over(self._env.rounds.count)
+
+    def fall_asleep(self) -> None:
+        """Its world says that nothing will change: no ticks from here on, until it wakes."""
+        if not (self.frozen or self.broken or self.over or self.leaves_at_ns or self.inbox.pending):
+            self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
+
+    def wake(self) -> None:
+        """It takes part in the next round, if it does not already; what it slept through is counted."""
+        if self.sleep is not None:
+            self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
+
+    def _sleep_if_it_may(self) -> None:
+        """It begins here, or goes on: without a tick, if its world has nothing to do in it."""
+        try:
+            if may_sleep(self._env.world, self.world):
+                self.fall_asleep()
+        except Exception:
+            # The next tick runs into the same, and says what.
+            self.wake()
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -290,6 +342,7 @@ class Life:
             return
         admission = self.inbox.offer(source, seq, data, base, floor)
         if admission is Admission.ACCEPTED:
+            self.wake()
             return
         self._env.count(f"input_{admission}")
         if admission in (Admission.DUPLICATE, Admission.GAP):
@@ -353,6 +406,7 @@ class Life:
 
     def _change_hands(self, ownership: Ownership) -> None:
         self.ownership = ownership
+        self.wake()
         for source in self.inbox.withdraw():
             is_owner = source == ownership.owner
             verdict = InputVerdict.STALE_OWNERSHIP if is_owner else InputVerdict.NOT_OWNER
@@ -382,6 +436,7 @@ class Life:
         digest = state_hash(encoded)
         self.state_bytes = len(encoded)
         now_ns = self._env.monotonic_ns()
+        self.wake()
         self.frozen = True
         self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = self.tick, digest, now_ns
         self._env.custody.changed(self.stint)
@@ -398,12 +453,13 @@ class Life:
         """Tick again under `fence`, from the frozen state and the journal; does nothing unless frozen under less."""
         if self.over or not self.frozen or fence <= self.fence:
             return
-        self.fence, self.ticks_here = fence, 0
+        self.fence, self._ticks_here = fence, 0
         self.stint = self._begin_stint()
         self._go_on()
 
     def _go_on(self) -> None:
         self.frozen = False
+        self._sleep_if_it_may()
         if self._next_ownership.succeeds(self.ownership):
             self._change_hands(self._next_ownership)
         journal = self._journal
@@ -464,6 +520,7 @@ class Life:
             "owner_rev": self.ownership.rev,
             "tick": self.tick,
             "frozen": self.frozen,
+            "asleep": self.sleep is not None,
             "broken": self.broken,
             "pending_inputs": len(self.inbox.pending),
             "sources": {

@@ -18,6 +18,7 @@ from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, Census, Ce
 from authority.records import DirectoryRow
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
+from simserver.life import Life
 from simserver.world import World
 
 __all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "census_rows", "moved_bytes"]
@@ -65,7 +66,9 @@ class LoadMeter:
         """One tick, from when it was due until its work was done."""
         self._used_ns.append(used_ns)
 
-    def measure(self, now_ns: int, *, entities: int, leaving: int, inputs: int, moved_bytes: int) -> Load:
+    def measure(
+        self, now_ns: int, *, entities: int, leaving: int, inputs: int, moved_bytes: int, asleep: int = 0
+    ) -> Load:
         """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late."""
         before_ns, inputs_before, bytes_before = self._before
         self._before = now_ns, inputs, moved_bytes
@@ -80,6 +83,7 @@ class LoadMeter:
             leaving=leaving,
             inputs_per_s=max(0, round((inputs - inputs_before) / passed_s)) if before_ns else 0,
             bytes_per_s=max(0, round((moved_bytes - bytes_before) / passed_s)) if before_ns else 0,
+            asleep=asleep,
         )
         return self._last
 
@@ -94,16 +98,21 @@ def census_rows(
         grouped.sort(key=lambda pair: (pair[0], pair[1].id))
     else:
         grouped = [("", holding) for holding in staying]
-    spent_ns = sum(holding.life.step_ns for holding in staying) or 1
+    spent_ns = sum(_cost_ns(holding.life) for holding in staying) or 1
     return [
         CensusRow(
             entity=holding.id,
             here_ms=int(holding.life.ticks_here * period_s * 1000),
-            cost_ppm=load.tick_ppm * holding.life.step_ns // spent_ns,
+            cost_ppm=load.tick_ppm * _cost_ns(holding.life) // spent_ns,
             group=group,
         )
         for group, holding in grouped[:limit]
     ]
+
+
+def _cost_ns(life: Life) -> int:
+    """What its world takes for a tick of it: nothing while it sleeps."""
+    return 0 if life.sleep is not None else life.step_ns
 
 
 def _group(world: Affine, holding: Holding) -> str:
@@ -167,6 +176,7 @@ class Loads:
             leaving=self._departures.under_way,
             inputs=inputs,
             moved_bytes=moved_bytes,
+            asleep=self._holdings.asleep,
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:

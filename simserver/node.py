@@ -152,9 +152,12 @@ class Node:
             # Somebody else may be given what lives here, from a moment on that this server cannot know.
             self.counts["ticks_without_lease"] += 1
             return False
-        tick = TickNow()
+        tick, rounds = TickNow(), self.environment.rounds
+        rounds.count += 1
         for holding in self.holdings:
-            holding.cast(tick)
+            sleep = holding.life.sleep
+            if sleep is None or sleep.is_over(rounds.count):
+                holding.cast(tick)
         return True
 
     # --- the link's inbox ------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Stats(BaseModel):
     name: str
     entities: int
     leaving: int
+    asleep: int = Field(description="how many of the entities sleep, so that they are not ticked")
     ticks: int
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
@@ -88,7 +89,10 @@ def _quarantine_routes(node: Node) -> APIRouter:
 
     @routes.post("/v1/local/entities/{entity_id}/release", dependencies=[Depends(operator_access(node.operator_token))])
     async def release(entity_id: Name, body: ReleaseBody) -> dict[str, bool]:
-        """An operator has looked at it: simulate it again. If the world fails again, it stands still again."""
+        """An operator has looked at it: simulate it again. If the world fails again, it stands still again.
+
+        One that sleeps is woken by this for a tick.
+        """
         if not node.release(entity_id, discard_inputs=body.discard_inputs):
             raise ApiError(404, "not_here", f"{entity_id} does not stand still on {node.config.name}", entity_id)
         return {"released": True}
@@ -130,6 +134,7 @@ def make_status_app(node: Node) -> FastAPI:
             name=node.config.name,
             entities=len(node.holdings),
             leaving=len(node.departures),
+            asleep=node.holdings.asleep,
             ticks=node.ticks,
             counts=dict(node.counts),
             link=dict(node.link.stats),

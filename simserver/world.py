@@ -15,6 +15,9 @@ What a world may have beside `World`'s methods:
     The kinds of entities that it knows; others are not taken. Any, if absent.
 `advance(state, inputs, dt_s, step) -> state`
     Is called in place of `step`, with a `simserver.stepping.Step`: the tick, chance and timers of the entity.
+`may_sleep(state) -> bool`
+    Whether steps without inputs would leave this state, its timers and chance as they are, and `destination` too. Then
+    there are none, until an input comes or a timer ends; see `simserver.sleep`. Every tick is wanted, if absent.
 """
 
 import importlib

@@ -88,6 +88,7 @@ def _load_table(node: Node) -> LoadTable:
                     tick_fraction=load.tick_ppm / 1_000_000,
                     entities=load.entities,
                     leaving=load.leaving,
+                    asleep=load.asleep,
                     inputs_per_s=load.inputs_per_s,
                     bytes_per_s=load.bytes_per_s,
                     age_s=round(report.age_s, 3),

@@ -12,6 +12,7 @@ class LoadView(BaseModel):
     tick_fraction: float = Field(description="part of the tick period that ticks take; above 1 ticks are skipped")
     entities: int
     leaving: int = Field(description="of these, how many are being handed over or wait for it")
+    asleep: int = Field(description="of these, how many sleep: nothing changes about them, so they are not ticked")
     inputs_per_s: int
     bytes_per_s: int
     age_s: float = Field(description="how long ago it reported")

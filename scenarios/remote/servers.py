@@ -200,12 +200,13 @@ def _show_load(view: dict[str, Any], json_wanted: bool) -> None:
         show(view)
         return
     title = _balancing(view)
-    listing = table(title, "server", "ticks take", "entities", "leaving", "inputs/s", "bytes/s", "reported", "")
+    numbers = ("entities", "leaving", "asleep", "inputs/s", "bytes/s")
+    listing = table(title, "server", "ticks take", *numbers, "reported", "")
     for row in view["servers"]:
         listing.add_row(
             row["server"],
             f"{100 * row['tick_fraction']:.0f} % of the time",
-            *(f"{row[name]:,}" for name in ("entities", "leaving", "inputs_per_s", "bytes_per_s")),
+            *(f"{row[name]:,}" for name in ("entities", "leaving", "asleep", "inputs_per_s", "bytes_per_s")),
             f"{row['age_s']:.1f} s ago",
             "drained" if row["draining"] else "",
         )

@@ -20,9 +20,11 @@ from authority.recovery_messages import CopyItem, KeptItem
 from simserver import copies
 from simserver.copies import Copier, new_copy
 from simserver.holdings import Holding, Holdings
+from simserver.world import World
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import TrioClock
 from tests.simserver.test_holdings import Written
+from tests.simserver.test_sleep import Naps
 
 HERE, FOLLOWER = "alpha.s1", "alpha.s2"
 INTERVAL_S = 10.0
@@ -31,8 +33,8 @@ INTERVAL_S = 10.0
 class Place:
     """A server with its lease, a follower that hears everything, and a disk that remembers."""
 
-    def __init__(self, system: System) -> None:
-        self.stage = Stage(system)
+    def __init__(self, system: System, world: World | None = None) -> None:
+        self.stage = Stage(system, world=world)
         self.holdings = Holdings(self.stage.environment, Written())
         self.lease: Any = SimpleNamespace(
             peers=(HERE, FOLLOWER),
@@ -339,3 +341,33 @@ async def test_where_no_copies_are_sent_nothing_is_kept(place: Place) -> None:
     assert frozen is not None
     copier.keep_handed_over(BALL, frozen)
     assert copier.handed_over(BALL) is None
+
+
+@pytest.mark.parametrize(("is_kept", "expected"), [(True, [0, 10, 30, 70, 130, 190]), (False, [*range(0, 200, 10)])])
+async def test_who_sleeps_is_copied_ever_more_seldom_once_the_copy_is_kept_and_at_once_when_it_has_woken(
+    system: System, autojump_clock: MockClock, is_kept: bool, expected: list[int]
+) -> None:
+    place = Place(system, Naps())
+    holding, copier = place.spawn(), place.copier(checkpoint_s=5 * INTERVAL_S)
+    async with served(copier):
+        in_interval = []
+        for interval in range(200):
+            await trio.sleep(INTERVAL_S)
+            if place.copied:
+                in_interval.append(interval)
+                if is_kept:
+                    copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+                place.posted.clear()
+            place.stage.environment.rounds.count += 1
+        assert holding.life.sleep is not None
+        assert in_interval == expected
+        assert len(place.checkpoints) >= len(expected) - 1, "the first is not written, as of all that has just come"
+        holding.life.owned(Ownership("alpha.bob", 2))
+        await trio.sleep(INTERVAL_S)
+        assert len(place.copied) == 1, "another owner is news"
+        holding.life.fall_asleep()
+        await trio.sleep(INTERVAL_S)
+        place.posted.clear()
+        place.lease.peers = (HERE, "alpha.s3")
+        await trio.sleep(INTERVAL_S)
+        assert [to for to, _ in place.posted] == ["alpha.s3"], "another follower has nothing yet"

@@ -359,7 +359,9 @@ async def test_failures_row_36_a_frozen_copy_of_what_was_deleted_ends(scene: Sce
     assert (ADA, NotHere(entity=BALL, epoch=2)) in scene.mail.sent
 
 
-async def test_failures_row_26_the_freeze_budget_of_a_plan_ends_its_staging(scene: Scene) -> None:
+async def test_failures_row_26_the_freeze_budget_of_a_plan_ends_its_staging(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
     holding = scene.spawn()
     async with scene.served():
         scene.stage.now_ns = TrioClock().monotonic_ns()

@@ -12,6 +12,7 @@ from actors.clock import Clock
 from authority.placement_messages import MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
 from simserver.balls import Balls
 from simserver.load import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
+from simserver.sleep import Sleep
 
 PERIOD_NS = 50_000_000
 LOAD = Load(tick_ppm=800_000, entities=9, leaving=0, inputs_per_s=0, bytes_per_s=0)
@@ -57,6 +58,7 @@ class Life:
     step_ns: int = 0
     ticks_here: int = 0
     world: Any = None
+    sleep: Any = None
 
 
 @dataclass
@@ -83,6 +85,12 @@ def test_costs_are_shares_of_the_load_and_who_leaves_is_left_out() -> None:
     assert [row.cost_ppm for row in census] == [0, 133_333, 266_666, 400_000]
     assert {row.here_ms for row in census} == {1000}
     assert len(rows(holdings, limit=2)) == 2
+
+
+def test_who_sleeps_costs_nothing_and_is_counted() -> None:
+    awake, sleeper = Holding("alpha.e0", Life(step_ns=100)), Holding("alpha.e1", Life(step_ns=100, sleep=Sleep(3)))
+    assert [row.cost_ppm for row in rows([awake, sleeper])] == [800_000, 0]
+    assert LoadMeter(1).measure(1, entities=2, leaving=0, inputs=0, moved_bytes=0, asleep=1).asleep == 1
 
 
 def test_members_of_a_group_stand_beside_each_other_and_a_world_that_fails_has_none() -> None:

@@ -105,7 +105,7 @@ async def test_an_entity_that_leaves_while_it_is_asked_about_is_not_here(home: H
 
 async def test_counters_are_told(home: Home, status: Api) -> None:
     stats = await status.get("/v1/local/stats")
-    assert (stats["name"], stats["entities"], stats["leaving"]) == ("alpha.s1", 0, 0)
+    assert (stats["name"], stats["entities"], stats["leaving"], stats["asleep"]) == ("alpha.s1", 0, 0, 0)
     assert stats["ticks"] >= 0
 
 

@@ -31,6 +31,7 @@ class ServerMix:
     has_one_master: bool = False  # the first player spawns all of them
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # so many of the entities have states that go ahead in pieces
+    sleeps: bool = False  # entities sleep until an input comes
     at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
     in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
 
@@ -277,6 +278,26 @@ _MIXES: Final = (
         weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.03),
         crash=0.08,
         depose=0.05,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="asleep",
+        purpose="entities sleep until an input comes, and are moved, taken and drained meanwhile, while servers die",
+        sleeps=True,
+        inputs_per_s=3.0,
+        move=8.0,
+        move_together=1.0,
+        take=1.0,
+        drain=0.2,
+        is_balanced=True,
+        cut=0.1,
+        pause=0.1,
+        pause_s=(0.05, 4.0),
+        crash=0.1,
+        crash_with_follower=0.05,
+        kill=0.03,
+        down_s=(0.05, 4.0),
+        weather=MailWeather(lost_share=0.02, repeated_share=0.02, spike_share=0.01, spike_s=0.5),
         unknown_share=0.03,
     ),
 )

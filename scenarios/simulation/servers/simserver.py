@@ -134,7 +134,7 @@ class SimulationServer:
         self._stages: Final = LateStages()
         self._nonces: Final = Nonces(name)
         self._sent_on = 0
-        self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders)
+        self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
         self.start()
 

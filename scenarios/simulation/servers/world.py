@@ -18,9 +18,12 @@ _BYTES: Final = tuple(bytes((number,)) for number in range(256))
 class Counting:
     """A world whose state is how far each source has come; it notices an input that is missing or comes again."""
 
-    def __init__(self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None]) -> None:
+    def __init__(
+        self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
+    ) -> None:
         self._complain: Final = complain
         self._wanders: Final = wanders
+        self._sleeps: Final = sleeps
 
     def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
         """Nobody has come anywhere."""
@@ -46,6 +49,10 @@ class Counting:
             self._complain(f"state after {ticks} ticks lacks what the last of them did")
         place = (ticks + 1) * _STRIDE % len(memory)
         return [ticks + 1, b"".join((memory[:place], _BYTES[(ticks + 1) % 256], memory[place + 1 :]))]
+
+    def may_sleep(self, state: dict[str, Any]) -> bool:
+        """Only an input changes it, unless it is large."""
+        return self._sleeps and "" not in state
 
     def destination(self, state: dict[str, Any], here: str, ticks_here: int) -> str | None:
         """Where the dice send it, if anywhere."""
