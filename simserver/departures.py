@@ -104,6 +104,8 @@ class Departures:
         self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
         self._new_id = new_id
+        # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
+        self.may_act: Callable[[int], bool] = lambda now_ns: True
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
@@ -311,6 +313,10 @@ class Departures:
             return "order_repeated"
         if self.is_under_way(plan.entity):
             return "order_busy"
+        if not self.may_act(self._clock.monotonic_ns()):
+            # Whom a takeover does not ask, because he came after it, is not to be passed what it has taken. Whoever is
+            # known as a target under the lease has come before. Home orders again what is dropped.
+            return "order_without_lease"
         return ""
 
     def _remember(self, transfer_id: str) -> None:

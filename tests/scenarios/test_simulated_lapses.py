@@ -77,6 +77,25 @@ def test_whoever_stood_still_until_its_lease_was_over_does_not_say_that_it_has_b
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_nothing_leaves_a_server_whose_lease_has_run_out(direct: bool) -> None:
+    """It stood still when it was told to pass on what may be taken over now: who came since would believe the pass."""
+    cluster = Cluster(MIXES["calm"], Random("passes late"))
+    source, target, home = cluster.servers[SOURCE], cluster.servers[TARGET], cluster.homes["alpha.h1"]
+    if direct:
+        home.process.start_soon(home.delegate, ENTITY, (SOURCE, TARGET))
+    passing(cluster, 1.0)
+    source.node.lease.holder.until_ns = 0
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, {**EAGER, "direct": direct})
+    until(cluster, lambda: source.counts["order_without_lease"] > 0)
+    held = source.holding(ENTITY)
+    assert held is not None
+    assert (held.life.frozen, target.holding(ENTITY)) == (False, None)
+    until(cluster, lambda: target.holding(ENTITY) is not None)
+    until(cluster, lambda: not cluster.unsettled())
+    assert cluster.judge.violations == []
+
+
 def left_alone(cluster: Cluster) -> InputStream:
     """The server of an entity is the only one of its instance, the others have older copies; its owner's stream."""
     passing(cluster, 2.0)

@@ -219,6 +219,7 @@ class SimulationServer:
         )
         arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
+        departures.may_act = lease.may_act
         departures._convoys.turnstile = Turnstile(self._mix.at_once)
         departures._ahead.least_bytes = _LEAST_BYTES
         copier = parts.copier(
