@@ -6,7 +6,7 @@ good, and what its owner is, is asked every time.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -105,11 +105,18 @@ class CertificateReader:
         """As `read_untrusted`; None if somebody would have to be asked who has signed."""
         return self._at_hand(self._reading_untrusted(token, kind, role))
 
-    def _reading_untrusted(self, token: str, kind: type[C], role: Role) -> Reading[tuple[str, C]]:
+    def _reading_untrusted(
+        self, token: str, kind: type[C], role: Role, asked: dict[tuple[str, str], Found] | None = None
+    ) -> Reading[tuple[str, C]]:
+        """Read one. `asked` is what was found out so far in the same reading."""
         try:
             known = self._known.get(token)
-            signer, kid = _peek_untrusted(token) if known is None else (known.signer, known.kid)
-            found = yield signer, kid
+            signer, kid = jose.peek_untrusted(token) if known is None else (known.signer, known.kid)
+            found = asked.get((signer, kid)) if asked else None
+            if found is None:
+                found = yield signer, kid
+            if asked is not None:
+                asked[signer, kid] = found
             if found is None or found[0] is not role:
                 raise MessageError(f"{signer} is no known {role}")
             if known is None:
@@ -138,8 +145,10 @@ class CertificateReader:
         """A grant of the entity's home instance. Raises as `read_untrusted`."""
         return await self._asking(self._reading_grant_untrusted(token, entity))
 
-    def _reading_grant_untrusted(self, token: str, entity: str) -> Reading[DelegationGrant]:
-        signer, grant = yield from self._reading_untrusted(token, DelegationGrant, Role.HOMESERVER)
+    def _reading_grant_untrusted(
+        self, token: str, entity: str, asked: dict[tuple[str, str], Found] | None = None
+    ) -> Reading[DelegationGrant]:
+        signer, grant = yield from self._reading_untrusted(token, DelegationGrant, Role.HOMESERVER, asked)
         if grant.entity != entity or instance_of(signer) != instance_of(entity):
             raise MessageError(f"the delegation of {entity} is not from its home instance")
         return grant
@@ -155,16 +164,29 @@ class CertificateReader:
     def _reading_chain_untrusted(self, chain: Sequence[str], entity: str) -> Reading[Chain]:
         if len(chain) < 2:
             raise MessageError(f"the chain of {entity} holds no pass")
-        grant = yield from self._reading_grant_untrusted(chain[0], entity)
+        # A few servers pass it to and fro: each of them is looked up once.
+        asked: dict[tuple[str, str], Found] = {}
+        grant = yield from self._reading_grant_untrusted(chain[0], entity, asked)
         steps = []
         for token in chain[1:]:
-            signer, step = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER)
+            read = self._again(token, asked)
+            if read is None:
+                read = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER, asked)
+            signer, step = read
             if signer != step.source:
                 raise MessageError(f"a pass by {step.source} is signed by somebody else")
             steps.append((token, step))
         check_chain(grant, chain[0], steps)
         return grant, [step for _, step in steps]
 
-
-def _peek_untrusted(token: str) -> tuple[str, str]:
-    return jose.peek_sender_untrusted(token), jose.peek_key_untrusted(token)
+    def _again(self, token: str, asked: Mapping[tuple[str, str], Found]) -> tuple[str, PassCertificate] | None:
+        """A pass that is known, by somebody who has been found out; None for any other, of which the rest is to be
+        told."""
+        known = self._known.get(token)
+        found = None if known is None else asked.get((known.signer, known.kid))
+        if known is None or found is None or found[0] is not Role.SIMSERVER:
+            return None
+        if not isinstance(known.certificate, PassCertificate) or known.kid != found[1].signing_kid:
+            return None
+        self._known.move_to_end(token)
+        return known.signer, known.certificate

@@ -10,6 +10,7 @@ extend it. These are the models; signing and checking signatures is `crypto.jose
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -154,6 +155,8 @@ class BrokenChain(MessageError):
         self.followed = tuple(followed)
 
 
+# A chain comes again with every pass, one token longer.
+@lru_cache(maxsize=1024)
 def token_hash(token: str) -> str:
     """Hex SHA-256 of a signed token: what a pass names as its `parent`."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -176,11 +179,12 @@ def check_chain(grant: DelegationGrant, grant_token: str, passes: Sequence[tuple
         if step.entity != grant.entity or step.source != holder or step.parent not in parents:
             text = f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
             raise BrokenChain(text, followed)
-        if step.fence != fence.passed() or step.target not in grant.group:
+        passed = fence.passed()
+        if (step.epoch, step.sub) != passed or step.target not in grant.group:
             text = f"pass {step.fence} of {step.entity} to {step.target} is outside its grant"
             raise BrokenChain(text, followed)
         followed.append(step)
-        holder, fence, parents = step.target, step.fence, {token_hash(token)}
+        holder, fence, parents = step.target, passed, {token_hash(token)}
     return fence
 
 

@@ -31,7 +31,7 @@ from crypto import base64url, jwe, jws, merkle
 from crypto.base64url import encoded_chars
 from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
-from crypto.names import is_name, require_name
+from crypto.names import are_names, is_name, require_name
 from crypto.seen import Seen, require_short_life
 from crypto.verified import Verified
 
@@ -67,10 +67,10 @@ class Claims:
     trace_digest: str = ""
 
     def __post_init__(self) -> None:
-        require_name("sender", self.sender)
-        require_name("receiver", self.receiver)
-        require_name("transfer_id", self.transfer_id)
-        if self.trace_digest:
+        if not are_names(self.sender, self.receiver, self.transfer_id, self.trace_digest or self.transfer_id):
+            require_name("sender", self.sender)
+            require_name("receiver", self.receiver)
+            require_name("transfer_id", self.transfer_id)
             require_name("trace_digest", self.trace_digest)
         if not 0 <= self.sequence <= MAX_SEQUENCE:
             raise ValueError(f"sequence {self.sequence} is outside 0..2**63-1")
@@ -121,26 +121,35 @@ def agree(*, sender: Identity, receiver: PublicIdentity) -> jwe.ContentKey:
     return jwe.agree(receiver.agreement, apu=sender.public.signing_kid, apv=receiver.agreement_kid)
 
 
-def peek_sender_untrusted(sealed: str) -> str:
-    """Who a sealed message or a statement says it is from, so that its keys can be looked up. Nothing is
-    proved yet.
+def peek_untrusted(sealed: str) -> tuple[str, str]:
+    """Who a sealed message or a statement says it is from, so that its keys can be looked up, and with which of them it
+    says it is signed, so that newer ones can be fetched. Nothing is proved yet.
 
     Raises Malformed.
     """
     header = jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS)
+    return _sender_untrusted(header), _kid_untrusted(header)
+
+
+def peek_sender_untrusted(sealed: str) -> str:
+    """The sender of `peek_untrusted` alone. Raises Malformed."""
+    return _sender_untrusted(jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS))
+
+
+def peek_key_untrusted(sealed: str) -> str:
+    """The key of `peek_untrusted` alone. Raises Malformed."""
+    return _kid_untrusted(jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS))
+
+
+def _sender_untrusted(header: Mapping[str, Any]) -> str:
     sender = header.get("iss")
     if not isinstance(sender, str) or not is_name(sender):
         raise Malformed("the header does not name its sender (`iss`)")
     return sender
 
 
-def peek_key_untrusted(sealed: str) -> str:
-    """With which key a sealed message or a statement says it is signed, so that newer keys can be fetched. Nothing is
-    proved yet.
-
-    Raises Malformed.
-    """
-    kid = jws.read_header_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS).get("kid")
+def _kid_untrusted(header: Mapping[str, Any]) -> str:
+    kid = header.get("kid")
     if not isinstance(kid, str) or not is_name(kid):
         raise Malformed("the header does not name a key (`kid`)")
     return kid

@@ -9,6 +9,7 @@ own key there (its messages of one pair of keys all have the same content key). 
 
 import hashlib
 import os
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -146,7 +147,7 @@ def read_untrusted(token: bytes, *, max_bytes: int) -> Compact:
         raise Malformed("this is not a compact JWE without an encrypted key")
     header = json_object_untrusted(base64url.decode_untrusted(parts[0]))
     apu, apv, epk = _fields_untrusted(header)
-    nonce, ciphertext, tag = (base64url.decode_untrusted(part) for part in parts[2:])
+    nonce, ciphertext, tag = map(base64url.decode_untrusted, parts[2:])
     if len(nonce) != _NONCE_BYTES or len(tag) != _TAG_BYTES:
         raise Malformed("A128GCM has a nonce of 12 bytes and a tag of 16")
     if len(ciphertext) > max_bytes:
@@ -160,9 +161,12 @@ def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurv
     Members that describe the message may stand beside them. Others may change what it means (`zip`, `crit`, whatever
     comes later): there may be none.
     """
-    if any(name in header and not isinstance(header[name], str) for name in _HARMLESS):
-        raise Malformed("`typ`, `cty` and `kid` are strings")
-    if header.keys() - _HARMLESS != _REQUIRED or header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM":
+    names: Set[str] = header.keys()
+    if names != _REQUIRED:
+        if any(name in header and not isinstance(header[name], str) for name in _HARMLESS):
+            raise Malformed("`typ`, `cty` and `kid` are strings")
+        names = names - _HARMLESS
+    if names != _REQUIRED or header["alg"] != "ECDH-ES" or header["enc"] != "A128GCM":
         raise Malformed("batonpass encrypts with ECDH-ES and A128GCM, for named parties, and with nothing else")
     epk, apu, apv = header["epk"], header["apu"], header["apv"]
     if not isinstance(epk, dict) or epk.get("kty") != "EC" or epk.get("crv") != "P-256" or "d" in epk:

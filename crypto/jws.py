@@ -115,7 +115,11 @@ def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any
 def json_object_untrusted(text: bytes) -> dict[str, Any]:
     """A JSON object. Raises Malformed, also for members given twice (RFC 7515, section 4) and for NaN."""
     try:
-        value = _READER.decode(text.decode("utf-8"))
+        whole = text.decode("utf-8")
+        # Ours begins and ends with its braces: what looks for spaces around it is spared.
+        value, end = _READER.raw_decode(whole) if whole[:1] == "{" else (None, -1)
+        if end != len(whole):
+            value = _READER.decode(whole)
     except (ValueError, RecursionError) as error:
         raise Malformed("this is not one JSON object") from error
     if not isinstance(value, dict):

@@ -20,6 +20,14 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
+def are_names(*values: object) -> bool:
+    """Whether each of these is one, by one call: a message has several."""
+    for value in values:  # noqa: SIM110 -- a generator costs as much as what it saves
+        if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+            return False
+    return True
+
+
 def require_name(what: str, value: str) -> str:
     """Return `value`, or raise ValueError naming `what` it was meant to be. For values of our own making."""
     if not is_name(value):

@@ -124,10 +124,14 @@ class PublicIdentity:
 
     def knows(self, kid: str) -> bool:
         """Whether this says anything about the signing key `kid`: it is good, or was revoked."""
-        return kid in self.revoked or any(kid == keys.signing_kid for keys in self.generations)
+        if kid == self.signing_kid or kid in self.revoked:
+            return True
+        return any(kid == retiring.keys.signing_kid for retiring in self.retiring)
 
     def valid_at(self, now_s: float) -> "PublicIdentity":
         """Without the keys whose overlap is over at `now_s`; this very object when that is all of it."""
+        if not self.retiring:
+            return self
         kept = tuple(retiring for retiring in self.retiring if now_s < retiring.expires_at_s)
         if len(kept) == len(self.retiring):
             return self

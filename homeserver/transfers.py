@@ -120,7 +120,7 @@ class Transfers:
             NoQuorum, PeerUnreachable: nobody can say now who the sender is; it may repeat.
         """
         try:
-            sender, kid = jose.peek_sender_untrusted(parcel.sealed), jose.peek_key_untrusted(parcel.sealed)
+            sender, kid = jose.peek_untrusted(parcel.sealed)
         except CryptoError as error:
             raise MessageError(str(error)) from error
         keys = await self._directory.keys_of(sender, kid)

@@ -232,7 +232,7 @@ class Node:
         A task of its own for it would begin two turns of the scheduler later, a tenth of a hand-over.
         """
         try:
-            sender, kid = jose.peek_sender_untrusted(parcel.sealed), jose.peek_key_untrusted(parcel.sealed)
+            sender, kid = jose.peek_untrusted(parcel.sealed)
             keys = self.home.keys_at_hand(sender, kid)
             if keys is None:
                 return False
@@ -284,8 +284,8 @@ class Node:
         _log.exception("a message of %s ran into an error of ours", received.peer)
 
     async def _open_untrusted(self, parcel: Parcel) -> list[Opened]:
-        sender = jose.peek_sender_untrusted(parcel.sealed)
-        keys = await self.home.keys_of(sender, jose.peek_key_untrusted(parcel.sealed))
+        sender, kid = jose.peek_untrusted(parcel.sealed)
+        keys = await self.home.keys_of(sender, kid)
         if keys is None:
             raise MessageError(f"no keys are known for the sender {sender}")
         return self.sealer.open_all_untrusted(

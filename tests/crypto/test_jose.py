@@ -81,6 +81,7 @@ def test_what_was_sealed_comes_out_with_its_claims(payload: bytes, sequence: int
 
 def test_the_sender_can_be_read_before_its_keys_are_known() -> None:
     assert peek_sender_untrusted(seal_for_bob()) == "alpha.s1"
+    assert jose.peek_untrusted(seal_for_bob()) == ("alpha.s1", ALICE.public.signing_kid)
     assert peek_sender_untrusted(sign({}, sender=ALICE, sender_id="alpha.h1")) == "alpha.h1"
 
 

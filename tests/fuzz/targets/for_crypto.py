@@ -372,10 +372,17 @@ TARGETS = [
     ),
     Target(
         "jose-peek",
-        lambda data: (jose.peek_sender_untrusted(_text(data)), jose.peek_key_untrusted(_text(data))),
+        lambda data: (
+            jose.peek_untrusted(_text(data)),
+            jose.peek_sender_untrusted(_text(data)),
+            jose.peek_key_untrusted(_text(data)),
+        ),
         [
+            "crypto.jose:peek_untrusted",
             "crypto.jose:peek_sender_untrusted",
             "crypto.jose:peek_key_untrusted",
+            "crypto.jose:_sender_untrusted",
+            "crypto.jose:_kid_untrusted",
             "crypto.jws:read_header_untrusted",
             "crypto.jws:json_object_untrusted",
         ],

@@ -294,7 +294,6 @@ TARGETS = [
             "authority.certificate_reader:CertificateReader.chain_untrusted",
             "authority.certificate_reader:CertificateReader.grant_untrusted",
             "authority.certificate_reader:CertificateReader.read_untrusted",
-            "authority.certificate_reader:_peek_untrusted",
             "homeserver.certification:Certification.followed_untrusted",
             "homeserver.certification:Certification.passes_untrusted",
         ],
