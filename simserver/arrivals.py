@@ -326,7 +326,12 @@ class Arrivals:
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
         self._remember(permission, context)
         if message.state:
-            self._offer(message, Fence(last.epoch, last.sub - 1), opened)
+            self._checked(message, opened)
+            effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
+            self._reached("offered", message.transfer_id)
+            # What waits for leave has it with the next line.
+            if not isinstance(effect, machine.Wait):
+                self._perform(message.entity, effect)
         self._perform(message.entity, known.permitted(permission))
 
     async def forwarded(self, message: ForwardInputs, opened: Opened) -> None:
@@ -463,14 +468,17 @@ class Arrivals:
             snapshot = _decoded_untrusted(offer.state, entity)
         self._clear_the_way(entity, permission.fence)
         inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
-        holding = self._holdings.start(entity, permission.fence, snapshot, inputs, context.ownership)
+        holding = self._holdings.begin(entity, permission.fence, snapshot, inputs, context.ownership)
+        try:
+            now_ns = self._clock.monotonic_ns()
+            self._reached("activated", permission.transfer_id)
+            context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
+            context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
+            # What else follows from it need not be waited for.
+            self._answer(entity, permission, context)
+        finally:
+            self._holdings.see_to(holding)
         self._reception.arrived(permission.source)
-        now_ns = self._clock.monotonic_ns()
-        self._reached("activated", permission.transfer_id)
-        context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
-        context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
-        # What else follows from it need not be waited for.
-        self._answer(entity, permission, context)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
         chain = self._renewals.applied(entity, context.chain, context.group)

@@ -543,13 +543,14 @@ class Departures:
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
-        self._kept(entity, departure.frozen)
         sources = self._holdings.leave(entity, authority, fence)
+        retired_ns = self._clock.monotonic_ns()
+        self._kept(entity, departure.frozen)
         self._forget(departure)
-        self._patience.took(self._clock.monotonic_ns() - departure.frozen.frozen_ns)
+        self._patience.took(retired_ns - departure.frozen.frozen_ns)
         if departure.state_sent_ns:
             departure.trace = departure.trace.mark(self._sealer.name, "state_sent", departure.state_sent_ns)
-        departure.trace = departure.trace.mark(self._sealer.name, "retired", self._clock.monotonic_ns())
+        departure.trace = departure.trace.mark(self._sealer.name, "retired", retired_ns)
         for source in sources:
             notice = NotHere(entity=entity, moved_to=authority, epoch=fence.epoch, sub=fence.sub)
             self._courier.tell_player(source, notice)

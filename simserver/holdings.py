@@ -187,6 +187,19 @@ class Holdings:
         `ownership` is what the log says, which counts if it is later than what the snapshot says. It has an actor a
         moment later. Raises `AlreadyHeld`.
         """
+        holding = self.begin(entity, fence, snapshot, inputs, ownership)
+        self.see_to(holding)
+        return holding
+
+    def begin(
+        self,
+        entity: str,
+        fence: Fence,
+        snapshot: Snapshot,
+        inputs: Iterable[InputItem] = (),
+        ownership: Ownership = UNTOLD,
+    ) -> Holding:
+        """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
         life = Life(self._environment, entity, fence, snapshot)
@@ -195,10 +208,13 @@ class Holdings:
         holding = self._living[entity] = Holding(entity, life)
         self._gone.pop(entity, None)
         self._lived.pop(entity, None)
-        self._notes.lives(entity, snapshot.kind, fence)
-        if self.caretaker is not None:
-            self.caretaker.cast(life)
         return holding
+
+    def see_to(self, holding: Holding) -> None:
+        """Have it written down that this entity has begun here, and an actor given to it, in the same step."""
+        self._notes.lives(holding.id, holding.life.kind, holding.fence)
+        if self.caretaker is not None:
+            self.caretaker.cast(holding.life)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
         """Somebody else has authority now, under `fence`: the entity ends here. The sources that should be told.
