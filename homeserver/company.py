@@ -17,9 +17,13 @@ from homeserver.store import Store
 from tree.errors import BadData, MalformedCommand
 from tree.submissions import Aborted
 
-__all__ = ["Alone", "Company", "Means"]
+__all__ = ["Alone", "Company", "Means", "Step"]
 
 _log = logging.getLogger("homeserver.transfers")
+
+
+Step = tuple[str, dict[str, Any]]
+"""A procedure about transfers, and its arguments."""
 
 
 class Means(Protocol):
@@ -54,7 +58,7 @@ class Company:
     def __init__(self, store: Store, certificates: Certification) -> None:
         self._store: Final = store
         self._certificates: Final = certificates
-        self._steps: Final[Combiner[tuple[str, dict[str, Any]], Any]] = Combiner(self._submit_all, most=MAX_STEPS)
+        self._steps: Final[Combiner[Step, Any]] = Combiner(self.submit_all, most=MAX_STEPS)
         self._to_certify: Final[Combiner[TransferRecord, str]] = Combiner(self._certify_all, most=MAX_STEPS)
 
     async def submit(self, procedure: str, **args: Any) -> Any:
@@ -65,7 +69,12 @@ class Company:
         """As `Means.certify`."""
         return await self._to_certify.do(transfer)
 
-    async def _submit_all(self, steps: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
+    async def submit_all(self, steps: Sequence[Step]) -> list[Any]:
+        """What each of at most `MAX_STEPS` steps came to: its answer, or the exception that it deserves.
+
+        Raises:
+            NoQuorum, OutcomeUnknown: see `tree.submissions`.
+        """
         if len(steps) == 1:
             return [await self._submitted(*steps[0])]
         try:

@@ -43,18 +43,19 @@ from authority.messages import (
     encode_link,
 )
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, LeaseRow, Outcome, Phase, Role, TransferRecord, report_text
+from authority.records import DirectoryRow, EntityRecord, LeaseRow, Outcome, Phase, Role, TransferRecord
 from authority.sealing import Opened, Sealer
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.certification import Certification
-from homeserver.company import Alone, Company, Means
+from homeserver.company import Alone, Company, Means, Step
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
+from homeserver.in_bulk import DECIDED, InBulk, args_of_report, not_answered, reply_of
 from homeserver.store import Store
-from tree.submissions import NoQuorum, OutcomeUnknown
+from tree.submissions import NoQuorum
 
 __all__ = ["NOT_TOLD", "Transfers", "owner_word"]
 
@@ -63,7 +64,6 @@ _log = logging.getLogger("homeserver.transfers")
 NOT_TOLD: Final = (Refused, PeerUnreachable, NoQuorum)
 # Receivers with a queue of their own; it holds nothing unless somebody posts at this moment.
 MAX_POSTING: Final = 10_000
-_DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
 
 
 def owner_word(record: EntityRecord) -> OwnerWord:
@@ -105,6 +105,7 @@ class Transfers:
         self.certificates: Final = Certification(sealer, directory, clock)
         self._alone: Final = Alone(store, self.certificates)
         self._company: Final = Company(store, self.certificates)
+        self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
         self._waiting = WaitingRequests()
@@ -214,35 +215,26 @@ class Transfers:
         return self._seal_all(replies, to, await self._keys_of(to))
 
     async def replies(self, opened: Sequence[Opened]) -> list[Letter]:
-        """What is to be answered to each message of a batch, in their order."""
+        """What is to be answered to each message of a batch, in their order; see `homeserver.in_bulk`."""
         letters: list[Letter] = [Letter(NoAnswer(why="undecided"), Trace("batch"))] * len(opened)
 
         async def answer_one(place: int, one: Opened) -> None:
             letters[place] = await self._reply_or_why_not(one)
 
         async with trio.open_nursery() as nursery:
-            for place, one in enumerate(opened):
-                nursery.start_soon(answer_one, place, one)
+            items, others = await self._in_bulk.pick(opened, letters)
+            for place in others:
+                nursery.start_soon(answer_one, place, opened[place])
+            for place in await self._in_bulk.answer(items, letters):
+                nursery.start_soon(answer_one, place, opened[place])
         return letters
 
     async def _reply_or_why_not(self, one: Opened) -> Letter:
         try:
             letter = await self.reply(one)
-        except (MessageError, Refused) as error:
-            _log.info("refused a message of %s: %s", one.sender, error)
-            no = NoAnswer(why="refused", reason=str(error)[:256])
-        except (PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
-            _log.info("could not decide a message of %s: %s", one.sender, error)
-            no = NoAnswer(why="undecided")
-        except Exception:
-            # One message must not spoil the answers to the others.
-            _log.exception("a message of %s ran into an error of ours", one.sender)
-            no = NoAnswer(why="undecided")
-        else:
-            if letter is not None:
-                return letter
-            no = NoAnswer(why="elsewhere")
-        return Letter(no, Trace("batch"))
+        except Exception as error:
+            return not_answered(one, error)
+        return letter or Letter(NoAnswer(why="elsewhere"), Trace("batch"))
 
     async def reply(self, opened: Opened) -> Letter | None:
         """Deal with one opened message; what to answer its sender, or None. Raises as `answer`."""
@@ -281,7 +273,7 @@ class Transfers:
         # From this member's copy: one that is behind takes a repetition for a first request. The log answers it the
         # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
-        repeated = known is not None and known.phase in _DECIDED
+        repeated = known is not None and known.phase in DECIDED
         trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
         admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
         if not repeated and instance_of(request.target) != self._instance:
@@ -303,17 +295,18 @@ class Transfers:
             if is_case_2:
                 self._waiting.add(Waiting(request.transfer_id, trace, opened.sender))
         elif not repeated:
-            self._note(transfer)
-            if known is None and transfer.reason == Reason.ATTACHED:
-                self.torn(transfer)
+            self.note(transfer, is_known=known is not None)
             await self._tell_the_others(transfer)
         if is_case_2:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
 
-    def _note(self, transfer: TransferRecord) -> None:
+    def note(self, transfer: TransferRecord, *, is_known: bool = True) -> None:
+        """Tell those who want to know of what was just decided; whether it `is_known` since before it was asked for."""
         if transfer.phase is Phase.COMMITTED:
             self.moved(transfer.entity, transfer.source, transfer.target)
+        if not is_known and transfer.reason == Reason.ATTACHED:
+            self.torn(transfer)
 
     async def _tell_the_others(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once."""
@@ -323,7 +316,7 @@ class Transfers:
             record = None if other is None else self._store.entity(other.entity)
             if waiting is None or other is None or record is None:
                 continue
-            self._note(other)
+            self.note(other)
             outcome = Outcome.COMMITTED if other.phase is Phase.COMMITTED else Outcome.REFUSED
             decided = {"outcome": outcome.value, "authority": record.authority}
             reply = await self._reply(decided | {"epoch": record.epoch, "sub": record.sub}, other, self._alone)
@@ -355,6 +348,9 @@ class Transfers:
             raise MessageError(f"{target_home} answered an admission with {reply.type}")
         return reply, trace
 
+    async def _submit_all(self, steps: Sequence[Step]) -> list[Any]:
+        return await self._company.submit_all(steps)
+
     def _means(self, opened: Opened) -> Means:
         return self._company if opened.in_batch else self._alone
 
@@ -365,7 +361,22 @@ class Transfers:
         signed that goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
         """
         passes, is_broken = await self.certificates.followed_untrusted(request.chain, request.entity)
-        args: dict[str, Any] = {
+        args = self.args_of(request, passes)
+        if is_broken:
+            _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
+            answer = await means.submit("transfer.refuse", **args, reason=Reason.NO_DELEGATION.value)
+            if answer["outcome"] == Outcome.REFUSED:
+                return {**answer, "transfer": {**answer["transfer"], "reason": Reason.NO_DELEGATION.value}}
+        elif not admitted.accepted:
+            reason = admitted.reason or Reason.UNKNOWN_TARGET.value
+            answer = await means.submit("transfer.refuse", **args, reason=reason)
+        else:
+            answer = await means.submit("transfer.commit", **args, incarnation=admitted.incarnation)
+        return dict(answer)
+
+    def args_of(self, request: HandoffRequest, passes: list[dict[str, Any]]) -> dict[str, Any]:
+        """A request to hand over as arguments of the log's procedures; `passes` are those that led to it, verified."""
+        return {
             "transfer_id": request.transfer_id,
             "entity": request.entity,
             "source": request.source,
@@ -379,29 +390,10 @@ class Transfers:
             "check_target": instance_of(request.target) == self._instance,
             "now_s": self._clock.unix_s(),
         }
-        if is_broken:
-            _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
-            answer = await means.submit("transfer.refuse", **args, reason=Reason.NO_DELEGATION.value)
-            if answer["outcome"] == Outcome.REFUSED:
-                return {**answer, "transfer": {**answer["transfer"], "reason": Reason.NO_DELEGATION.value}}
-        elif not admitted.accepted:
-            reason = admitted.reason or Reason.UNKNOWN_TARGET.value
-            answer = await means.submit("transfer.refuse", **args, reason=reason)
-        else:
-            answer = await means.submit("transfer.commit", **args, incarnation=admitted.incarnation)
-        return dict(answer)
 
     async def _reply(self, decided: Mapping[str, Any], transfer: TransferRecord, means: Means) -> HandoffReply:
-        outcome = Outcome(decided["outcome"])
-        return HandoffReply(
-            transfer_id=transfer.id,
-            outcome=outcome.value,
-            reason=transfer.reason,
-            authority=decided["authority"],
-            epoch=decided["epoch"],
-            sub=decided["sub"],
-            certificate=await means.certify(transfer) if outcome is Outcome.COMMITTED else "",
-        )
+        is_committed = decided["outcome"] == Outcome.COMMITTED
+        return reply_of(decided, transfer, await means.certify(transfer) if is_committed else "")
 
     async def _tell_target(
         self, request: HandoffRequest, reply: HandoffReply, trace: Trace, sender: str, *, repeated: bool
@@ -473,7 +465,7 @@ class Transfers:
         self._reached("reporting", report.transfer_id)
         transfer = await self._noted_report(report, passes, self._means(opened))
         self._reached("reported", report.transfer_id)
-        await self._tell_of_owner_since(transfer)
+        await self.tell_of_owner_since(transfer)
         if len(passes) >= self.renew_after:
             await self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
         reply = ReportReply(transfer_id=report.transfer_id)
@@ -481,16 +473,8 @@ class Transfers:
 
     async def _noted_report(self, report: Report, passes: list[dict[str, Any]], means: Means) -> TransferRecord:
         """The report and the passes that came with it in the log, by one command."""
-        body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
         try:
-            data = await means.submit(
-                "transfer.report",
-                transfer_id=report.transfer_id,
-                source=report.source,
-                report=report_text(body),
-                entity=report.entity,
-                passes=passes,
-            )
+            data = await means.submit("transfer.report", **args_of_report(report, passes))
         except Refused:
             # Whatever is wrong with the report: the entity was passed on, and the log has to know.
             if passes:
@@ -513,7 +497,7 @@ class Transfers:
         await self._means(opened).submit("transfer.decline", **args)
         return Letter(ReportReply(transfer_id=message.transfer_id), opened.trace, on_path=False)
 
-    async def _tell_of_owner_since(self, transfer: TransferRecord) -> None:
+    async def tell_of_owner_since(self, transfer: TransferRecord) -> None:
         """Tell the new authority of an owner who came after its certificate; word of that may have missed it."""
         record = self._store.entity(transfer.entity)
         if record is None or record.owner_rev <= transfer.owner_rev:

@@ -1,7 +1,7 @@
 """One homeserver: the real transfers, leases, recoveries and balancer over a seat at its instance's log."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -9,6 +9,7 @@ from authority.bulk_procedures import MAX_STEPS
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
 from authority.lease_messages import Renew
+from authority.letters import Letter
 from authority.messages import Adopted, Census, Collected, LoadReport, Message, NoAnswer, OwnerRequest
 from authority.names import instance_of
 from authority.placement import Balance, relieve
@@ -75,7 +76,7 @@ class Home(Transfers):
         self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company)
         company: Any = parts.company(self.store, self.certificates)
-        company._steps = VirtualCombiner(self.process, company._submit_all, most=MAX_STEPS)
+        company._steps = VirtualCombiner(self.process, company.submit_all, most=MAX_STEPS)
         company._to_certify = VirtualCombiner(self.process, company._certify_all, most=MAX_STEPS)
         self.__dict__["_company"] = company
         self.balancer = Balancer(
@@ -188,19 +189,38 @@ class Home(Transfers):
 
     async def _answered_each(self, sender: str, batch: Batch) -> list[Message]:
         """As `Transfers.replies`, which waits in a nursery of trio's."""
-        answers = [Answer() for _ in batch.messages]
+        opened = [
+            Opened(message, sender, Trace(getattr(message, "transfer_id", "no-transfer")), in_batch=True)
+            for message in batch.messages
+        ]
+        letters = [Letter(NoAnswer(why="undecided"), Trace("batch"))] * len(opened)
+        alone: dict[int, Answer] = {}
 
         async def answer_one(answer: Answer, one: Opened) -> None:
             answer.give((await self._reply_or_why_not(one)).message)
 
-        for answer, message in zip(answers, batch.messages, strict=True):
-            trace = Trace(getattr(message, "transfer_id", "no-transfer"))
-            self.process.start_soon(answer_one, answer, Opened(message, sender, trace, in_batch=True))
-        return [await answer.wait() for answer in answers]
+        def begin(places: Sequence[int]) -> None:
+            for place in places:
+                alone[place] = Answer()
+                self.process.start_soon(answer_one, alone[place], opened[place])
+
+        items, others = await self._in_bulk.pick(opened, letters)
+        begin(others)
+        begin(await self._in_bulk.answer(items, letters))
+        messages = [letter.message for letter in letters]
+        for place, answer in alone.items():
+            messages[place] = await answer.wait()
+        return messages
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         """Send it, as it is."""
         self._outbox.send(to, message)
+
+    async def post_all(self, to: str, letters: Sequence[Letter]) -> list[None]:
+        """As `post`, of each."""
+        for letter in letters:
+            self._outbox.send(to, letter.message)
+        return [None] * len(letters)
 
     # --- what people do; nobody minds if it cannot be done ------------------------------------------------------------
 

@@ -1,0 +1,281 @@
+"""What came in one parcel, answered in one go: one step of the log, one signature, one parcel to each receiver.
+
+Hand-overs within the instance, and reports, are nearly all of what comes when many entities move. Each needs little
+by itself; a task for each, which waits for the others at every turn, costs as much again. So these are looked at one
+after the other, and each comes to what it would come to alone. All else goes its own way (`Transfers.reply`).
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.breakpoints import Reached
+from actors.clock import Clock
+from authority.certificates import token_hash
+from authority.epoch import Fence
+from authority.errors import MessageError, Refused
+from authority.hops import Trace
+from authority.letters import Letter
+from authority.messages import Delegation, Grant, HandoffReply, HandoffRequest, NoAnswer, Report, ReportReply
+from authority.names import instance_of
+from authority.records import Outcome, Phase, TransferRecord, report_text
+from authority.sealing import Opened
+from homeserver.company import Step
+from homeserver.federation import PeerUnreachable
+from homeserver.store import Store
+from tree.submissions import NoQuorum, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from homeserver.transfers import Transfers
+
+__all__ = ["DECIDED", "InBulk", "Item", "args_of_report", "not_answered", "reply_of"]
+
+_log = logging.getLogger("homeserver.transfers")
+DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
+_ELSEWHERE: Final = Letter(NoAnswer(why="elsewhere"), Trace("batch"))
+
+
+def not_answered(one: Opened, error: Exception) -> Letter:
+    """What stands in the place of an answer in a batch, since there is this error instead."""
+    match error:
+        case MessageError() | Refused():
+            _log.info("refused a message of %s: %s", one.sender, error)
+            no = NoAnswer(why="refused", reason=str(error)[:256])
+        case PeerUnreachable() | NoQuorum() | OutcomeUnknown():
+            _log.info("could not decide a message of %s: %s", one.sender, error)
+            no = NoAnswer(why="undecided")
+        case _:
+            # One message must not spoil the answers to the others.
+            _log.error("a message of %s ran into an error of ours", one.sender, exc_info=error)
+            no = NoAnswer(why="undecided")
+    return Letter(no, Trace("batch"))
+
+
+def reply_of(decided: Mapping[str, Any], transfer: TransferRecord, certificate: str) -> HandoffReply:
+    """What the log has decided, for the old authority."""
+    return HandoffReply(
+        transfer_id=transfer.id,
+        outcome=decided["outcome"],
+        reason=transfer.reason,
+        authority=decided["authority"],
+        epoch=decided["epoch"],
+        sub=decided["sub"],
+        certificate=certificate,
+    )
+
+
+def args_of_report(report: Report, passes: list[dict[str, Any]]) -> dict[str, Any]:
+    """A report as arguments of `transfer.report`; `passes` are those that led to it, verified."""
+    body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
+    return {
+        "transfer_id": report.transfer_id,
+        "source": report.source,
+        "report": report_text(body),
+        "entity": report.entity,
+        "passes": passes,
+    }
+
+
+@dataclass(slots=True)
+class Item:
+    """One message, what it asks of the log, and what it is answered with."""
+
+    place: int
+    opened: Opened
+    procedure: str
+    args: dict[str, Any]
+    repeated: bool = False
+    is_known: bool = False
+    outcome: Any = None
+    certificate: str = ""
+
+
+@dataclass(slots=True)
+class _Post:
+    """What leaves for one receiver, and whose answer depends on that."""
+
+    letters: list[Letter] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+
+
+class InBulk:
+    """One member's answers to what came together."""
+
+    def __init__(
+        self,
+        transfers: "Transfers",
+        store: Store,
+        submit_all: Callable[[Sequence[Step]], Awaitable[Sequence[Any]]],
+        name: str,
+        clock: Clock,
+        reached: Reached,
+    ) -> None:
+        """`submit_all` is as `Company.submit_all`, `name` that of this homeserver."""
+        self._home: Final = transfers
+        self._store: Final = store
+        self._submit_all: Final = submit_all
+        self._name: Final = name
+        self._instance: Final = instance_of(name)
+        self._clock: Final = clock
+        self._reached: Final = reached
+
+    async def pick(self, opened: Sequence[Opened], letters: list[Letter]) -> tuple[list[Item], list[int]]:
+        """What of this is for `answer`, and the places of what is for `Transfers.reply`, one by one.
+
+        What cannot be answered has that in its place in `letters`.
+        """
+        items: list[Item] = []
+        rest: list[int] = []
+        for place, one in enumerate(opened):
+            try:
+                item = await self._item(place, one)
+            except Exception as error:  # whatever it is, it is nothing to the others
+                letters[place] = not_answered(one, error)
+                continue
+            if item is None:
+                rest.append(place)
+            else:
+                items.append(item)
+        return (items, rest) if len(items) > 1 else ([], rest + [item.place for item in items])
+
+    async def answer(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
+        """Put what is to be answered in its place in `letters`; the places of what is for `Transfers.reply` yet."""
+        if not items:
+            return []
+        try:
+            return await self._answer_all(items, letters)
+        except Exception as error:
+            for item in items:
+                letters[item.place] = not_answered(item.opened, error)
+            return []
+
+    # --- what is asked ---------------------------------------------------------------------------------------------
+
+    async def _item(self, place: int, one: Opened) -> Item | None:
+        """What a message asks of the log; None if it is none of those that are answered here.
+
+        Raises:
+            MessageError: it is nothing that anybody may say.
+            NoQuorum, PeerUnreachable: nobody can say now who signed a certificate in it.
+        """
+        match one.message:
+            case HandoffRequest() as request if self._is_plain(request, one.sender):
+                return self._of_handoff(place, one, request)
+            case Report() as report if report.source == one.sender and self._is_here(report.entity, report.source):
+                return await self._of_report(place, one, report)
+        return None
+
+    def _is_here(self, *names: str) -> bool:
+        return all(instance_of(name) == self._instance for name in names)
+
+    def _is_plain(self, request: HandoffRequest, sender: str) -> bool:
+        is_own = request.source == sender and not request.chain
+        return is_own and self._is_here(request.entity, request.source, request.target)
+
+    def _of_handoff(self, place: int, one: Opened, request: HandoffRequest) -> Item | None:
+        known = self._store.transfer(request.transfer_id)
+        if known is not None and known.group:
+            return None
+        args = self._home.args_of(request, [])
+        item = Item(place, one, "transfer.commit", args | {"incarnation": 0})
+        item.is_known, item.repeated = known is not None, known is not None and known.phase in DECIDED
+        return item
+
+    async def _of_report(self, place: int, one: Opened, report: Report) -> Item | None:
+        passes: list[dict[str, Any]] = []
+        if report.chain:
+            record = self._store.entity(report.entity)
+            if record is None or not self._is_here(*record.delegation):
+                # Who is to be asked about others' signatures may be silent for a while.
+                return None
+            passes = await self._home.certificates.passes_untrusted(report.chain, report.entity)
+        return Item(place, one, "transfer.report", args_of_report(report, passes))
+
+    # --- what it comes to ------------------------------------------------------------------------------------------
+
+    async def _answer_all(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
+        """The places of those that are to be dealt with alone. Raises as `Company.submit`, for all of them."""
+        began_ns = self._clock.monotonic_ns()
+        self._tell_reached("deciding", "reporting", items)
+        outcomes = await self._submit_all([(item.procedure, item.args) for item in items])
+        self._tell_reached("decided", "reported", items)
+        alone: list[int] = []
+        handed: list[Item] = []
+        posts: defaultdict[str, _Post] = defaultdict(_Post)
+        for item, outcome in zip(items, outcomes, strict=True):
+            item.outcome = outcome
+            if isinstance(outcome, Refused) and item.args["passes"]:
+                # The log has to know of the passes all the same.
+                alone.append(item.place)
+            elif isinstance(outcome, Exception):
+                letters[item.place] = not_answered(item.opened, outcome)
+            elif item.procedure == "transfer.report":
+                letters[item.place] = await self._reported(item, posts)
+            elif outcome["transfer"].get("group"):
+                # It is one of a group, which was not known here yet.
+                alone.append(item.place)
+            else:
+                handed.append(item)
+        self._certify(handed)
+        for item in handed:
+            letters[item.place] = self._handed(item, posts, began_ns)
+        for to, post in posts.items():
+            await self._post(to, post, letters)
+        return alone
+
+    def _tell_reached(self, step: str, step_of_report: str, items: Sequence[Item]) -> None:
+        for item in items:
+            is_report = item.procedure == "transfer.report"
+            self._reached(step_of_report if is_report else step, item.args["transfer_id"])
+
+    def _certify(self, handed: Sequence[Item]) -> None:
+        committed = [item for item in handed if item.outcome["outcome"] == Outcome.COMMITTED]
+        transfers = [TransferRecord.from_data(item.outcome["transfer"]) for item in committed]
+        for item, token in zip(committed, self._home.certificates.commit_all(transfers), strict=True):
+            item.certificate = token
+
+    def _handed(self, item: Item, posts: defaultdict[str, _Post], began_ns: int) -> Letter:
+        """As `Transfers._handoff` when it is decided."""
+        decided, opened = item.outcome, item.opened
+        transfer = TransferRecord.from_data(decided["transfer"])
+        is_committed = decided["outcome"] == Outcome.COMMITTED
+        trace = opened.trace.mark(self._name, "ruling", began_ns).mark(self._name, "deciding", began_ns)
+        trace = trace.mark(self._name, "committed", self._clock.monotonic_ns())
+        if is_committed and transfer.sub:
+            # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
+            return Letter(reply_of(decided, transfer, item.certificate), opened.trace)
+        if not item.repeated:
+            self._home.note(transfer, is_known=item.is_known)
+        if is_committed:
+            grant = Letter(Grant(certificate=item.certificate), trace, on_path=True)
+            posts[item.args["target"]].letters.append(grant)
+            posts[item.args["target"]].items.append(item)
+            if not item.repeated:
+                return _ELSEWHERE
+        return Letter(reply_of(decided, transfer, item.certificate), trace)
+
+    async def _reported(self, item: Item, posts: defaultdict[str, _Post]) -> Letter:
+        """As `Transfers._report` when it is noted."""
+        transfer, passes = item.outcome, item.args["passes"]
+        record = self._store.entity(transfer["entity"])
+        if record is not None and record.owner_rev > transfer.get("owner_rev", 0):
+            await self._home.tell_of_owner_since(TransferRecord.from_data(transfer))
+        if record is not None and len(passes) >= self._home.renew_after:
+            report, fence = item.opened.message, Fence(passes[-1]["epoch"], passes[-1]["sub"])
+            if isinstance(report, Report) and record.delegation and record.fence == fence:
+                grant = self._home.certificates.grant(record, token_hash(report.chain[-1]))
+                letter = Letter(Delegation(entity=record.id, grant=grant), Trace(f"delegate-{record.id}"))
+                posts[record.authority].letters.append(letter)
+        return Letter(ReportReply(transfer_id=item.args["transfer_id"]), item.opened.trace)
+
+    async def _post(self, to: str, post: _Post, letters: list[Letter]) -> None:
+        try:
+            await self._home.post_all(to, post.letters)
+        except Exception as error:  # an error of ours too: it is nothing to those who wait for other servers
+            for item in post.items:
+                letters[item.place] = not_answered(item.opened, error)
+            if not post.items:
+                # The holders keep their longer chains, which are as good; the next reports bring the next grants.
+                _log.info("new grants were not delivered to %s: %s", to, error)

@@ -1,0 +1,256 @@
+"""What comes in one parcel comes to what it would come to message by message, in one step of the log."""
+
+import copy
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from authority.certificates import PassCertificate, token_hash
+from authority.hops import Trace
+from authority.letters import Letter
+from authority.messages import Delegation, Grant, HandoffRequest, Message, Report
+from authority.procedures import PROCEDURES
+from authority.records import EntityRecord, GroupRecord, TransferRecord
+from authority.sealing import Opened, Sealer
+from crypto import jose
+from homeserver.federation import PeerUnreachable
+from homeserver.transfers import Transfers
+from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
+from tests.authority.rows import directory_row
+from tests.authority.test_certificate_reader import KEYS
+from tree.submissions import NoQuorum
+
+THIRD = "alpha.third"
+CLOCK = SimpleNamespace(monotonic_ns=lambda: 90, unix_s=lambda: 1.0)
+
+
+def log_of_three() -> Log:
+    log = new_log("allow")
+    log.run("entity.create", entity=THIRD, kind="ball", spawner=ADA, server=S1, rule="allow")
+    return log
+
+
+class Kept:
+    """A store of one member; what was submitted to it, and whether it can be."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.submitted: list[str] = []
+        self.fails: Exception | None = None
+
+    async def submit(self, procedure: str, **args: Any) -> Any:
+        self.submitted.append(procedure)
+        if self.fails is not None:
+            raise self.fails
+        return PROCEDURES[procedure](self.log.rows, args)
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        return self.log.rows.transfer(transfer_id)
+
+    def entity(self, entity: str) -> EntityRecord | None:
+        data = self.log.rows.get_or(("entities", entity), None)
+        return None if data is None else EntityRecord.from_data(data)
+
+    def group(self, group: str) -> GroupRecord | None:
+        data = self.log.rows.get_or(("groups", group), None)
+        return None if data is None else GroupRecord.from_data(data)
+
+
+class Known:
+    """A directory in which everybody of the log has keys, and nobody else is known."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    async def row(self, name: str) -> Any:
+        data = self.log.rows.get_or(("servers", name), None)
+        return None if data is None else directory_row(name, data["role"])
+
+    def parse(self, row: Any) -> Any:
+        return KEYS[row.name].public
+
+
+class Home(Transfers):
+    """A homeserver that only notes what it sends."""
+
+    def __init__(self, log: Log) -> None:
+        self.kept = Kept(log)
+        self.sent: list[tuple[str, Message]] = []
+        self.unreachable: set[str] = set()
+        self.parcels = 0
+        far = SimpleNamespace(exchange=self._far, hops_to=lambda _: 1)
+        directory = cast(Any, Known(log))
+        sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
+        super().__init__(sealer, cast(Any, self.kept), directory, cast(Any, far), cast(Any, None), cast(Any, CLOCK))
+        self.moves: list[str] = []
+        self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
+
+    async def _far(self, *_: Any, **__: Any) -> Any:
+        raise PeerUnreachable("beta is silent")
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        await self.post_all(to, [Letter(message, trace, on_path)])
+
+    async def post_all(self, to: str, letters: Any) -> list[None]:
+        if to in self.unreachable:
+            raise PeerUnreachable(f"{to} has no address")
+        self.parcels += 1
+        self.sent += [(to, letter.message) for letter in letters]
+        return [None] * len(letters)
+
+
+def opened(message: Any) -> Opened:
+    return Opened(message, message.source, Trace(message.transfer_id), in_batch=True)
+
+
+def handoff(transfer_id: str, entity: str = BALL, target: str = S2, **changes: Any) -> Opened:
+    fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "target": target, "epoch": 1, "sub": 0}
+    return opened(HandoffRequest.model_validate(fields | {"tick": 7, "state_hash": "0" * 64} | changes))
+
+
+def report(transfer_id: str, entity: str = BALL, **changes: Any) -> Opened:
+    fields = {"transfer_id": transfer_id, "entity": entity, "source": S1, "trace": Trace(transfer_id).to_data()}
+    return opened(Report.model_validate(fields | {"off_path": {}, "counters": {"copies": 1}} | changes))
+
+
+def told(message: Message) -> dict[str, Any]:
+    """A message without what differs each time: signatures."""
+    return {name: value for name, value in message.model_dump().items() if name not in ("certificate", "grant")}
+
+
+MESSAGES = st.lists(
+    st.builds(
+        handoff,
+        st.sampled_from(["t-000001", "t-000002", "t-000003"]),
+        st.sampled_from([BALL, OTHER, THIRD, "alpha.none", "beta.ball"]),
+        st.sampled_from([S1, S2, S3, FAR]),
+        epoch=st.sampled_from([1, 1, 1, 2]),
+    )
+    | st.builds(report, st.sampled_from(["t-000001", "t-000002", "t-000003"]), st.sampled_from([BALL, OTHER])),
+    max_size=5,
+    unique_by=lambda one: one.trace.transfer_id,
+)
+
+
+async def alone(home: Home, messages: list[Opened]) -> list[Any]:
+    return [(await home._reply_or_why_not(one)).message for one in messages]
+
+
+async def together(home: Home, messages: list[Opened]) -> list[Any]:
+    return [letter.message for letter in await home.replies(messages)]
+
+
+@settings(max_examples=40)
+@given(MESSAGES, MESSAGES)
+def test_together_they_come_to_what_they_come_to_one_by_one(before: list[Opened], messages: list[Opened]) -> None:
+    async def compare() -> None:
+        one = Home(log_of_three())
+        await alone(one, before)
+        many = Home(copy.deepcopy(one.kept.log))
+        one.sent, one.moves = [], []
+        answers = await together(many, messages)
+        assert [told(answer) for answer in answers] == [told(answer) for answer in await alone(one, messages)]
+        # What is not for the bulk goes beside it, in any order.
+        assert sorted(map(repr, many.kept.log.rows.data.items())) == sorted(map(repr, one.kept.log.rows.data.items()))
+        assert sorted(many.moves) == sorted(one.moves)
+        assert sorted(to for to, _ in many.sent) == sorted(to for to, _ in one.sent)
+
+    trio.run(compare)
+
+
+async def test_all_of_a_parcel_are_one_step_and_one_parcel_to_each_target() -> None:
+    home = Home(log_of_three())
+    handed = [handoff("t-000001"), handoff("t-000002", OTHER, S3), handoff("t-000003", THIRD)]
+    assert [answer.why for answer in await together(home, handed)] == ["elsewhere"] * 3
+    assert (home.kept.submitted, home.parcels) == (["transfer.each"], 2)
+    assert [(to, type(message)) for to, message in home.sent] == [(S2, Grant), (S2, Grant), (S3, Grant)]
+    again = await together(home, handed)
+    assert [answer.outcome for answer in again] == ["committed"] * 3, "a repetition is answered itself, too"
+    reports = [report("t-000001"), report("t-000002", OTHER), report("t-000003", THIRD)]
+    assert [answer.type for answer in await together(home, reports)] == ["report_reply"] * 3
+    assert home.kept.submitted == ["transfer.each"] * 3
+
+
+async def test_marks_say_when_it_was_taken_and_when_it_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(log_of_three())
+    letters: list[Any] = []
+
+    async def post_all(_to: str, posted: Any) -> list[None]:
+        letters.extend(posted)
+        return [None] * len(posted)
+
+    monkeypatch.setattr(home, "post_all", post_all)
+    await home.replies([handoff("t-000001"), handoff("t-000002", OTHER)])
+    assert [[mark.label for mark in letter.trace.marks] for letter in letters] == [
+        ["ruling", "deciding", "committed"]
+    ] * 2
+    assert all(letter.on_path for letter in letters)
+
+
+async def test_where_nothing_is_decided_everybody_hears_it() -> None:
+    home = Home(log_of_three())
+    home.kept.fails = NoQuorum("nobody leads")
+    answers = await together(home, [handoff("t-000001"), report("t-000002", OTHER), handoff("t-000003", THIRD)])
+    assert [answer.why for answer in answers] == ["undecided"] * 3
+
+
+async def test_a_target_that_cannot_be_told_is_nothing_to_the_others() -> None:
+    home = Home(log_of_three())
+    home.unreachable = {S3}
+    answers = await together(home, [handoff("t-000001"), handoff("t-000002", OTHER, S3), handoff("t-000003", THIRD)])
+    assert [answer.why for answer in answers] == ["elsewhere", "undecided", "elsewhere"]
+    assert [to for to, _ in home.sent] == [S2, S2]
+
+
+async def test_one_of_a_group_waits_for_the_others_though_the_group_is_news_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home(log_of_three())
+    home.kept.log.run("group.propose", group="group-001", entities=[BALL, OTHER], target=S2, now_s=0.0)
+    behind = home.kept.transfer
+    monkeypatch.setattr(home.kept, "transfer", lambda _: None)
+    answers = await together(home, [handoff("group-001-0"), handoff("t-000003", THIRD)])
+    assert answers[0].outcome == "pending"
+    monkeypatch.setattr(home.kept, "transfer", behind)
+    await home.replies([handoff("group-001-1", OTHER), handoff("t-000003", THIRD)])
+    assert sorted(home.moves) == [f"{BALL} to {S2}", f"{OTHER} to {S2}", f"{THIRD} to {S2}"]
+
+
+def passed_to_and_fro(home: Home, entity: str, passes: int) -> list[Opened]:
+    """Reports of direct passes under a grant, each with the chain up to it."""
+    record = EntityRecord.from_data(home.kept.log.run("entity.delegate", entity=entity, group=[S1, S2]))
+    chain, reports = [home.certificates.grant(record)], []
+    for sub in range(1, passes + 1):
+        source, target = (S1, S2) if sub % 2 else (S2, S1)
+        transfer_id = f"{entity.partition('.')[2]}-pass-{sub}"
+        fields = {"entity": entity, "epoch": record.epoch, "sub": sub, "source": source, "target": target, "tick": sub}
+        parent = {"transfer_id": transfer_id, "state_hash": "0" * 64, "parent": token_hash(chain[-1])}
+        claims = PassCertificate.model_validate(fields | parent).to_claims()
+        chain.append(jose.sign(claims, sender=KEYS[source], sender_id=source))
+        reports.append(report(transfer_id, entity, source=source, chain=list(chain)))
+    return reports
+
+
+async def test_reports_of_direct_passes_teach_the_log_and_renew_grants() -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 4)[3], passed_to_and_fro(home, OTHER, 2)[1]
+    answers = await together(home, [ball, other])
+    assert [answer.type for answer in answers] == ["report_reply"] * 2
+    assert home.kept.submitted == ["transfer.each"]
+    assert [(home.kept.log.rows.entity(name).sub) for name in (BALL, OTHER)] == [4, 2]
+    ((to, renewed),) = home.sent
+    assert isinstance(renewed, Delegation), "only where the chain has become long"
+    assert (to, renewed.entity) == (S1, BALL)
+
+
+async def test_a_report_that_is_refused_teaches_the_log_all_the_same() -> None:
+    home = Home(log_of_three())
+    (ball, _), (other, _) = passed_to_and_fro(home, BALL, 2), passed_to_and_fro(home, OTHER, 2)
+    strange = opened(ball.message.model_copy(update={"transfer_id": "t-unknown", "source": S1}))
+    answers = await together(home, [strange, other])
+    assert [answer.type for answer in answers] == ["no_answer", "report_reply"]
+    assert (home.kept.log.rows.entity(BALL).authority, home.kept.log.rows.entity(BALL).sub) == (S2, 1)
