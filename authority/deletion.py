@@ -1,7 +1,13 @@
 """Deleting an entity: a compare-and-set like any other, after which its id is never given again while it is remembered.
 
-What is left is a tombstone with the fence after the last one. Whoever asks for a commit later, because the entity was
-on its way while it was deleted, hears `gone` under that fence, and ends its copy (FAILURES row 36).
+    tombstones/<id>   what is left of it: the fence after its last one, and who had authority
+    farewells/<id>    the servers that may simulate it still, and have not said that they have heard
+
+Whoever asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that fence,
+and ends its copy (FAILURES row 36). Whoever may have it is told until it says that it has heard, or is dead.
+
+An entity that its first server would not have leaves its name behind as free: the next one of that name begins under a
+higher epoch.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,21 +15,39 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.hierarchy import cut_out
+from authority.lease_procedures import incarnation_of
 from authority.records import EntityRecord
 from authority.rights import check_master, check_revision, find_entity
 from authority.rows import Rows
 
-__all__ = ["DELETION_PROCEDURES", "MAX_TOMBSTONES", "bury", "grave_of"]
+__all__ = ["DELETION_PROCEDURES", "FAREWELLS", "MAX_TOMBSTONES", "bury", "first_epoch", "free_name", "grave_of"]
 
 # Deleted entities that are remembered; the oldest are forgotten first, and with them that their ids were taken.
 MAX_TOMBSTONES: Final = 100_000
+FAREWELLS: Final = "farewells"
 _QUEUE: Final = ("tombstone_order",)
 
 
 def grave_of(rows: Rows, entity: str) -> Fence | None:
     """The fence under which an entity was deleted, or None if it was not, or so long ago that nobody remembers."""
-    data = rows.get_or(("tombstones", entity), None)
+    data = _grave(rows, entity)
     return None if data is None else Fence(data["epoch"])
+
+
+def _grave(rows: Rows, entity: str) -> dict[str, Any] | None:
+    data: dict[str, Any] | None = rows.get_or(("tombstones", entity), None)
+    return None if data is None or data.get("free") else data
+
+
+def first_epoch(rows: Rows, entity: str) -> int:
+    """The epoch under which an entity of this name begins: 1, if none of the name was taken back before."""
+    data = rows.get_or(("tombstones", entity), None)
+    return 1 if data is None else int(data["epoch"])
+
+
+def free_name(rows: Rows, record: EntityRecord) -> None:
+    """Nothing came of the entity: its name may be given again."""
+    _dig(rows, {"entity": record.id, "epoch": record.fence.raised().epoch, "free": True})
 
 
 def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -31,9 +55,9 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
 
     Answers with the authority that has to be told, and the fence after its last one.
     """
-    grave = rows.get_or(("tombstones", args["entity"]), None)
+    grave = _grave(rows, args["entity"])
     if grave is not None:
-        return grave
+        return {name: value for name, value in grave.items() if name != "place"}
     record = find_entity(rows, args["entity"])
     check_master(record, args["by"])
     check_revision(record, "master_rev", args["master_rev"])
@@ -44,25 +68,73 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     """The entity ends, with everything that is kept of it but its tombstone, which is the answer."""
     fence = record.fence.raised()
     grave = {"entity": record.id, "authority": record.authority, "epoch": fence.epoch, "master": record.master}
+    servers = _who_may_have_it(rows, record)
     cut_out(rows, record)
     rows.delete(("entities", record.id))
     for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))
-    rows.put(("tombstones", record.id), grave)
-    _forget_old(rows, record.id)
+    _dig(rows, grave)
+    if servers:
+        rows.put((FAREWELLS, record.id), {"epoch": fence.epoch, "servers": servers})
     return grave
 
 
-def _forget_old(rows: Rows, entity: str) -> None:
+def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:
+    """Servers, with the incarnations of them that may simulate it or begin to, as far as the log knows.
+
+    Those who may pass it among themselves may have done so, and whoever was to go on with it after a death may do that
+    yet, though the log has looked for another one since.
+    """
+    names = [*record.delegation]
+    if (row := rows.get_or(("recoveries", record.id), None)) is not None:
+        names += row.get("had", ())
+    servers = {name: incarnation_of(rows, name) for name in names}
+    if record.authority:
+        servers[record.authority] = record.incarnation
+    return servers
+
+
+def _dig(rows: Rows, grave: dict[str, Any]) -> None:
+    """A tombstone is put up, and the oldest one forgotten if there are too many."""
+    entity = grave["entity"]
     head, tail = rows.get_or(_QUEUE, [0, 0])
+    rows.put(("tombstones", entity), grave | {"place": tail})
     rows.put((*_QUEUE, str(tail)), entity)
     tail += 1
     if tail - head > MAX_TOMBSTONES:
-        rows.delete(("tombstones", rows.get_or((*_QUEUE, str(head)), "")))
-        rows.delete((*_QUEUE, str(head)))
+        _forget(rows, head)
         head += 1
     rows.put(_QUEUE, [head, tail])
 
 
-DELETION_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {"entity.delete": entity_delete}
+def _forget(rows: Rows, place: int) -> None:
+    name = rows.get_or((*_QUEUE, str(place)), "")
+    rows.delete((*_QUEUE, str(place)))
+    # A name that was free and is now that of a tombstone has a later place too.
+    if (grave := rows.get_or(("tombstones", name), None)) is not None and grave.get("place", place) == place:
+        rows.delete(("tombstones", name))
+        if rows.get_or((FAREWELLS, name), None) is not None:
+            rows.delete((FAREWELLS, name))
+
+
+def entity_farewell(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """Servers have said that they have heard of the end of entities, or cannot have them any more.
+
+    `told` are [entity, epoch, server]; what is known already, or is of another end, changes nothing.
+    """
+    for entity, epoch, server in args["told"]:
+        row = rows.get_or((FAREWELLS, entity), None)
+        if row is None or row["epoch"] > epoch or server not in row["servers"]:
+            continue
+        left = {name: incarnation for name, incarnation in row["servers"].items() if name != server}
+        if left:
+            rows.put((FAREWELLS, entity), row | {"servers": left})
+        else:
+            rows.delete((FAREWELLS, entity))
+
+
+DELETION_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
+    "entity.delete": entity_delete,
+    "entity.farewell": entity_farewell,
+}

@@ -10,7 +10,7 @@ from authority.message_base import MessageModel as _Message
 from authority.message_base import ReasonText
 from authority.ownership import Ownership
 
-__all__ = ["Despawn", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
+__all__ = ["Despawn", "Despawned", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
 
 
 class OwnerRequest(_Message):
@@ -57,7 +57,7 @@ class Spawn(_Message):
 
 
 class Despawn(_Message):
-    """Home → authority: the entity was deleted, and this is the fence after its last one. Nothing is answered."""
+    """Home → authority: the entity was deleted, and this is the fence after its last one; answered by `Despawned`."""
 
     type: Literal["despawn"] = "despawn"
     entity: Name
@@ -76,8 +76,17 @@ class Release(_Message):
 
 
 class Spawned(_Message):
-    """Simulation server → home: it lives (or `reason` says why not)."""
+    """Simulation server → home: it lives (or `reason` says why not), from the epoch of its beginning on."""
 
     type: Literal["spawned"] = "spawned"
     entity: Name
     reason: ReasonText = ""
+    epoch: Epoch = 0
+
+
+class Despawned(_Message):
+    """Simulation server → home: nothing of this entity goes on here under a lower fence than this, nor ever will."""
+
+    type: Literal["despawned"] = "despawned"
+    entity: Name
+    epoch: Epoch

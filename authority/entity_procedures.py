@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.absence import LeavePolicy
-from authority.deletion import grave_of
+from authority.deletion import first_epoch, free_name, grave_of
 from authority.directory_procedures import check_simserver, is_server
 from authority.drain_procedures import check_not_draining
+from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.hierarchy import check_not_attached, cut_out
 from authority.lease_procedures import check_lease, incarnation_of
@@ -44,6 +45,7 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         check_simserver(rows, server)
         check_not_draining(rows, server)
         check_lease(rows, server)
+    epoch = first_epoch(rows, entity_id)
     record = EntityRecord(
         id=entity_id,
         kind=args["kind"],
@@ -56,17 +58,23 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         owner_timeout_s=args.get("owner_timeout_s", 0),
         authority=server,
         incarnation=incarnation_of(rows, server),
+        epoch=epoch,
+        born=epoch,
     )
     save_entity(rows, record)
     return record.to_data()
 
 
 def entity_discard(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard."""
+    """Take back an entity whose first server would not spawn it; once it has moved on it is nobody's to discard.
+
+    Its name is free again, for an entity that begins under a higher epoch.
+    """
     record = find_entity(rows, args["entity"])
-    if (record.authority, record.epoch, record.sub) != (args["server"], 1, 0):
+    if (record.authority, record.fence) != (args["server"], Fence(args.get("epoch", record.born))):
         raise Refused(Reason.TOO_LATE, f"{record.id} has moved on to {record.authority}", epoch=record.epoch)
     cut_out(rows, record)
+    free_name(rows, record)
     rows.delete(("entities", record.id))
     for table in ("asks", "paces"):
         if rows.get_or((table, record.id), None) is not None:

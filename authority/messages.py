@@ -16,7 +16,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, Valida
 
 from authority.admission import MAX_PLACES
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
-from authority.entity_messages import Despawn, OwnerRequest, OwnerWord, Release, Spawn, Spawned
+from authority.entity_messages import Despawn, Despawned, OwnerRequest, OwnerWord, Release, Spawn, Spawned
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -69,6 +69,7 @@ __all__ = [
     "Decline",
     "Delegation",
     "Despawn",
+    "Despawned",
     "DirectHandoff",
     "ForwardInputs",
     "Grant",
@@ -431,6 +432,7 @@ Message = Annotated[
     | Spawn
     | Spawned
     | Despawn
+    | Despawned
     | Release
     | Precopy
     | Precopied

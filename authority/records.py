@@ -144,6 +144,7 @@ class EntityRecord(_Compact):
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance.
+    `born` is the epoch under which it began; see `authority.deletion.first_epoch`.
     """
 
     id: str
@@ -159,6 +160,7 @@ class EntityRecord(_Compact):
     came_by: str = ""
     epoch: int = 1
     sub: int = 0
+    born: int = 1
     delegation: tuple[str, ...] = ()
     previous_owner: str = ""
     locks: dict[str, Lock] = {}
@@ -409,6 +411,7 @@ class RecoveryRow(_Row):
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
     nobody else has a copy of `came_epoch` or later, under which the entity came from there.
+    Of the servers in `had` one or another may begin with it yet, though it is not to any more.
     """
 
     entity: str
@@ -419,6 +422,7 @@ class RecoveryRow(_Row):
     abroad: tuple[str, ...] = ()
     abroad_too: tuple[str, ...] = ()
     came_epoch: int = 0
+    had: tuple[str, ...] = ()
     target: str = ""
     tick: int = 0
     state_hash: str = ""

@@ -129,6 +129,7 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
         abroad=abroad,
         abroad_too=abroad_too,
         came_epoch=came_epoch,
+        had=tuple(dict.fromkeys((*(() if known is None else known.had), *involved))),
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id

@@ -24,6 +24,7 @@ RESERVED_ROOTS: Final = frozenset(
         "crossings",
         "drains",
         "entities",
+        "farewells",
         "group_order",
         "groups",
         "lease_office",

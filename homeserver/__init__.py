@@ -7,6 +7,8 @@
     transfers   what is done with the messages of transfers
     company     what came together shares a command of the log, and a signature
     hierarchies what tried to leave its parent or children is moved with them
+    births      creating entities: the record, then the first life
+    farewells   servers are told that entities have ended, until they have heard
     reminders   what the log gave to a server that may not have heard of it is told again
     orders      what was permitted and nobody has begun is ordered again
     due         what both of them repeat, and when

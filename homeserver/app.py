@@ -35,6 +35,7 @@ from homeserver.backend import REFUSALS, BackendService, make_backend
 from homeserver.balancer import Balancer, load_policy
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
+from homeserver.farewells import Farewells
 from homeserver.federation import Federation
 from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
@@ -109,6 +110,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
     node.recoveries = recoveries
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
+    node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order, clock, in_office)
     transfers.ordered = node.orders.ordered
     node.abroad = abroad
@@ -169,6 +171,7 @@ async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = 
         await nursery.start(node.recoveries.serve)
         await nursery.start(node.reminders.serve)
         await nursery.start(node.orders.serve)
+        await nursery.start(node.farewells.serve)
         task_status.started()
 
 

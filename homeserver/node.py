@@ -1,4 +1,4 @@
-"""One homeserver's parts, wired by `homeserver.app`, and what they do together: spawning, and the link's inbox."""
+"""One homeserver's parts, wired by `homeserver.app`, and the link's inbox."""
 
 import logging
 from dataclasses import asdict, dataclass, field
@@ -12,27 +12,28 @@ from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
-from authority.errors import MessageError, Reason, Refused, UnknownSender
-from authority.hops import Trace
+from authority.errors import MessageError, Refused, UnknownSender
 from authority.lease_messages import Renew
 from authority.messages import (
     Adopted,
     Census,
     Collected,
+    Despawned,
     LoadReport,
     NoAnswer,
     Parcel,
-    Spawn,
     Spawned,
     decode_link_untrusted,
 )
-from authority.records import EntityRecord, Role
+from authority.records import Role
 from authority.sealing import Opened, Sealer
 from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
+from homeserver.births import Births
 from homeserver.config import HomeserverConfig
 from homeserver.directory import Directory
+from homeserver.farewells import Farewells
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
@@ -50,7 +51,6 @@ __all__ = ["Node", "Secrets"]
 
 _log = logging.getLogger("homeserver")
 
-SPAWN_TIMEOUT_S: Final = 5.0
 # Requests over the link that are being decided at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_REQUESTS: Final = 256
 # Peers that are not registered, and of which the log has spoken.
@@ -93,13 +93,15 @@ class Node:
     owners: Owners = field(init=False, repr=False)
     recoveries: Recoveries = field(init=False, repr=False)
     reminders: Reminders = field(init=False, repr=False)
+    births: Births = field(init=False, repr=False)
+    farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     _strangers: set[str] = field(default_factory=set)
-    _spawns: dict[str, tuple[trio.Event, list[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.transfers.answer_by(Renew, self.leases.renewed)
+        self.births = Births(self.store, self.transfers.post, self.clock)
         self.vouching = Vouching(self.sealer, self.store)
 
     @property
@@ -119,31 +121,6 @@ class Node:
     def refusals(self) -> list[dict[str, object]]:
         """Would-be members of the instance's Raft that were refused lately, newest last."""
         return [asdict(refusal) for refusal in self.replica.refusals]
-
-    async def spawn(self, record: EntityRecord, params: dict[str, object]) -> str:
-        """Have the authority simulate a new entity; an empty text when it does, else its reason against.
-
-        Raises:
-            NOT_TOLD: it cannot be reached.
-            trio.TooSlowError: it did not answer in time; it may live all the same.
-        """
-        event, reasons = self._spawns.setdefault(record.id, (trio.Event(), []))
-        message = Spawn(
-            entity=record.id,
-            kind=record.kind,
-            epoch=record.epoch,
-            owner=record.owner,
-            owner_rev=record.owner_rev,
-            params=dict(params),
-            incarnation=record.incarnation,
-        )
-        try:
-            await self.transfers.post(message, Trace(f"spawn-{record.id}"), record.authority, on_path=False)
-            with trio.fail_after(SPAWN_TIMEOUT_S):
-                await event.wait()
-        finally:
-            self._spawns.pop(record.id, None)
-        return reasons[0]
 
     async def serve_link(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take messages from the link until cancelled; each is decided beside the others."""
@@ -206,7 +183,10 @@ class Node:
         """Take what wants no answer; whether it was that."""
         match opened.message:
             case Spawned() as message:
-                self._spawned(message, opened.sender)
+                if not self.births.spawned(message, opened.sender):
+                    self.drop("unexpected_spawned")
+            case Despawned() as message:
+                self.farewells.heard(message, opened.sender)
             case Collected() as message:
                 # Of whichever instance: it must be one that was asked.
                 self.recoveries.collected(message, opened.sender)
@@ -224,20 +204,3 @@ class Node:
         """Whether the sender is a simulation server of this instance, as far as this member knows."""
         row = self.store.row(sender)
         return row is not None and row.role is Role.SIMSERVER
-
-    def _spawned(self, message: Spawned, sender: str) -> None:
-        record = self.store.entity(message.entity)
-        waiting = self._spawns.get(message.entity)
-        if waiting is None or record is None or record.authority != sender:
-            self.drop("unexpected_spawned")
-            return
-        waiting[1].append(message.reason)
-        waiting[0].set()
-
-    async def discard(self, record: EntityRecord) -> None:
-        """Take back the record of an entity that its first server would not spawn."""
-        try:
-            await self.store.submit("entity.discard", entity=record.id, server=record.authority)
-        except Refused as error:
-            if error.reason is not Reason.NOT_FOUND:
-                raise

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from authority.abroad import CROSSINGS
 from authority.asks import fair_order
+from authority.deletion import FAREWELLS
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.group_commit import GROUP_ORDER
@@ -175,6 +176,16 @@ class Store:
         """What is left of an entity that has ended, as this member knows it: its last `authority`, and `epoch`."""
         grave: dict[str, Any] | None = self._get(("tombstones", entity))
         return grave
+
+    def farewells(self) -> list[str]:
+        """The entities that have ended, and of which a server may not have heard yet, as this member knows."""
+        store = self._replica.store
+        return list(store.children((FAREWELLS,))) if store.exists((FAREWELLS,)) else []
+
+    def farewell(self, entity: str) -> dict[str, Any] | None:
+        """Who may simulate an entity still that has ended: `servers`, with their incarnations, and `epoch`."""
+        row: dict[str, Any] | None = self._get((FAREWELLS, entity))
+        return row
 
     def open_groups(self) -> list[GroupRecord]:
         """The groups that wait for their last member, as this member knows them."""

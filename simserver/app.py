@@ -34,6 +34,7 @@ from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
 from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
+from simserver.births import Births
 from simserver.caretaker import ENTITIES, Caretaker
 from simserver.config import SimserverConfig
 from simserver.copies import Copier
@@ -212,6 +213,9 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         operator_token=None if config.operator_token_file is None else read_secret(config.operator_token_file),
     )
     node.copier, node.recovery, node.silences, node.loose_ends = copier, recovery, silences, loose_ends
+    node.births = Births(
+        holdings, reception, departures, courier, lambda: lease.incarnation, arrivals.fence_raised, counts
+    )
     lease.has_shared = copier.has_shared
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),

@@ -25,17 +25,13 @@ from authority.messages import (
     Activate,
     Activated,
     Delegation,
-    Despawn,
     DirectHandoff,
     ForwardInputs,
     Grant,
     InputItem,
-    NotHere,
     OwnerWord,
     Precopied,
     Precopy,
-    Spawn,
-    Spawned,
     Staged,
     StageWord,
     StateTransfer,
@@ -135,34 +131,6 @@ class Arrivals:
         self._read: tuple[str, Snapshot] | None = None
 
     # --- messages --------------------------------------------------------------------------------------------------
-
-    async def spawn(self, message: Spawn, opened: Opened) -> None:
-        """The home instance has created an entity and gives it to this server to simulate first."""
-        await self._check_home(opened.sender, message.entity)
-        if not self._is_for_this_life(message.incarnation):
-            return
-        reason = ""
-        # What lived here before a restart is given back by its home instance, with what is left of it.
-        known = (self._holdings.get, self._holdings.gone, self._holdings.lived)
-        if all(look(message.entity) is None for look in known):
-            try:
-                if self._reception.is_full():
-                    raise ValueError("this server has no room for another entity")
-                ownership = Ownership(message.owner, message.owner_rev)
-                self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
-            except ValueError as error:
-                reason = str(error)[:200] or "the world would not have it"
-        answer = Spawned(entity=message.entity, reason=reason)
-        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
-
-    def despawn(self, message: Despawn) -> None:
-        """The entity was deleted: it ends here, unless it is on its way out; then the log says so to who asks."""
-        holding = self._holdings.get(message.entity)
-        if holding is None or holding.life.frozen or holding.fence >= Fence(message.epoch):
-            self._counts["despawn_not_here"] += 1
-            return
-        for source in self._holdings.leave(message.entity, "", Fence(message.epoch)):
-            self._courier.tell_player(source, NotHere(entity=message.entity, epoch=message.epoch))
 
     async def owner(self, message: OwnerWord, opened: Opened) -> None:
         """The log gave an entity to another owner; one that is not here (any more) is told of elsewhere."""

@@ -57,6 +57,7 @@ from crypto import jose
 from crypto.errors import CryptoError
 from simserver.admission import Admissions, Reception
 from simserver.arrivals import Arrivals
+from simserver.births import Births
 from simserver.config import SimserverConfig
 from simserver.copies import Copier
 from simserver.courier import Courier
@@ -118,6 +119,7 @@ class Node:
     operator_token: bytes | None = field(default=None, repr=False)
     last_word: LastWord = field(default_factory=LastWord)
     system: System = field(init=False, repr=False)
+    births: Births = field(init=False, repr=False)
     loads: Loads = field(init=False, repr=False)
     copier: Copier = field(init=False, repr=False)
     recovery: Recovery = field(init=False, repr=False)
@@ -350,12 +352,13 @@ class Node:
                 await self.arrivals.delegation(message, opened)
             case Despawn() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
-                self.arrivals.despawn(message)
+                self.births.despawn(message, opened)
             case Release() as message:
                 await self._check_homeserver(opened.sender, instance_of(message.entity))
                 self.release(message.entity, discard_inputs=message.discard_inputs)
             case Spawn() as message:
-                await self.arrivals.spawn(message, opened)
+                await self._check_homeserver(opened.sender, instance_of(message.entity))
+                self.births.spawn(message, opened)
             case Collect() as message:
                 await self._check_home_of(opened.sender, message)
                 self.recovery.collect(message, opened.sender)

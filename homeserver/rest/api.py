@@ -3,7 +3,6 @@
 import secrets
 from typing import Annotated, Any, Literal
 
-import trio
 from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi import Path as PathParam
 
@@ -12,7 +11,6 @@ from actors.observation import actor_routes
 from actors.operator import operator_access
 from actors.web import ERROR_RESPONSES, ApiError, ErrorBody, StrictRoute, document_once, prepare_app
 from authority.certificates import Name, TransferId
-from authority.epoch import Fence
 from authority.errors import Reason
 from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
@@ -20,6 +18,7 @@ from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Rol
 from authority.rules import Want
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from homeserver.births import SpawnNotTold, SpawnUnconfirmed
 from homeserver.hierarchies import order_all
 from homeserver.node import Node
 from homeserver.registration import register
@@ -234,28 +233,16 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
         text = f"{body.server} belongs to another instance; spawn here, then transfer"
         raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
     await check_players(node.directory, body.model_dump(include={"spawner", "heir"}))
-    data = await node.store.submit(
-        "entity.create",
-        entity=body.id,
-        kind=body.kind,
-        spawner=body.spawner,
-        server=body.server,
-        rule=body.rule.value,
-        **body.model_dump(mode="json", include=POLICIES),
-    )
-    record = EntityRecord.from_data(data)
-    if record.fence != Fence(1, 0):
-        # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
-        return EntityView.of(record)
+    wanted = {"entity": body.id, "kind": body.kind, "spawner": body.spawner, "server": body.server}
+    policies = body.model_dump(mode="json", include=POLICIES)
     try:
-        reason = await node.spawn(record, body.params)
-    except trio.TooSlowError:
+        record, reason = await node.births.create(body.params, **wanted, rule=body.rule.value, **policies)
+    except SpawnUnconfirmed:
         text = f"{body.server} did not confirm in time; repeat the request to learn the outcome"
         raise ApiError(504, "spawn_unconfirmed", text, body.server) from None
-    except NOT_TOLD as error:
+    except SpawnNotTold as error:
         raise _not_told(error, body.server) from error
     if reason:
-        await node.discard(record)
         raise ApiError(422, "spawn_refused", reason, body.kind)
     return EntityView.of(record)
 

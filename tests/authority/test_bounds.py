@@ -6,6 +6,7 @@ import pytest
 
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
+from authority.deletion import MAX_TOMBSTONES
 from authority.group_commit import MAX_GROUP, MAX_GROUPS
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
@@ -28,6 +29,7 @@ from authority.sealing import LIFETIME_S, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
+from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
@@ -65,6 +67,7 @@ EXPECTED = {
     "leases in a question of another home": f"{MAX_LEASES}",
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",
+    "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
     "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
 }

@@ -60,3 +60,40 @@ def test_the_oldest_graves_are_forgotten_first(log: Log, monkeypatch: pytest.Mon
     delete(log, entity="alpha.two")
     log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
     log.refuses(Reason.GONE, "entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
+
+
+def test_a_name_that_was_free_before_is_remembered_from_its_deletion_on(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 2)
+    log.run("entity.discard", entity=BALL, server=S1)
+    log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
+    delete(log)
+    log.run("entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
+    delete(log, entity="alpha.two")
+    log.refuses(Reason.GONE, "entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
+
+
+def farewell(log: Log) -> object:
+    row = log.rows.get_or(("farewells", BALL), None)
+    return None if row is None else (row["epoch"], sorted(row["servers"]))
+
+
+def test_whoever_may_have_it_has_to_hear_of_it(log: Log) -> None:
+    log.run("entity.delegate", entity=BALL, group=[S1, S2])
+    delete(log)
+    assert farewell(log) == (2, [S1, S2])
+    log.run("entity.farewell", told=[[BALL, 1, S1], [BALL, 2, "alpha.other"], ["alpha.nothing", 2, S1]])
+    assert farewell(log) == (2, [S1, S2]), "of an earlier end, by somebody else, of something else"
+    log.run("entity.farewell", told=[[BALL, 2, S2]])
+    assert farewell(log) == (2, [S1])
+    log.run("entity.farewell", told=[[BALL, 2, S1]])
+    assert farewell(log) is None
+
+
+def test_a_grave_that_is_forgotten_takes_its_farewell_along(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
+    delete(log)
+    log.run("entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
+    delete(log, entity="alpha.two")
+    assert farewell(log) is None

@@ -81,6 +81,18 @@ def test_without_questions_too(log: Log) -> None:
     log.refuses(Reason.NOT_FOUND, "entity.change_rights", entity=BALL, by=ADA, rule="deny")
 
 
+def test_the_name_of_what_was_discarded_is_free_and_begins_under_a_higher_epoch(log: Log) -> None:
+    log.run("entity.discard", entity=BALL, server=S1, epoch=1)
+    again = log.run("entity.create", **NEW | {"entity": BALL})
+    assert (again["epoch"], again["born"]) == (2, 2)
+    assert log.run("entity.create", **NEW | {"entity": BALL}) == again, "repeated, it is one creation"
+    log.refuses(Reason.TOO_LATE, "entity.discard", entity=BALL, server=S2, epoch=1)
+    log.run("entity.discard", entity=BALL, server=S2, epoch=2)
+    assert log.run("entity.create", **NEW | {"entity": BALL})["born"] == 3
+    assert log.run("entity.delete", entity=BALL, by=BOB, master_rev=1)["epoch"] == 4
+    log.refuses(Reason.GONE, "entity.create", **NEW | {"entity": BALL})
+
+
 def test_what_has_moved_on_is_nobodys_to_discard(log: Log) -> None:
     log.refuses(Reason.TOO_LATE, "entity.discard", entity=BALL, server=S2)
     log.commit()

@@ -91,7 +91,7 @@ async def paper(alpha: Home, monkeypatch: pytest.MonkeyPatch) -> Server:
     await Server(alpha, "alpha.p2").register()
     server = Server(alpha, "alpha.p1")
     await server.register()
-    monkeypatch.setattr("homeserver.node.SPAWN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("homeserver.births.SPAWN_TIMEOUT_S", 0.01)
     ada = await alpha.player("alpha.ada")
     body = {"id": "alpha.ball-1", "kind": "ball", "spawner": ada.name, "server": "alpha.p1"}
     await alpha.api.refused(504, "spawn_unconfirmed", "POST", "/v1/entities", body)

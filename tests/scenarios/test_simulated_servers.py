@@ -75,6 +75,8 @@ FOUND = {
     "endless-freezes": "large",
     "stale-pieces": "large",
     "strands-convoys": "convoys",
+    "names-again": "births",
+    "looks-no-further": "births",
 }
 
 

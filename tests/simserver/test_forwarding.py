@@ -8,14 +8,18 @@ import pytest
 from actors import System
 from authority.epoch import Fence
 from authority.hops import Trace
-from authority.messages import Despawn, ForwardInputs, InputItem, Message, NotHere
+from authority.incoming import AnswerAgain, Permission
+from authority.messages import Despawn, Despawned, ForwardInputs, InputItem, Message, NotHere, Spawn, Spawned
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
 from simserver.arrivals import MAX_FORWARDS, Arrivals
+from simserver.births import Births
 from simserver.holdings import Holdings, Tombstone
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TrioClock
 from tests.simserver.test_holdings import Written
+
+HOME = "alpha.h1"
 
 
 class Here:
@@ -31,6 +35,31 @@ class Here:
         self.arrivals = Arrivals(
             Sealer(HERE, IDENTITY), nothing, me, self.holdings, nothing, nothing, nothing, TrioClock(), self.counts
         )
+        self.leaving: set[str] = set()
+        self.is_crowded = False
+        self.births = Births(self.holdings, me, me, me, lambda: 0, self.arrivals.fence_raised, self.counts)
+
+    def is_leaving(self, entity: str) -> bool:
+        return entity in self.leaving
+
+    def is_full(self) -> bool:
+        return self.is_crowded
+
+    def spawn(self, epoch: int, entity: str = BALL) -> str:
+        """What is said of a spawn: why not, or nothing."""
+        message = Spawn(entity=entity, kind="ball", epoch=epoch, owner=ADA, owner_rev=1, params={})
+        self.sent.clear()
+        self.births.spawn(message, Opened(message, HOME, Trace("spawn")))
+        ((to, answer),) = self.sent
+        assert isinstance(answer, Spawned)
+        assert (to, answer.entity, answer.epoch) == (HOME, entity, epoch)
+        return answer.reason
+
+    def despawn(self, epoch: int) -> list[tuple[str, Message]]:
+        message = Despawn(entity=BALL, epoch=epoch)
+        self.sent.clear()
+        self.births.despawn(message, Opened(message, HOME, Trace("despawn")))
+        return list(self.sent)
 
     def send(self, message: Message, trace: Trace, to: str, **_: Any) -> bool:
         self.sent.append((to, message))
@@ -74,11 +103,52 @@ async def test_inputs_for_what_was_never_here_are_dropped(here: Here) -> None:
 async def test_failures_row_36_what_was_deleted_ends_and_its_sources_are_told(here: Here) -> None:
     holding = here.holdings.spawn(BALL, "ball", {}, Fence(3), Ownership(ADA, 1))
     holding.life.take_input(ADA, 1, 1, b"")
-    here.arrivals.despawn(Despawn(entity=BALL, epoch=3))
+    here.despawn(3)
     assert not holding.life.over, "of an earlier life"
-    here.arrivals.despawn(Despawn(entity=BALL, epoch=4))
+    ended = [(HOME, Despawned(entity=BALL, epoch=4))]
+    assert here.despawn(4) == ended
     assert (holding.life.over, here.holdings.get(BALL)) == (True, None)
     ((player, notice),) = here.told
     assert (player, notice) == (ADA, NotHere(entity=BALL, epoch=4))
-    here.arrivals.despawn(Despawn(entity=BALL, epoch=4))
-    assert here.counts["despawn_not_here"] == 2
+    assert here.despawn(4) == ended, "whoever asks again is told again"
+
+
+async def test_what_is_on_its_way_out_has_not_ended_yet(here: Here) -> None:
+    holding = here.holdings.spawn(BALL, "ball", {}, Fence(3), Ownership(ADA, 1))
+    here.leaving.add(BALL)
+    assert here.despawn(4) == []
+    assert not holding.life.over
+    here.leaving.clear()
+    assert here.despawn(4) != []
+    assert holding.life.over
+
+
+async def test_what_was_deleted_before_it_came_never_comes(here: Here) -> None:
+    """The word of its end overtakes that of its beginning."""
+    assert here.despawn(2) == [(HOME, Despawned(entity=BALL, epoch=2))]
+    assert here.spawn(1) == "it has ended"
+    assert here.holdings.get(BALL) is None
+    permission = Permission("transfer-1", Fence(1, 1), "hash", THERE)
+    assert here.arrivals._machine(BALL).permitted(permission) == AnswerAgain(permission)
+
+
+async def test_what_was_refused_once_is_refused_again_until_its_name_is_given_anew(here: Here) -> None:
+    """Whoever heard of it first takes the entity back; another one who asks must not hear that it lives."""
+    here.is_crowded = True
+    assert here.spawn(1) != ""
+    here.is_crowded = False
+    assert here.spawn(1) != ""
+    assert here.spawn(2) == ""
+    assert (holding := here.holdings.get(BALL)) is not None
+    assert holding.fence == Fence(2)
+    assert here.spawn(2) == "", "repeated, it is there once"
+
+
+async def test_so_many_refusals_are_remembered(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simserver.births.MAX_REFUSED", 1)
+    here.is_crowded = True
+    here.spawn(1)
+    here.spawn(1, "alpha.other")
+    here.is_crowded = False
+    assert here.spawn(1, "alpha.other") != ""
+    assert here.spawn(1) == ""

@@ -49,7 +49,11 @@ class Absences:
         is_absence = procedure in ("entity.owner_silent", "entity.owner_left")
         if now is None:
             is_orphan = procedure.startswith("recovery.") and before.orphans is OrphanPolicy.DESPAWN
-            if not is_orphan and not (is_absence and before.on_leave is LeavePolicy.DESPAWN):
+            if (
+                procedure != "entity.delete"
+                and not is_orphan
+                and not (is_absence and before.on_leave is LeavePolicy.DESPAWN)
+            ):
                 judge.violated("ended", f"{procedure} ended {before.id}, which {before.on_leave} and {before.orphans}")
         elif is_absence and now.owner_rev != before.owner_rev and before.on_leave is not LeavePolicy.ADOPT:
             judge.violated("owner", f"{procedure} gave {before.id} to {now.owner}, and its policy is {before.on_leave}")

@@ -10,6 +10,7 @@ from authority.records import EntityRecord, GroupPhase, Phase
 from authority.recovery import OrphanPolicy, Standing
 from scenarios.simulation.schedule import Schedule
 from scenarios.simulation.servers.absences import Absences
+from scenarios.simulation.servers.births import Births
 from scenarios.simulation.servers.families import Families
 from scenarios.simulation.servers.homeserver import Home
 from scenarios.simulation.servers.judge import Judge
@@ -39,7 +40,8 @@ class Cluster:
         self.schedule: Final = Schedule()
         self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
         self.absences: Final = Absences(self)
-        self._watching: Final[list[Families | Absences]] = []
+        self.births: Final = Births(self)
+        self._watching: Final[list[Families | Absences | Births]] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = Mail(self.schedule, dice)
         self.crashes = 0
@@ -64,7 +66,7 @@ class Cluster:
                 log.run("directory.register", {"row": row.to_data()})
         self.servers: Final = {
             name: SimulationServer(
-                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._wandering, parts, mix
+                name, keys, self._process(name), self.mail, self._clock(), self.judge, self._whim, parts, mix
             )
             for name in mix.servers
         }
@@ -79,6 +81,7 @@ class Cluster:
         self.entities.extend(self._spawned(number) for number in range(mix.entities))
         self._watching.extend([Families(self)] if mix.attach else [])
         self._watching.extend([self.absences] if mix.policies else [])
+        self._watching.extend([self.births] if mix.create else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> Process:
@@ -122,8 +125,9 @@ class Cluster:
         for one in self._watching:
             one.decided(instance, procedure, args, answer)
 
-    def _wandering(self, here: str, ticks_here: int) -> str | None:
-        share = self.mix.wander_share
+    def _whim(self, here: str, ticks_here: int) -> str | None:
+        """Where a world would have an entity go; or, of one that has not begun, anything if it is not to."""
+        share = self.mix.wander_share if ticks_here else self.mix.moody_share
         return self.dice.choice(self.mix.servers) if share and self.dice.random() < share else None
 
     def _told(self, instance: str, entity: str) -> EntityRecord | None:
@@ -241,5 +245,6 @@ class Cluster:
             "takeovers": self.judge.takeovers,
             "ticks_lost": self.judge.ticks_lost,
             "lost": left_out.count("lost"),
-            "ended": left_out.count("ended"),
+            "born": self.births.born,
+            "ended": left_out.count("ended") + len(self.births.ended),
         }

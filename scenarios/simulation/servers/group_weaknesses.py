@@ -20,7 +20,7 @@ from simserver.departures import Departures
 from simserver.life import Snapshot
 from simserver.silence import Silences
 
-__all__ = ["GROUP_WEAKNESSES"]
+__all__ = ["GROUP_WEAKNESSES", "changed"]
 
 Procedure = Callable[[Any, Any], Any]
 
@@ -37,7 +37,7 @@ def _instead(module: Any, name: str, other: Any) -> Iterator[None]:
         setattr(module, name, before)
 
 
-def _changed(module: Any, name: str, other: Any, *procedures: str) -> Mapping[str, Procedure]:
+def changed(module: Any, name: str, other: Any, *procedures: str) -> Mapping[str, Procedure]:
     """These procedures of the log, with another function under a name of their module."""
 
     def weak(procedure: Procedure) -> Procedure:
@@ -131,7 +131,7 @@ GROUP_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "parts-families",
         "a hand-over that nobody has proposed leaves parent and children behind",
-        Parts(procedures=_changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
+        Parts(procedures=changed(transfer_procedures, "parts_from", _nobody, "transfer.commit")),
     ),
     ("strands-convoys", "who waits for a place to leave is never told of one", Parts(departures=_StrandedConvoys)),
     (
@@ -145,7 +145,7 @@ GROUP_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
     (
         "swaps-policies",
         "what is to be adopted ends, and what is to end is adopted",
-        Parts(procedures=_changed(absence_procedures, "LeavePolicy", _Swapped, *_ABSENCE)),
+        Parts(procedures=changed(absence_procedures, "LeavePolicy", _Swapped, *_ABSENCE)),
     ),
 )
 """Name, what is missing, and the servers that lack it."""

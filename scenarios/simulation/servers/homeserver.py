@@ -6,17 +6,28 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from authority.bulk_procedures import MAX_STEPS
-from authority.errors import MessageError, Refused
+from authority.errors import MessageError, Reason, Refused
 from authority.hops import Trace
 from authority.lease_messages import Renew
 from authority.letters import Letter
-from authority.messages import Adopted, Census, Collected, LoadReport, Message, NoAnswer, OwnerRequest
+from authority.messages import (
+    Adopted,
+    Census,
+    Collected,
+    Despawned,
+    LoadReport,
+    Message,
+    NoAnswer,
+    OwnerRequest,
+    Spawned,
+)
 from authority.names import instance_of
 from authority.placement import Balance, relieve
 from authority.records import EntityRecord, GroupRecord, LeaseRow, Phase, TransferRecord
 from authority.sealing import Opened, Sealer
 from homeserver.abroad import Abroad
 from homeserver.balancer import Balancer
+from homeserver.births import Births, SpawnNotTold, SpawnUnconfirmed
 from homeserver.federation import PeerUnreachable
 from homeserver.hierarchies import Hierarchies, order_all
 from homeserver.inquiries import Inquiries
@@ -109,6 +120,9 @@ class Home(Transfers):
         orders = Orders(self.store, self.order, self.clock, self._is_in_office)
         self.ordered = orders.ordered
         self.process.start_soon(orders.serve)
+        self.births = Births(self.store, self.post, self.clock)
+        self.farewells = parts.farewells(self.store, self.post, self.clock, self._is_in_office)
+        self.process.start_soon(self.farewells.serve)
         self.process.start_soon(self.abroad.look_around, self.process)
         self.process.start_soon(self.balancer.serve)
 
@@ -138,6 +152,10 @@ class Home(Transfers):
         """As `homeserver.node.Node`: take what wants no answer; whether it was that."""
         is_ours = instance_of(sender) == self._instance
         match message:
+            case Spawned():
+                self.births.spawned(message, sender)
+            case Despawned():
+                self.farewells.heard(message, sender)
             case Collected():
                 self._take_or_drop(self.recoveries.collected, message, sender)
             case Adopted():
@@ -260,6 +278,24 @@ class Home(Transfers):
             by, rev = record.master, record.parent_rev
             with suppress(*_NOT_DONE):
                 await self.store.submit("entity.attach", entity=entity, parent=parent, by=by, parent_rev=rev)
+
+    async def create(self, args: Mapping[str, Any]) -> EntityRecord | Reason | None:
+        """Somebody creates an entity: its record, why there is none, or None if nothing is known yet."""
+        try:
+            record, reason = await self.births.create({}, **args)
+        except Refused as refused:
+            return refused.reason
+        except (*_NOT_DONE, SpawnNotTold, SpawnUnconfirmed):
+            return None
+        return Reason.DENIED if reason else record
+
+    async def delete(self, entity: str, by: str, master_rev: int) -> bool:
+        """The master of an entity deletes it; whether that is known to be decided."""
+        with suppress(*_NOT_DONE):
+            grave = await self.store.submit("entity.delete", entity=entity, by=by, master_rev=master_rev)
+            await self.despawn(entity, grave["authority"], grave["epoch"])
+            return True
+        return False
 
     async def leave(self, entity: str, player: str, owner_rev: int) -> None:
         """A player says that it leaves an entity."""

@@ -59,6 +59,7 @@ class Judge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
+        self._ended_at: Final[dict[tuple[str, str], int]] = {}
         self.held: Final[dict[str, None]] = {}
         """Entities that wait for the return of their servers, with what those had: no other copies of them count."""
 
@@ -78,6 +79,7 @@ class Judge:
         """A server takes up an entity: under a higher fence than anybody before, from where the last one stopped."""
         fence = Fence(stint.epoch, stint.sub)
         self._note(f"{server} takes up {stint.entity} under {fence} at {stint.started_tick}")
+        self._has_come_back(server, stint.entity, fence)
         chain = self._chains.get(stint.entity)
         if chain is not None and fence <= chain.fence and not self._has_lease(server):
             # It slept, and takes up what has been somebody else's for long; it cannot go on with it, and is watched.
@@ -128,6 +130,15 @@ class Judge:
             )
         self.debts.settle(thing, stint.started_tick)
 
+    def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
+        """A server says that nothing of an entity goes on there under an earlier epoch."""
+        self._note(f"{server} has heard that {entity} has ended")
+        self._ended_at[server, entity] = max(epoch, self._ended_at.get((server, entity), 0))
+
+    def _has_come_back(self, server: str, entity: str, fence: Fence) -> None:
+        if fence.epoch < self._ended_at.get((server, entity), 0):
+            self.violated("came-back", f"{server} goes on with {entity} under {fence}, and said that it has ended")
+
     def lives(self, server: str, life: Life) -> None:
         """What a server took up: whatever its players were told to be durable is in it."""
         chain, cursors = self._chains[life.id], life.inbox.cursors
@@ -150,6 +161,8 @@ class Judge:
     def ticked(self, server: str, life: Life) -> None:
         """A server simulated an entity for one tick, which only its newest authority may."""
         self.ticks += 1
+        if self._ended_at:
+            self._has_come_back(server, life.id, life.fence)
         chain = self._chains[life.id]
         if chain.server != server or chain.fence != life.fence:
             self.violated(

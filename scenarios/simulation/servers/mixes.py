@@ -44,6 +44,8 @@ class ServerMix:
     drain: float = 0.0  # a server is emptied, or may be given entities again
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
+    create: float = 0.0  # somebody creates an entity, or deletes one
+    moody_share: float = 0.0  # of the times that a world is to begin something it would rather not
     attach: float = 0.0  # an entity is given a parent, or none any more
     absent: float = 0.0  # a player falls silent, or says so and leaves; at most one at a time
     absent_s: Range = (0.5, 8.0)
@@ -89,7 +91,7 @@ _RATED: Final = (
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "kill"),
     *("crash_home", "away", "depose"),
-    *("attach", "absent"),
+    *("attach", "absent", "create"),
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -299,6 +301,26 @@ _MIXES: Final = (
         down_s=(0.05, 4.0),
         weather=MailWeather(lost_share=0.02, repeated_share=0.02, spike_share=0.01, spike_s=0.5),
         unknown_share=0.03,
+    ),
+    ServerMix(
+        name="births",
+        purpose="entities are created and deleted while they move and servers are drained, killed and cut off",
+        players=("alpha.ada", "beta.bob"),
+        create=6.0,
+        moody_share=0.2,
+        move=12.0,
+        move_together=1.0,
+        wander_share=0.002,
+        delegate=3.0,
+        drain=0.2,
+        is_balanced=True,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.05),
+        cut=0.2,
+        cut_one_way=0.2,
+        pause=0.2,
+        crash=0.15,
+        crash_home=0.05,
+        unknown_share=0.05,
     ),
 )
 

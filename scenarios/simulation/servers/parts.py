@@ -6,10 +6,12 @@ from typing import Any
 
 from authority.recovery import CopyTable
 from homeserver.company import Company
+from homeserver.farewells import Farewells
 from homeserver.leases import Leases
 from homeserver.recovery import Recoveries
 from scenarios.players import InputStream
 from simserver.arrivals import Arrivals
+from simserver.births import Births
 from simserver.copies import Copier
 from simserver.departures import Departures
 from simserver.holdings import Holdings
@@ -35,6 +37,8 @@ class Parts:
     recoveries: type[Recoveries] = Recoveries
     stream: type[InputStream] = InputStream
     silences: type[Silences] = Silences
+    births: type[Births] = Births
+    farewells: type[Farewells] = Farewells
     company: type[Company] = Company
     procedures: Mapping[str, Any] = field(default_factory=dict)
     """Procedures of the log that are other than the real ones."""

@@ -3,8 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from authority.errors import Reason
 from authority.names import instance_of
+from authority.records import EntityRecord
 from scenarios.simulation.servers.homeserver import Home
+from scenarios.simulation.servers.world import MOODY
 
 if TYPE_CHECKING:
     from scenarios.simulation.servers.cluster import Cluster
@@ -17,6 +20,9 @@ _DELEGATES: Final = 3
 _TOGETHER: Final = 3
 _LEAVES_SHARE: Final = 0.3
 _RETURNS_SHARE: Final = 0.7
+_MOVES_AT_ONCE_SHARE: Final = 0.5
+_DELETES_SHARE: Final = 0.4
+_SAME_NAME_SHARE: Final = 0.3
 
 
 class People:
@@ -27,6 +33,7 @@ class People:
         self._dice: Final = cluster.dice
         self.proposed = 0
         self.groups: Final[list[str]] = []
+        self._refused: Final[dict[str, None]] = {}
         self.drained: Final[dict[str, None]] = {}
         self._unanswered: Final[dict[str, None]] = {}
 
@@ -35,13 +42,13 @@ class People:
         homes = [home for home in self._cluster.homes_of(instance_of(name)) if home.process.is_running]
         return self._dice.choice(homes) if homes else None
 
-    def move(self) -> None:
+    def move(self, entity: str = "") -> None:
         """Somebody has an entity moved: a player, who owns it then, or the operators; directly or not, by either way.
 
         What a player was permitted is refused at the commit if the owner has changed until then.
         """
         cluster = self._cluster
-        entity = self._dice.choice(cluster.entities)
+        entity = entity or self._dice.choice(cluster.entities)
         self.proposed += 1
         how: dict[str, Any] = {
             "direct": self._dice.random() < 0.5,
@@ -127,6 +134,55 @@ class People:
             self.proposed += 1
             drain_id = f"drain-{self.proposed:06d}"
             self._ask_until_done(server, lambda home: home.drain(server, drain_id))
+
+    def create(self) -> None:
+        """Somebody creates an entity, or a master deletes one: whoever is not answered asks again."""
+        cluster, births = self._cluster, self._cluster.births
+        many, few = cluster.mix.entities, cluster.mix.entities // 2
+        if len(cluster.entities) > few and (len(cluster.entities) > many or self._dice.random() < _DELETES_SHARE):
+            entity = self._dice.choice(cluster.entities)
+            record = cluster.record(entity)
+            if record is not None and entity not in births.wanted:
+                by, rev = record.master, record.master_rev
+                self._ask_for(entity, lambda home: home.delete(entity, by, rev))
+            return
+        server, player = self._dice.choice(cluster.server_names), self._dice.choice(cluster.players)
+        self.proposed += 1
+        again = [one for one in (*births.ended, *self._refused) if instance_of(one) == instance_of(server)]
+        entity = f"{instance_of(server)}.n{self.proposed}"
+        if again and self._dice.random() < _SAME_NAME_SHARE:
+            entity = self._dice.choice(again)
+        args = {"entity": entity, "kind": self._dice.choice(("counter", MOODY)), "spawner": player.name}
+        args |= {"server": server, "rule": "allow"}
+        if entity not in births.wanted:
+            self._ask_for(entity, lambda home: self._created(home, args))
+
+    async def _created(self, home: Home, args: dict[str, str]) -> bool:
+        answer = await home.create(args)
+        if isinstance(answer, EntityRecord):
+            self._cluster.births.answered(answer)
+            if self._dice.random() < _MOVES_AT_ONCE_SHARE:
+                self.move(answer.id)
+        elif answer is Reason.DENIED:
+            self._refused[args["entity"]] = None
+        return answer is not None
+
+    def _ask_for(self, entity: str, ask: Callable[[Home], Awaitable[bool]]) -> None:
+        """Until it is answered; those who asked before may be answered too."""
+        wanted = self._cluster.births.wanted
+        wanted[entity] = None
+
+        async def asked(home: Home) -> None:
+            if await ask(home):
+                wanted.pop(entity, None)
+
+        def again() -> None:
+            if entity in wanted:
+                if (home := self._home_of(entity)) is not None:
+                    home.process.start_soon(asked, home)
+                self._cluster.schedule.after(_ASK_AGAIN_S, again)
+
+        again()
 
     def _ask_until_done(self, server: str, ask: Callable[[Home], Awaitable[bool]]) -> None:
         instance = instance_of(server)

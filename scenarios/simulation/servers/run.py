@@ -33,6 +33,7 @@ class ServersOutcome(Outcome):
     takeovers: int
     ticks_lost: int
     lost: int
+    born: int
     ended: int
 
 

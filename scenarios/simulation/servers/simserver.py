@@ -12,6 +12,7 @@ from authority.messages import (
     CensusRequest,
     Copies,
     CopiesKept,
+    Despawned,
     Input,
     InputAck,
     Message,
@@ -73,6 +74,9 @@ class Witness(Protocol):
 
     def ticked(self, server: str, life: Life) -> None:
         """A server has simulated an entity for one more tick."""
+
+    def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
+        """A server says that nothing of an entity goes on there under an earlier epoch."""
 
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
         """A source of inputs is told that so many of them are durable."""
@@ -272,6 +276,9 @@ class SimulationServer:
             counts,
         )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
+        node.births = parts.births(
+            holdings, reception, departures, courier, lambda: lease.incarnation, arrivals.fence_raised, counts
+        )
         node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
             LoadMeter(_TICK_NS), holdings, departures, courier, home.members, lambda: (counts["inputs"], 0), clock
@@ -309,6 +316,8 @@ class SimulationServer:
 
     def send(self, message: Message, trace: Trace, to: str, **how: Any) -> bool:
         """As `Courier.send`; traces are for people, and stay behind."""
+        if isinstance(message, Despawned):
+            self._witness.heard_of_end(self.name, message.entity, message.epoch)
         self._outbox.send(to, message)
         return True
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from authority.incoming import Incoming
 from scenarios.simulation import handover_weaknesses
+from scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
 from scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
 from scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
 from scenarios.simulation.servers.parts import Parts
@@ -96,7 +97,7 @@ _ALL: Final = (
     Weakness(
         "goes-on-after-freezing", "an entity ticks on while it is on its way", Parts(departures=_GoesOnAfterFreezing)
     ),
-    *(Weakness(*weakness) for weakness in (*DEATH_WEAKNESSES, *GROUP_WEAKNESSES)),
+    *(Weakness(*weakness) for weakness in (*DEATH_WEAKNESSES, *GROUP_WEAKNESSES, *BIRTH_WEAKNESSES)),
 )
 
 WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})

@@ -5,7 +5,10 @@ from typing import Any, Final
 
 from simserver.inputs import PendingInput
 
-__all__ = ["LARGE", "Counting"]
+__all__ = ["LARGE", "MOODY", "Counting"]
+
+MOODY: Final = "moody"
+"""The kind of entities that worlds begin or not, as it pleases them."""
 
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
@@ -26,7 +29,9 @@ class Counting:
         self._sleeps: Final = sleeps
 
     def spawn(self, kind: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Nobody has come anywhere."""
+        """Nobody has come anywhere; some worlds would rather not."""
+        if kind == MOODY and self._wanders("", 0) is not None:
+            raise ValueError("not today")
         return {"": [0, bytes(_LARGE_BYTES)]} if kind == LARGE else {}
 
     def step(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from authority.records import Role
 from authority.reserved import PathReserved
 from crypto import jose
 from crypto.keys import PublicIdentity
+from homeserver.births import Births
 from homeserver.certification import Certification
+from homeserver.farewells import Farewells
 from homeserver.node import Node
 from homeserver.rest import transport, tree, tree_inputs
 from homeserver.transfers import Transfers
@@ -108,11 +110,11 @@ class FakeNode:
     def __init__(self) -> None:
         self.transfers = _transfers()
         self.transfers.answer = _no_answer  # type: ignore[method-assign] # what it does is not about bytes
-        self._spawns: dict[str, Any] = {}
+        self.births = Births(cast(Any, None), cast(Any, None), cast(Any, CLOCK))
+        self.farewells = Farewells(cast(Any, None), cast(Any, None), cast(Any, CLOCK), lambda: False)
         self.store = SimpleNamespace(entity=lambda _: None)
         self.drop = lambda _: None
         self.transfers.replies = _no_replies  # type: ignore[method-assign]
-        self._spawned = functools.partial(Node._spawned, cast(Any, self))
         self._noted = functools.partial(Node._noted, cast(Any, self))
 
 

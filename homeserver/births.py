@@ -1,0 +1,112 @@
+"""Creating an entity: its record in the log, then its first life on the server that the record names.
+
+Whoever is not answered repeats the same creation, of any member, and that is one creation: the log answers with the
+record that there is, and the server that it lives already, or once more that it will not have it. What a server would
+not have is taken back, and its name is free again; the next entity of that name begins under a higher epoch, so that
+nothing that is still on its way from before means it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from actors.clock import Bell, Clock
+from authority.epoch import Fence
+from authority.errors import Reason, Refused
+from authority.hops import Trace
+from authority.messages import Spawn, Spawned
+from authority.records import EntityRecord
+from homeserver.store import Store
+from homeserver.transfers import NOT_TOLD
+
+__all__ = ["SPAWN_TIMEOUT_S", "Births", "SpawnNotTold", "SpawnUnconfirmed"]
+
+SPAWN_TIMEOUT_S: Final = 5.0
+
+
+class SpawnNotTold(Exception):
+    """The record is in the log, and its server cannot be reached now."""
+
+
+class SpawnUnconfirmed(Exception):
+    """The server did not answer in time; the entity may live all the same. To repeat the creation tells."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Somebody who waits for a server's word on an entity."""
+
+    record: EntityRecord
+    bell: Bell
+    reason: str | None = None
+
+
+class Births:
+    """One member's part. `post` sends a sealed message to a server (`Transfers.post`)."""
+
+    def __init__(self, store: Store, post: Callable[..., Awaitable[None]], clock: Clock) -> None:
+        self._store: Final = store
+        self._post: Final = post
+        self._clock: Final = clock
+        self._waiting: Final[dict[str, list[_Waiting]]] = {}
+
+    async def create(self, params: Mapping[str, object], **wanted: Any) -> tuple[EntityRecord, str]:
+        """Create an entity, by the arguments of `entity.create`: its record, and why its server will not have it.
+
+        Raises:
+            Refused, NoQuorum, OutcomeUnknown: as `Store.submit`.
+            SpawnNotTold, SpawnUnconfirmed: to repeat it tells what became of it.
+        """
+        record = EntityRecord.from_data(await self._store.submit("entity.create", **wanted))
+        if record.fence != Fence(record.born):
+            # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
+            return record, ""
+        reason = await self._spawn(record, params)
+        if reason:
+            await self._discard(record)
+        return record, reason
+
+    async def _spawn(self, record: EntityRecord, params: Mapping[str, object]) -> str:
+        """Have the authority simulate a new entity; an empty text when it does, else its reason against."""
+        waiting = _Waiting(record, self._clock.bell())
+        self._waiting.setdefault(record.id, []).append(waiting)
+        message = Spawn(
+            entity=record.id,
+            kind=record.kind,
+            epoch=record.epoch,
+            owner=record.owner,
+            owner_rev=record.owner_rev,
+            params=dict(params),
+            incarnation=record.incarnation,
+        )
+        try:
+            try:
+                await self._post(message, Trace(f"spawn-{record.id}"[:64]), record.authority, on_path=False)
+            except NOT_TOLD as error:
+                raise SpawnNotTold(str(error)) from error
+            await waiting.bell.wait(SPAWN_TIMEOUT_S)
+        finally:
+            left = [one for one in self._waiting.pop(record.id) if one is not waiting]
+            if left:
+                self._waiting[record.id] = left
+        if waiting.reason is None:
+            raise SpawnUnconfirmed(record.authority)
+        return waiting.reason
+
+    def spawned(self, message: Spawned, sender: str) -> bool:
+        """A server's word on an entity; whether anybody waits for it, and it is the one that was asked."""
+        is_awaited = False
+        for one in self._waiting.get(message.entity, ()):
+            # Not of an earlier entity of this name, which was taken back. An older server does not say of which.
+            if one.record.authority == sender and message.epoch in (0, one.record.born):
+                one.reason, is_awaited = message.reason, True
+                one.bell.ring()
+        return is_awaited
+
+    async def _discard(self, record: EntityRecord) -> None:
+        """Take back the record of an entity that its first server would not spawn."""
+        try:
+            await self._store.submit("entity.discard", entity=record.id, server=record.authority, epoch=record.born)
+        except Refused as error:
+            if error.reason is not Reason.NOT_FOUND:
+                raise

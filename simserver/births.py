@@ -1,0 +1,114 @@
+"""How entities begin on a server for the first time, and how they end there for good: by their home instance's word."""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from authority.epoch import Fence
+from authority.hops import Trace
+from authority.messages import Despawn, Despawned, NotHere, Spawn, Spawned
+from authority.ownership import Ownership
+from authority.sealing import Opened
+from simserver.admission import Reception
+from simserver.courier import Courier
+from simserver.departures import Departures
+from simserver.holdings import Holdings
+
+__all__ = ["MAX_REFUSED", "Births"]
+
+# Entities that this server would not have; the oldest are forgotten first, and then may be had if they are asked again.
+MAX_REFUSED: Final = 4096
+
+
+class Births:
+    """One server's part. Who may say so is checked by whoever hands a message in.
+
+    Args:
+        incarnation: of this server's lease; 0 for none.
+        fence_raised: has arrivals listen to nothing of an entity under a lower fence.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        reception: Reception,
+        departures: Departures,
+        courier: Courier,
+        incarnation: Callable[[], int],
+        fence_raised: Callable[[str, Fence], None],
+        counts: Counter[str],
+    ) -> None:
+        self._holdings: Final = holdings
+        self._reception: Final = reception
+        self._departures: Final = departures
+        self._courier: Final = courier
+        self._incarnation: Final = incarnation
+        self._fence_raised: Final = fence_raised
+        self._counts: Final = counts
+        self._refused: OrderedDict[str, tuple[int, str]] = OrderedDict()
+
+    def spawn(self, message: Spawn, opened: Opened) -> None:
+        """The home instance has created an entity and gives it to this server to simulate first."""
+        if message.incarnation and message.incarnation != self._incarnation():
+            self._counts["leave_of_another_life"] += 1
+            return
+        reason = self._why_not(message)
+        if reason is None:
+            reason = self._begun(message)
+        answer = Spawned(entity=message.entity, reason=reason, epoch=message.epoch)
+        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    def _why_not(self, message: Spawn) -> str | None:
+        """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
+        epoch, reason = self._refused.get(message.entity, (0, ""))
+        if epoch >= message.epoch:
+            # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
+            return reason
+        # What lived here before a restart is given back by its home instance, with what is left of it.
+        known = (self._holdings.get, self._holdings.gone, self._holdings.lived)
+        if all(look(message.entity) is None for look in known):
+            return None
+        gone = self._holdings.gone(message.entity)
+        if gone is not None and not gone.moved_to and self._holdings.get(message.entity) is None:
+            return "it has ended"
+        return ""
+
+    def _begun(self, message: Spawn) -> str:
+        try:
+            if self._reception.is_full():
+                raise ValueError("this server has no room for another entity")
+            ownership = Ownership(message.owner, message.owner_rev)
+            self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
+        except ValueError as error:
+            reason = str(error)[:200] or "the world would not have it"
+            self._refused[message.entity] = (message.epoch, reason)
+            self._refused.move_to_end(message.entity)
+            while len(self._refused) > MAX_REFUSED:
+                self._refused.popitem(last=False)
+            return reason
+        self._refused.pop(message.entity, None)
+        return ""
+
+    def despawn(self, message: Despawn, opened: Opened) -> None:
+        """The entity was deleted: it ends here, and never begins under an earlier fence.
+
+        Unless it is on its way out: then the log says so to who asks, and home hears of it when it says so again.
+        """
+        fence = Fence(message.epoch)
+        if not self._ended(message.entity, fence):
+            self._counts["despawn_not_yet"] += 1
+            return
+        answer = Despawned(entity=message.entity, epoch=message.epoch)
+        self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
+
+    def _ended(self, entity: str, fence: Fence) -> bool:
+        """See that nothing of it goes on here under a lower fence; whether that is so."""
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        if holding is not None and holding.fence < fence and self._departures.is_leaving(entity):
+            return False
+        self._fence_raised(entity, fence)
+        if (holding is not None and holding.fence >= fence) or (gone is not None and gone.fence >= fence):
+            return True
+        for source in self._holdings.leave(entity, "", fence):
+            self._courier.tell_player(source, NotHere(entity=entity, epoch=fence.epoch))
+        return True
