@@ -82,9 +82,8 @@ class Entity(Server[Life]):
                 raise TypeError(f"an entity answers no {other!r}")
 
     def _tick(self, life: Life) -> None:
-        if life.frozen or life.broken or not life.is_due:
+        if life.frozen or life.broken or (life.sleep is not None and not life.wakes_now()):
             return
-        life.wake()
         now_ns = self._env.monotonic_ns()
         try:
             world, carried = self._step(life)

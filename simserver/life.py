@@ -283,21 +283,18 @@ class Life:
     @property
     def tick(self) -> int:
         """How many ticks it has had since it was spawned, wherever that was; those that it slept through count."""
-        return self._tick + self._slept
+        return self._tick if self.sleep is None else self._tick + self.sleep.slept(self._env.rounds.count)
 
     @property
     def ticks_here(self) -> int:
         """How many of them on this server, under the present fence or one to which it was passed on here."""
-        return self._ticks_here + self._slept
+        return self._ticks_here if self.sleep is None else self._ticks_here + self.sleep.slept(self._env.rounds.count)
 
-    @property
-    def _slept(self) -> int:
-        return 0 if self.sleep is None else self.sleep.slept(self._env.rounds.count)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it takes part in the present round: it is awake, or one of its timers ends."""
-        return self.sleep is None or self.sleep.is_over(self._env.rounds.count)
+    def wakes_now(self) -> bool:
+        """Wake it if one of its timers ends in the present round; whether it is awake now."""
+        if self.sleep is not None and self.sleep.is_over(self._env.rounds.count):
+            self.wake()
+        return self.sleep is None
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
