@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from actors import System
 from authority.epoch import Fence
 from authority.ownership import Ownership
+from simserver.departing import Plan
 from simserver.entity import Entity
 from simserver.inputs import PendingInput
+from simserver.leave_taking import LeaveTaking
 from simserver.life import Life, Snapshot
 from simserver.node import Node
 from simserver.stepping import Step
@@ -188,8 +190,11 @@ async def test_a_notice_wakes_it_so_that_its_world_hears_that_it_leaves(system: 
     stage = Stage(system, world=world)
     actor = stage.start(stage.fresh("naps"))
     assert actor.life.sleep is not None
-    actor.life.leaves_at_ns = stage.now_ns + 5_000_000_000
-    actor.life.wake()
+    holdings: Any = {BALL: SimpleNamespace(life=actor.life, fence=actor.life.fence)}
+    courier: Any = SimpleNamespace(tell_player=lambda player, message: None)
+    clock: Any = SimpleNamespace(monotonic_ns=stage.environment.monotonic_ns)
+    plan = Plan("transfer-1", BALL, "alpha.s2", notice_ms=5000)
+    LeaveTaking(holdings, courier, clock, lambda keep_time, entity: True).begin(plan, lambda: None)
     ticks(actor, 3)
     assert not (await inspect(actor))["asleep"], "until it has left, or stays"
     assert [left is not None for left in world.leaves_in_ms] == [True] * 3
