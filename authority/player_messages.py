@@ -132,6 +132,11 @@ class LetGo(_Message):
 
 
 class Present(_Message):
-    """Player → authority: I am here, though I give no inputs. Nothing is answered."""
+    """Player → authority: I am here, though I give no inputs.
+
+    A server that does not have the `entity` answers with `NotHere`; to an authority, or without an entity, it is only a
+    sign of life.
+    """
 
     type: Literal["present"] = "present"
+    entity: OwnerName = ""

@@ -217,7 +217,7 @@ class Holdings:
             self.caretaker.cast(holding.life)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
-        """Somebody else has authority now, under `fence`: the entity ends here. The sources that should be told.
+        """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.
 
         Does nothing when the entity has come back already, under a higher fence: the way back may be shorter.
         """
@@ -230,7 +230,7 @@ class Holdings:
         return sources
 
     def drop(self, entity: str) -> list[str]:
-        """End a life without a word about where the entity is, if it lives here. The sources that should be told."""
+        """End a life without a word about where the entity is, if it lives here. The players that should be told."""
         living = self._living.pop(entity, None)
         return [] if living is None else living.life.end()
 

@@ -474,12 +474,13 @@ class Life:
         return taken
 
     def end(self) -> list[str]:
-        """It has left; its actor ends. The names of the sources that should be told."""
+        """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
         self.over = True
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
-        return sorted(self.inbox.cursors)
+        owner = self.ownership.owner
+        return sorted({*self.inbox.cursors, owner} if owner else self.inbox.cursors)
 
     def _begin_stint(self) -> Stint:
         encoded = self._snapshot().encode()

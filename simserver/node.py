@@ -198,7 +198,7 @@ class Node:
                     self.silences.heard(received.peer)
                     self.departures.let_go(message.entity, received.peer)
                 elif isinstance(message, Present):
-                    self.silences.heard(received.peer)
+                    self._present(message, received.peer)
                 else:
                     self.counts["unexpected_message"] += 1
             # The link has ended: whoever restarts it, restarts this.
@@ -225,11 +225,20 @@ class Node:
         if self.arrivals.keep_early(message.entity, item):
             return
         self.counts["input_not_here"] += 1
-        gone = self.holdings.gone(message.entity)
+        self._tell_where(message.entity, player)
+
+    def _present(self, message: Present, player: str) -> None:
+        self.silences.heard(player)
+        if message.entity and self.holdings.get(message.entity) is None:
+            self._tell_where(message.entity, player)
+
+    def _tell_where(self, entity: str, player: str) -> None:
+        """It is not here (any more): where it went, as far as this server knows."""
+        gone = self.holdings.gone(entity)
         if gone is None:
-            answer = NotHere(entity=message.entity)
+            answer = NotHere(entity=entity)
         else:
-            answer = NotHere(entity=message.entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub)
+            answer = NotHere(entity=entity, moved_to=gone.moved_to, epoch=gone.fence.epoch, sub=gone.fence.sub)
         self.courier.tell_player(player, answer)
 
     def _take_at_once(self, parcel: Parcel, received: Received) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authority.messages import OwnerRequest
+from authority.messages import NotHere, OwnerRequest, Present
 from authority.ownership import Ownership
 from tests.homeserver.served import Home, Player, until
 
@@ -83,3 +83,20 @@ async def test_failures_row_40_a_player_of_whom_nothing_is_heard_counts_as_gone(
     proof = ada.proof(action="rights", entity="alpha.house", **nothing, **revisions)
     body = {"by": "alpha.ada", "proof": proof} | settings
     await world.api.refused(403, "proof_mismatch", "PATCH", "/v1/entities/alpha.house", body)
+
+
+async def test_who_is_present_at_a_server_that_has_its_entity_no_more_hears_where_it_went(
+    world: Home, ada: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = world.simservers["alpha.s1"]
+    told: list[NotHere] = []
+    monkeypatch.setattr(one.courier, "tell_player", lambda player, notice: told.append(notice))
+    await world.api.do("POST", "/v1/entities/alpha.house/transfers", {"to": "alpha.s2", "transfer_id": "transfer-1"})
+    await world.finished("transfer-1")
+    await until(lambda: one.holdings.get("alpha.house") is None)
+    # Its owner has given no input, so it is told as the owner that it is.
+    went = NotHere(entity="alpha.house", moved_to="alpha.s2", epoch=2)
+    assert told == [went]
+    for entity in ("", "alpha.sword", "alpha.house", "alpha.stranger"):
+        one._present(Present(entity=entity), ada.name)
+    assert told == [went, went, NotHere(entity="alpha.stranger")], "what is here is only heard of"

@@ -200,6 +200,14 @@ async def test_what_the_log_has_decided_is_carried_out_at_once_whether_or_not_an
     assert [to for to, message in scene.mail.sent if isinstance(message, NotHere)] == [ADA]
 
 
+async def test_an_owner_that_gives_no_inputs_is_told_where_its_entity_went(scene: Scene) -> None:
+    holding = scene.spawn()
+    assert (holding.life.ownership.owner, len(holding.life.inbox.cursors)) == (ADA, 0)
+    scene.departures.begin(PLAN)
+    scene.departures.activated(*activated())
+    assert (ADA, NotHere(entity=BALL, moved_to=THERE, epoch=2)) in scene.mail.sent
+
+
 async def test_a_report_that_is_owed_is_made_by_the_next_who_serves_and_only_once(
     scene: Scene, autojump_clock: MockClock
 ) -> None:

@@ -387,7 +387,7 @@ class SimulationServer:
                 opened = [Opened(one, sender, trace, in_batch=True) for one in message.messages]
                 self.process.start_soon(self._take_each, opened)
             case Present():
-                self.node.silences.heard(sender)
+                self.node._present(message, sender)
             case Copies():
                 self.node.copier.keep(message, sender, ("", 0))
             case CopiesKept():
