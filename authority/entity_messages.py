@@ -76,12 +76,16 @@ class Release(_Message):
 
 
 class Spawned(_Message):
-    """Simulation server → home: it lives (or `reason` says why not), from the epoch of its beginning on."""
+    """Simulation server → home: it lives, from the epoch of its beginning on, or `reason` says why not.
+
+    `code` is a stable reason, where that is not the world's own.
+    """
 
     type: Literal["spawned"] = "spawned"
     entity: Name
     reason: ReasonText = ""
     epoch: Epoch = 0
+    code: Literal["", "state_too_large"] = ""
 
 
 class Despawned(_Message):

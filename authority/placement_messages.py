@@ -36,7 +36,8 @@ class Load(MessageModel):
     """How much a simulation server has to do.
 
     `tick_ppm` is the part of the tick period that ticks take, in millionths: 1,000,000 is all of it. `leaving` of its
-    `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks.
+    `entities` are being handed over, or wait for it, and `asleep` of them sleep, so that they need no ticks;
+    `too_large` of them were found too large for a hand-over lately.
     """
 
     tick_ppm: Whole
@@ -45,6 +46,7 @@ class Load(MessageModel):
     inputs_per_s: Whole
     bytes_per_s: Whole
     asleep: Whole = 0
+    too_large: Whole = 0
 
 
 class LoadReport(MessageModel):

@@ -38,7 +38,7 @@ class _Waiting:
 
     record: EntityRecord
     bell: Bell
-    reason: str | None = None
+    answer: Spawned | None = None
 
 
 class Births:
@@ -54,20 +54,23 @@ class Births:
         """Create an entity, by the arguments of `entity.create`: its record, and why its server will not have it.
 
         Raises:
-            Refused, NoQuorum, OutcomeUnknown: as `Store.submit`.
+            Refused: as `Store.submit`; or the server would not have it for a reason that has a code.
+            NoQuorum, OutcomeUnknown: as `Store.submit`.
             SpawnNotTold, SpawnUnconfirmed: to repeat it tells what became of it.
         """
         record = EntityRecord.from_data(await self._store.submit("entity.create", **wanted))
         if record.fence != Fence(record.born):
             # A late repetition: it lives and has moved on. Spawning it again would set its state back to the beginning.
             return record, ""
-        reason = await self._spawn(record, params)
-        if reason:
+        answer = await self._spawn(record, params)
+        if answer.reason:
             await self._discard(record)
-        return record, reason
+        if answer.code:
+            raise Refused(Reason(answer.code), f"{record.id} is not spawned: {answer.reason}", entity=record.id)
+        return record, answer.reason
 
-    async def _spawn(self, record: EntityRecord, params: Mapping[str, object]) -> str:
-        """Have the authority simulate a new entity; an empty text when it does, else its reason against."""
+    async def _spawn(self, record: EntityRecord, params: Mapping[str, object]) -> Spawned:
+        """Have the authority simulate a new entity; its answer has no reason if it does, else that against it."""
         waiting = _Waiting(record, self._clock.bell())
         self._waiting.setdefault(record.id, []).append(waiting)
         message = Spawn(
@@ -89,9 +92,9 @@ class Births:
             left = [one for one in self._waiting.pop(record.id) if one is not waiting]
             if left:
                 self._waiting[record.id] = left
-        if waiting.reason is None:
+        if waiting.answer is None:
             raise SpawnUnconfirmed(record.authority)
-        return waiting.reason
+        return waiting.answer
 
     def spawned(self, message: Spawned, sender: str) -> bool:
         """A server's word on an entity; whether anybody waits for it, and it is the one that was asked."""
@@ -99,7 +102,7 @@ class Births:
         for one in self._waiting.get(message.entity, ()):
             # Not of an earlier entity of this name, which was taken back. An older server does not say of which.
             if one.record.authority == sender and message.epoch in (0, one.record.born):
-                one.reason, is_awaited = message.reason, True
+                one.answer, is_awaited = message, True
                 one.bell.ring()
         return is_awaited
 

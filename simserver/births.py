@@ -2,7 +2,7 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from authority.epoch import Fence
 from authority.hops import Trace
@@ -12,12 +12,19 @@ from authority.sealing import Opened
 from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
-from simserver.holdings import Holdings
+from simserver.holdings import Holdings, StateTooLarge
 
-__all__ = ["MAX_REFUSED", "Births"]
+__all__ = ["MAX_REFUSED", "Births", "Refusal"]
 
 # Entities that this server would not have; the oldest are forgotten first, and then may be had if they are asked again.
 MAX_REFUSED: Final = 4096
+
+
+class Refusal(NamedTuple):
+    """Why an entity does not begin here, and the stable code of that, if it has one. Without a text, it does or did."""
+
+    text: str = ""
+    code: Literal["", "state_too_large"] = ""
 
 
 class Births:
@@ -45,49 +52,53 @@ class Births:
         self._incarnation: Final = incarnation
         self._fence_raised: Final = fence_raised
         self._counts: Final = counts
-        self._refused: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._refused: OrderedDict[str, tuple[int, Refusal]] = OrderedDict()
 
     def spawn(self, message: Spawn, opened: Opened) -> None:
         """The home instance has created an entity and gives it to this server to simulate first."""
         if message.incarnation and message.incarnation != self._incarnation():
             self._counts["leave_of_another_life"] += 1
             return
-        reason = self._why_not(message)
-        if reason is None:
-            reason = self._begun(message)
-        answer = Spawned(entity=message.entity, reason=reason, epoch=message.epoch)
+        refusal = self._why_not(message)
+        if refusal is None:
+            refusal = self._begun(message)
+        answer = Spawned(entity=message.entity, reason=refusal.text, epoch=message.epoch, code=refusal.code)
         self._courier.send(answer, Trace(opened.trace.transfer_id), opened.sender, on_path=False)
 
-    def _why_not(self, message: Spawn) -> str | None:
+    def _why_not(self, message: Spawn) -> Refusal | None:
         """What was said before of this very spawn, empty if the entity lived; None if nothing was."""
-        epoch, reason = self._refused.get(message.entity, (0, ""))
+        epoch, refusal = self._refused.get(message.entity, (0, Refusal()))
         if epoch >= message.epoch:
             # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
-            return reason
+            return refusal
         # What lived here before a restart is given back by its home instance, with what is left of it.
         known = (self._holdings.get, self._holdings.gone, self._holdings.lived)
         if all(look(message.entity) is None for look in known):
             return None
         gone = self._holdings.gone(message.entity)
         if gone is not None and not gone.moved_to and self._holdings.get(message.entity) is None:
-            return "it has ended"
-        return ""
+            return Refusal("it has ended")
+        return Refusal()
 
-    def _begun(self, message: Spawn) -> str:
+    def _begun(self, message: Spawn) -> Refusal:
         try:
             if self._reception.is_full():
                 raise ValueError("this server has no room for another entity")
             ownership = Ownership(message.owner, message.owner_rev)
             self._holdings.spawn(message.entity, message.kind, message.params, Fence(message.epoch), ownership)
+        except StateTooLarge as error:
+            return self._keep(message, Refusal(str(error), "state_too_large"))
         except ValueError as error:
-            reason = str(error)[:200] or "the world would not have it"
-            self._refused[message.entity] = (message.epoch, reason)
-            self._refused.move_to_end(message.entity)
-            while len(self._refused) > MAX_REFUSED:
-                self._refused.popitem(last=False)
-            return reason
+            return self._keep(message, Refusal(str(error)[:200] or "the world would not have it"))
         self._refused.pop(message.entity, None)
-        return ""
+        return Refusal()
+
+    def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:
+        self._refused[message.entity] = (message.epoch, refusal)
+        self._refused.move_to_end(message.entity)
+        while len(self._refused) > MAX_REFUSED:
+            self._refused.popitem(last=False)
+        return refusal
 
     def despawn(self, message: Despawn, opened: Opened) -> None:
         """The entity was deleted: it ends here, and never begins under an earlier fence.

@@ -109,7 +109,7 @@ class Departures:
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
-        self._stayers = Stayers(clock)
+        self.stayers = Stayers(clock)
         self._convoys: Final = Convoys(clock, self._spawn, self._begin_in_turn)
         self._patience = Patience()
         # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
@@ -140,7 +140,7 @@ class Departures:
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
-        return self._stayers.may_be_moved(entity) and not self.is_under_way(entity)
+        return self.stayers.may_be_moved(entity) and not self.is_under_way(entity)
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
@@ -162,7 +162,7 @@ class Departures:
 
     def wants_to_go(self, entity: str, destination: str) -> None:
         """The world says that an entity belongs elsewhere; goes directly when it may. What goes wrong stays here."""
-        if self.is_under_way(entity) or self._stayers.is_known(entity):
+        if self.is_under_way(entity) or self.stayers.is_known(entity):
             return
         if self._convoys.turnstile.is_full(destination):
             # Before the target is asked: its places are for those who can use them.
@@ -271,7 +271,7 @@ class Departures:
         if frozen is None:
             self._counts["order_busy"] += 1
             return
-        if self._stayers.is_too_large(plan.entity, len(frozen.state)):
+        if self.stayers.is_too_large(plan.entity, len(frozen.state)):
             holding.life.thaw()
             self._counts["state_too_large"] += 1
             self._decline(plan, Reason.STATE_TOO_LARGE)
@@ -560,9 +560,9 @@ class Departures:
         _log.info("%s stays: transfer %s was refused (%s)", entity, departure.plan.transfer_id, reason)
         self._counts[f"refused_{reason or Reason.DENIED}"] += 1
         if reason == Reason.ATTACHED:
-            self._stayers.note(entity)
+            self.stayers.note(entity)
         if departure.plan.in_company:
-            self._stayers.refused(entity)
+            self.stayers.refused(entity)
         if departure.stays_nowhere:
             self._holdings.drop(entity)
         else:
@@ -582,7 +582,7 @@ class Departures:
         What is not here, under way already, or was refused a moment ago, is left out; a later census shows it.
         """
         for move in moves:
-            if self._stayers.may_be_moved(move.entity):
+            if self.stayers.may_be_moved(move.entity):
                 # Over the link: it puts requests together, and no HTTP server is in the way.
                 self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True))
 

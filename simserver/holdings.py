@@ -13,14 +13,14 @@ import trio
 from actors.exits import CallTimeout, Exit, NoProc
 from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
-from authority.messages import InputItem
+from authority.messages import MAX_STATE_BYTES, InputItem
 from authority.ownership import UNTOLD, Ownership
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.stepping import Carried
 from simserver.world import schema_version
 
-__all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "Tombstone"]
+__all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone"]
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000
@@ -33,6 +33,13 @@ class AlreadyHeld(Exception):
 
     def __init__(self, entity: str, fence: Fence) -> None:
         super().__init__(f"{entity} lives here already, under {fence}: it has to leave before it can come")
+
+
+class StateTooLarge(Exception):
+    """A state above `MAX_STATE_BYTES`: whoever had it could neither be handed over nor drained."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"its state has {size_bytes} bytes, and a transfer carries {MAX_STATE_BYTES}: make it smaller")
 
 
 @dataclass(slots=True)
@@ -168,10 +175,13 @@ class Holdings:
 
         Raises:
             ValueError: the world would not have it; the text says why.
+            StateTooLarge: it could never be handed over.
         """
         world = self._environment.world.spawn(kind, params)
         schema = schema_version(self._environment.world)
         snapshot = Snapshot(kind, 0, world, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
+        if (size_bytes := len(snapshot.encode())) > MAX_STATE_BYTES:
+            raise StateTooLarge(size_bytes)
         return self.start(entity, fence, snapshot)
 
     def start(

@@ -67,7 +67,15 @@ class LoadMeter:
         self._used_ns.append(used_ns)
 
     def measure(
-        self, now_ns: int, *, entities: int, leaving: int, inputs: int, moved_bytes: int, asleep: int = 0
+        self,
+        now_ns: int,
+        *,
+        entities: int,
+        leaving: int,
+        inputs: int,
+        moved_bytes: int,
+        asleep: int = 0,
+        too_large: int = 0,
     ) -> Load:
         """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late."""
         before_ns, inputs_before, bytes_before = self._before
@@ -84,6 +92,7 @@ class LoadMeter:
             inputs_per_s=max(0, round((inputs - inputs_before) / passed_s)) if before_ns else 0,
             bytes_per_s=max(0, round((moved_bytes - bytes_before) / passed_s)) if before_ns else 0,
             asleep=asleep,
+            too_large=too_large,
         )
         return self._last
 
@@ -177,6 +186,7 @@ class Loads:
             inputs=inputs,
             moved_bytes=moved_bytes,
             asleep=self._holdings.asleep,
+            too_large=self._departures.stayers.too_large,
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:

@@ -22,6 +22,8 @@ PAUSE_NS: Final = 10_000_000_000
 # stand still for the wrong transfer then, and keep the whole group waiting for the order to be repeated.
 FIRST_PAUSE_NS: Final = 2_000_000_000
 LONGEST_PAUSE_NS: Final = 5_000_000_000
+# Longer than the longest pause of a drain, so that it sees at all times what keeps it waiting.
+TOO_LARGE_NS: Final = 30_000_000_000
 # A refusal so long after the last pause has another cause than the one before.
 FORGET_NS: Final = 60_000_000_000
 MAX_ENTITIES: Final = 65_536
@@ -40,6 +42,7 @@ class Stayers:
         self._clock: Final = clock
         self._until_ns: dict[str, int] = {}
         self._pauses: dict[str, _Pause] = {}
+        self._too_large_until_ns: dict[str, int] = {}
 
     def is_known(self, entity: str) -> bool:
         """Whether it was found a moment ago that it has to stay, so that its world is not listened to."""
@@ -53,11 +56,22 @@ class Stayers:
     def is_too_large(self, entity: str, size_bytes: int) -> bool:
         """Whether a state of this size is too large for a transfer; then that is remembered for a while."""
         if size_bytes <= MAX_STATE_BYTES:
+            self._too_large_until_ns.pop(entity, None)
             return False
         _log.error("%s stays: its state has %d bytes, and a transfer carries %d", entity, size_bytes, MAX_STATE_BYTES)
+        if len(self._too_large_until_ns) >= MAX_ENTITIES:
+            self._too_large_until_ns.clear()
+        self._too_large_until_ns[entity] = self._clock.monotonic_ns() + TOO_LARGE_NS
         self.note(entity)
         self.refused(entity)
         return True
+
+    @property
+    def too_large(self) -> int:
+        """How many were found to be too large a moment ago, and have not been found smaller since."""
+        now_ns = self._clock.monotonic_ns()
+        self._too_large_until_ns = {name: at_ns for name, at_ns in self._too_large_until_ns.items() if now_ns < at_ns}
+        return len(self._too_large_until_ns)
 
     def note(self, entity: str) -> None:
         """It has to stay, and its world is not listened to for a while."""

@@ -123,6 +123,7 @@ async def _drain_view(node: Node, name: str) -> DrainView:
         delegated=delegated,
         held=None if load is None else load.entities,
         leaving=None if load is None else load.leaving,
+        too_large=None if load is None else load.too_large,
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
         empty=record is not None and not entities and not delegated and load is not None and not load.entities,
     )

@@ -44,5 +44,8 @@ class DrainView(BaseModel):
     delegated: int = Field(description="held by others who may pass them to it directly")
     held: int | None = Field(description="what it holds by its own last report, of all instances; None if it is silent")
     leaving: int | None = Field(description="of these, how many are being handed over or wait for it")
+    too_large: int | None = Field(
+        description="of these, how many were found too large for a transfer lately (state_too_large): they stay"
+    )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
     empty: bool = Field(description="drained, and nothing is left: it can be stopped, upgraded or removed")

@@ -23,7 +23,7 @@ __all__ = ["add", "balance", "drain", "load", "remove"]
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 POLL_S: Final = 0.25
-# How long the last other server may be gone before nobody waits for it: time for one to be started again.
+# How long nothing may be able to leave before nobody waits for that: time for another server to be started again.
 _NO_TARGET_S: Final = 15.0
 _FOR_EVER_S: Final = 86_400.0
 _within = click.option(
@@ -32,8 +32,7 @@ _within = click.option(
     type=FiniteRange(min=0.0, max=_FOR_EVER_S),
     default=_FOR_EVER_S,
     metavar="SECONDS",
-    help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day; 15 s while no other server takes"
-    " anything]",
+    help="Exit with 1 if it is not empty by then; the drain goes on. [default: a day; 15 s while nothing can leave]",
 )
 
 
@@ -49,7 +48,8 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
 
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
     waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
-    gone, its entities stay where they are and are simulated; then this ends with 1 after 15 s.
+    gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
+    only such are left, this ends with 1 after 15 s.
 
     An empty server can be stopped, upgraded, started again (then --cancel), or removed with `baton server remove`.
 
@@ -94,7 +94,8 @@ def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, wi
             shown.done(seen)
             return 0
         now_s = time.monotonic()
-        if seen["targets"]:
+        # What is too large for a transfer stays for good, unless its world makes it smaller.
+        if seen["targets"] and (not seen["held"] or seen["held"] != seen.get("too_large")):
             had_target_s = now_s
         if now_s - since_s >= within_s or now_s - had_target_s >= _NO_TARGET_S:
             click.echo(f"baton: {_sentence(seen)}; the drain goes on", err=True)
@@ -115,6 +116,8 @@ def _sentence(view: dict[str, Any]) -> str:
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
     more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
     stuck = "" if view["targets"] else "; no other server takes entities"
+    if too_large := view.get("too_large"):
+        stuck += f"; {too_large:,} too large to be moved (state_too_large)"
     return f"{view['server']} {held}; {view['entities']:,} by the log{more}{stuck}"
 
 

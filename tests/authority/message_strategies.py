@@ -82,6 +82,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "params": st.dictionaries(st.text(max_size=3), st.integers() | st.binary(max_size=3), max_size=3),
     "previous_nonce": st.sampled_from(["", "f" * 32]),
     "reason": st.text(max_size=20),
+    "code": st.sampled_from(["", "state_too_large"]),
     "rows": st.lists(CENSUS_ROWS, max_size=3),
     "silent_s": st.integers(0, 2**31),
     "timeout_s": st.integers(0, 86_400),

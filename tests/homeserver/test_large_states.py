@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import trio
 
 from authority.messages import MAX_STATE_BYTES
 from simserver.node import Node
@@ -92,7 +93,15 @@ def fill(node: Node, entity: str) -> bytes:
 async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home) -> None:
     one, two = await alpha.simserver("alpha.s1"), await alpha.simserver("alpha.s2")
     ada = await alpha.player("alpha.ada")
-    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": MAX_STATE_BYTES})
+    big = {"id": "alpha.big", "kind": "ball", "spawner": ada.name, "server": "alpha.s1"}
+    body = big | {"params": {"ballast": MAX_STATE_BYTES}}
+    assert await alpha.api.refused(409, "state_too_large", "POST", "/v1/entities", body) == "alpha.big"
+    await alpha.api.refused(404, "not_found", "GET", "/v1/entities/alpha.big")
+    # What grew so large since is not to be had by anybody else.
+    await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 0})
+    grown = one.holdings.get("alpha.big")
+    assert grown is not None
+    grown.life.world |= {"ballast": bytes(MAX_STATE_BYTES)}
     await begin(alpha, "alpha.big", "alpha.s2", "transfer-1")
     view = await alpha.finished("transfer-1")
     assert (view["result"], view["reason"]) == ("refused", "state_too_large")
@@ -107,12 +116,18 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert one.counts["internal_error"] == 0
 
     # The world's own wish to move it ends here: nothing is asked, and it goes on.
-    one.departures._stayers = Stayers(one.departures._clock)
+    one.departures.stayers = Stayers(one.departures._clock)
     one.departures.wants_to_go("alpha.big", "alpha.s2")
     one.departures.wants_to_go("alpha.big", "alpha.s2")
-    assert one.counts["state_too_large"] == 2
+    await until(lambda: one.counts["state_too_large"] == 2)
     assert not holding.life.frozen
     # What was asked while this node was busy is answered before it ends.
     for _ in range(3):
         assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
     await until(lambda: not one.departures.reports.untold)
+    # A drain shows what keeps it waiting.
+    with trio.fail_after(120):
+        while True:
+            if (await alpha.api.get("/v1/servers/alpha.s1/drain"))["too_large"] == 1:
+                break
+            await trio.sleep(0.1)

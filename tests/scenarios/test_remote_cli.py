@@ -239,6 +239,11 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     status, waited_s = Drained(stuck).wait(monkeypatch)
     assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
     assert "3 by the log; no other server takes entities; the drain goes on" in capsys.readouterr().err
+    # So it is if nobody else is left than those who are too large for any transfer.
+    kept = {**full, "targets": 2, "empty": False, "too_large": 3}
+    status, waited_s = Drained(kept).wait(monkeypatch)
+    assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
+    assert "3 too large to be moved (state_too_large); the drain goes on" in capsys.readouterr().err
     # A server that is started again in between is waited for.
     status, waited_s = Drained(*[stuck] * 10, *[going] * 5, *[stuck] * 10, empty).wait(monkeypatch)
     assert (status, waited_s) == (0, 26.0)

@@ -10,7 +10,7 @@ from authority.sealing import Opened
 from homeserver.farewells import Farewells
 from scenarios.simulation.servers.group_weaknesses import changed
 from scenarios.simulation.servers.parts import Parts
-from simserver.births import Births
+from simserver.births import Births, Refusal
 
 __all__ = ["BIRTH_WEAKNESSES"]
 
@@ -18,20 +18,20 @@ __all__ = ["BIRTH_WEAKNESSES"]
 class _BeginsAgain(Births):
     """Does not look whether the entity lives here, or has lived here."""
 
-    def _why_not(self, message: Spawn) -> str | None:
+    def _why_not(self, message: Spawn) -> Refusal | None:
         if self._holdings.get(message.entity) is not None:
-            return ""
-        epoch, reason = self._refused.get(message.entity, (0, ""))
-        return reason if epoch >= message.epoch else None
+            return Refusal()
+        epoch, refusal = self._refused.get(message.entity, (0, Refusal()))
+        return refusal if epoch >= message.epoch else None
 
 
 class _ChangesItsMind(Births):
     """Does not remember what it would not have."""
 
-    def _begun(self, message: Spawn) -> str:
-        reason = super()._begun(message)
+    def _begun(self, message: Spawn) -> Refusal:
+        refusal = super()._begun(message)
         self._refused.clear()
-        return reason
+        return refusal
 
 
 class _LooksNoFurther(Births):

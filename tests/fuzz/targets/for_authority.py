@@ -114,7 +114,8 @@ _FIELDS: dict[str, Any] = {
     "inputs": [{"source": "alpha.ada", "seq": 1, "data": b"x"}], "kind": "ball", "moved_to": "", "off_path": {"y": 2},
     "leases": [{"server": "alpha.s1", "incarnation": 1}], "over": [], "who_is_alive": True,
     "alive": [{"server": "alpha.s1", "incarnation": 2}], "number": 7,
-    "outcome": "committed", "params": {"z": 1}, "reason": "why", "seq": 1, "source": "alpha.s1", "state": b"state",
+    "outcome": "committed", "params": {"z": 1}, "reason": "why", "code": "", "seq": 1,
+    "source": "alpha.s1", "state": b"state",
     "state_hash": "0" * 64, "sub": 0, "target": "alpha.s2", "tick": 9, "trace": TRACE.to_data(),
     "transfer_id": "transfer-1", "transport": "link",
 }  # fmt: skip
