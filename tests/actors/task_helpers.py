@@ -55,3 +55,9 @@ class Owner(Server[list[Any]]):
             return Reply(await request(self))
         except (Exit, TaskError) as error:
             return Reply(error)
+
+
+class TrappingOwner(Owner):
+    """An owner that is told when a task has crashed, instead of crashing itself."""
+
+    trap_exit = True

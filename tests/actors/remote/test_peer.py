@@ -1,43 +1,20 @@
-"""The connection to one node, sans-IO: two joined by hand, and one alone against a peer that breaks the rules."""
+"""The connection to one node, sans-IO: two joined by hand, through everything that connections go through."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from typing import Any
 
-import cbor2
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.remote.errors import Undecodable
 from actors.remote.frames import (
-    MAX_MESSAGE_BYTES,
-    Answer,
     Call,
     Cancel,
     Cast,
-    Close,
-    Demonitor,
-    Ended,
-    Fail,
     Fault,
-    Frame,
-    Kill,
-    LinkBroke,
-    LinkIt,
-    MonitorIt,
-    Open,
-    Reply,
-    Send,
-    Signal,
     StopIt,
-    Unlink,
     Whereis,
     read_message_untrusted,
-    write_frame,
-    write_message,
 )
 from actors.remote.peer import (
     Answered,
@@ -53,105 +30,9 @@ from actors.remote.peer import (
     WentDown,
     WentUp,
 )
-from actors.remote.settings import BATCH_BYTES, MAX_PAYLOAD_BYTES, DistributionSettings
+from actors.remote.settings import BATCH_BYTES, DistributionSettings
 
 TARGET = (5, 77)
-NUMBERS = st.integers(0, 2**64 - 1)
-PAYLOADS = st.binary(max_size=20)
-TARGETS = st.one_of(st.tuples(NUMBERS, NUMBERS), st.text(min_size=1, max_size=20))
-FLAGS = st.integers(0, 1)
-FAULTS = st.sampled_from(Fault)
-FRAMES: st.SearchStrategy[Frame] = st.one_of(
-    st.builds(Open, NUMBERS, NUMBERS, NUMBERS),
-    st.builds(Close, NUMBERS),
-    st.builds(Call, TARGETS, NUMBERS, PAYLOADS),
-    st.builds(Cancel, NUMBERS),
-    st.builds(Reply, NUMBERS, PAYLOADS),
-    st.builds(Fail, NUMBERS, FAULTS, PAYLOADS),
-    st.builds(Cast, TARGETS, PAYLOADS),
-    st.builds(Send, TARGETS, PAYLOADS),
-    st.builds(MonitorIt, TARGETS, NUMBERS),
-    st.builds(Demonitor, NUMBERS),
-    st.builds(Ended, NUMBERS, PAYLOADS),
-    st.builds(Signal, TARGETS, PAYLOADS),
-    st.builds(Kill, TARGETS),
-    st.builds(StopIt, TARGETS, NUMBERS, PAYLOADS),
-    st.builds(Whereis, st.text(min_size=1, max_size=9), NUMBERS),
-    st.builds(Answer, NUMBERS, NUMBERS, st.integers(-1, 2), PAYLOADS),
-    st.builds(LinkIt, TARGETS, NUMBERS, PAYLOADS),
-    st.builds(Unlink, NUMBERS, FLAGS),
-    st.builds(LinkBroke, NUMBERS, FLAGS, PAYLOADS),
-)
-
-
-# The bytes
-
-
-@given(NUMBERS, st.lists(FRAMES, max_size=30))
-def test_frames_are_read_as_they_were_written(to: int, frames: list[Frame]) -> None:
-    read = read_message_untrusted(write_message(to, [write_frame(frame) for frame in frames]))
-    assert read == (to, frames)
-    assert [type(frame) for frame in read[1]] == [type(frame) for frame in frames]
-
-
-def test_however_many_frames_there_are() -> None:
-    for count in (22, 23, 24, 70_000):
-        assert len(read_message_untrusted(write_message(1, [write_frame(Cancel(1))] * count))[1]) == count
-
-
-@given(st.binary(max_size=100) | st.recursive(
-    st.none() | st.integers(-2, 20) | st.text(max_size=3) | st.binary(max_size=3) | st.floats(),
-    lambda inner: st.lists(inner, max_size=5),
-).map(cbor2.dumps))  # fmt: skip
-@settings(max_examples=300)
-def test_hostile_messages_are_read_or_refused_with_one_error(noise: bytes) -> None:
-    with contextlib.suppress(Undecodable):
-        read_message_untrusted(noise)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        [1, [99]],
-        [1, [-1]],
-        [1, []],
-        [1, 5],
-        [1, [True]],
-        [],
-        [-1],
-        [2**64],
-        {},
-        [1, [3, -5]],
-        [1, [3, 2**64]],
-        [1, [3, 1, 1]],
-        [1, [6, "", b""]],
-        [1, [6, "x" * 256, b""]],
-        [1, [6, [1], b""]],
-        [1, [6, [1, -1], b""]],
-        [1, [6, "a", "text"]],
-        [1, [6, "a", bytes(MAX_PAYLOAD_BYTES + 1)]],
-        [1, [5, 1, 3, b""]],
-        [1, [15, 1, 1, 3, b""]],
-        [1, [17, 1, 2]],
-        [1, [17, 1, True]],
-        [1, [3, cbor2.CBORTag(2, b"\x01")]],
-        [1, [3, cbor2.CBORTag(99, 1)]],
-        [1, [[[[[]]]]]],
-    ],
-)
-def test_what_is_no_message_is_refused(message: Any) -> None:
-    with pytest.raises(Undecodable):
-        read_message_untrusted(cbor2.dumps(message))
-
-
-def test_what_is_too_long_or_has_something_behind_it_is_refused() -> None:
-    with pytest.raises(Undecodable, match="at most"):
-        read_message_untrusted(bytes(MAX_MESSAGE_BYTES + 1))
-    with pytest.raises(Undecodable):
-        read_message_untrusted(write_message(1, []) + b"\x00")
-
-
-# Two peers
 
 
 class Pair:
@@ -466,109 +347,6 @@ def test_what_waits_for_the_connection_is_bounded() -> None:
     assert not a.admits(0)
     pair.settle()
     assert a.admits(10_000)
-
-
-# A peer that breaks the rules, alone
-
-
-class Alone:
-    """One machine, up, and a peer whose messages we write."""
-
-    def __init__(self, **limits: int) -> None:
-        self.peer = Peer("far", 1, iter(range(100, 200)).__next__, DistributionSettings(**limits))
-        self.say(0, Open(1, 7, 9))
-        self.number = 100
-        assert self.peer.state is State.UP
-        self.answers()
-        list(self.peer.effects())
-
-    def say(self, to: int, *frames: Frame) -> list[Effect]:
-        self.peer.receive_untrusted(write_message(to, [write_frame(frame) for frame in frames]), 0.0)
-        return list(self.peer.effects())
-
-    def answers(self) -> list[Frame]:
-        messages = self.peer.messages_to_send(0.0)
-        return [frame for message in messages for frame in read_message_untrusted(message)[1]]
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        (Open(1, 8, 9), Cast(TARGET, b"")),
-        (Cast(TARGET, b""), Open(1, 8, 9)),
-        (Cast(TARGET, b""), Close(7)),
-        (Call(TARGET, 1, b""), Call(TARGET, 1, b"")),
-        (MonitorIt(TARGET, 1), MonitorIt(TARGET, 1)),
-        (LinkIt(TARGET, 1, b""), LinkIt(TARGET, 1, b"")),
-        (Open(2, 8, 9),),
-        (Open(1, 0, 9),),
-        (Open(1, 8, 0),),
-    ],
-)
-def test_a_peer_that_breaks_the_protocol_loses_its_connection(frames: tuple[Frame, ...]) -> None:
-    alone = Alone()
-    effects = alone.say(alone.number, *frames)
-    assert any(isinstance(effect, WentDown) for effect in effects)
-    assert alone.peer.state is State.DOWN
-    assert alone.peer.violations == 1
-    assert Close(100) in alone.answers()
-
-
-def test_noise_ends_the_connection_too() -> None:
-    alone = Alone()
-    alone.peer.receive_untrusted(b"noise", 0.0)
-    assert alone.peer.state is State.DOWN
-    assert alone.peer.violations == 1
-
-
-def test_requests_beyond_the_bounds_are_refused_one_by_one() -> None:
-    alone = Alone(max_calls_in=1, max_monitors=1)
-    effects = alone.say(
-        alone.number,
-        *(Call(TARGET, 1, b""), Whereis("x", 2), StopIt(TARGET, 3, b"")),
-        *(MonitorIt(TARGET, 1), MonitorIt(TARGET, 2), LinkIt(TARGET, 1, b""), LinkIt(TARGET, 2, b"")),
-    )
-    assert [type(effect.frame) for effect in effects if isinstance(effect, Arrived)] == [Call, MonitorIt, LinkIt]
-    limit = cbor2.dumps("system_limit")
-    assert alone.answers() == [
-        Fail(2, Fault.FULL, b"\x01"),
-        Fail(3, Fault.FULL, b"\x01"),
-        Ended(2, limit),
-        LinkBroke(2, 0, limit),
-    ]
-
-
-def test_requests_of_our_own_are_bounded() -> None:
-    alone = Alone(max_calls_out=1, max_monitors=1)
-    peer = alone.peer
-    assert peer.call(TARGET, b"", "c", 0.0)
-    assert peer.call(TARGET, b"", "c", 0.0) is None
-    assert peer.watch(TARGET, "w", 0.0)
-    assert peer.watch(TARGET, "w", 0.0) is None
-    assert peer.link(TARGET, "t", b"", 0.0)
-    assert peer.link(TARGET, "t", b"", 0.0) is None
-    peer.signal(TARGET, b"", 0.0)
-    peer.kill(TARGET, 0.0)
-    assert [type(frame) for frame in alone.answers()] == [Call, MonitorIt, LinkIt, Signal, Kill]
-
-
-def test_what_nobody_knows_of_is_ignored() -> None:
-    alone = Alone()
-    unknown = (Reply(9, b""), Fail(9, Fault.EXIT, b""), Ended(9, b""), Cancel(9), Demonitor(9), Unlink(9, 1))
-    assert alone.say(alone.number, *unknown, LinkBroke(9, 0, b"")) == []
-    assert alone.say(0, Close(12345)) == []
-    assert alone.say(0, Open(1, 7, 9)) == []  # the same again
-    assert alone.say(12345, Cast(TARGET, b"")) == []  # of an earlier connection
-    assert alone.answers() == [Close(12345)]
-    assert alone.say(12346, Open(1, 8, 9)) == []  # the answer to something else
-    assert alone.peer.state is State.UP
-    assert alone.answers() == [Close(12346)]
-    assert alone.say(alone.number, Open(1, 8, 9)) == [WentDown("it began a new connection")]
-    assert alone.answers() == [Close(alone.number)]
-    for number in range(20):
-        alone.say(1000 + number, Cast(TARGET, b""))
-    assert len(alone.answers()) == 20
-    assert len(alone.peer._forgotten_s) <= 8
 
 
 # Any order of anything
