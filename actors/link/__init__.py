@@ -33,7 +33,7 @@ The shell that gives it a socket and a clock is `actors.udp`; the protocol, byte
 from actors.link.events import Event, LinkExpired, PeerClosed, PeerReachable, PeerRestarted, PeerUnreachable
 from actors.link.incoming import ReceivedMessage
 from actors.link.link import Link
-from actors.link.outgoing import LinkFull, require_sendable
+from actors.link.outgoing_message import LinkFull, require_sendable
 from actors.link.sessions import SessionIds
 from actors.link.settings import LARGE_MESSAGE_BYTES, MAX_MESSAGE_BYTES, Address, LinkSettings
 

@@ -25,13 +25,20 @@ from actors.link.frames import (
     message_head,
     write_pieces,
 )
-from actors.link.outgoing_message import REQUEST, Chunk, LargeMessage, OutgoingMessage, OutgoingRun
+from actors.link.outgoing_message import (
+    REQUEST,
+    Chunk,
+    LargeMessage,
+    LinkFull,
+    OutgoingMessage,
+    OutgoingRun,
+    require_sendable,
+)
 from actors.link.settings import (
     CHANNELS,
     INITIAL_CREDIT_BYTES,
     INITIAL_CREDIT_MESSAGES,
     LARGE_MESSAGE_BYTES,
-    MAX_MESSAGE_BYTES,
     ORDERED_CHANNELS,
     RESERVED_CREDIT_BYTES,
     SMALL_MESSAGE_BYTES,
@@ -42,23 +49,8 @@ from crypto.errors import Malformed
 _PASSING_OVERHEAD_BYTES: Final = 256
 """What a message that goes past another counts beside its size: the reserve then is one for 1024 messages at most."""
 
-
 _MESSAGE_OF: Final = itemgetter(0)
 _PART_OF: Final = itemgetter(1)
-
-
-class LinkFull(Exception):
-    """As much as may wait for this peer is waiting already; it does not keep up, or it is away."""
-
-
-def require_sendable(data: bytes, channel: int) -> None:
-    """Raises ValueError for a message that no link can carry."""
-    if not 0 <= channel < CHANNELS:
-        raise ValueError(f"channel {channel} is outside 0..{CHANNELS - 1}")
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise ValueError(
-            f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
-        )
 
 
 class Outgoing:

@@ -1,4 +1,4 @@
-"""One message on its way out: how it is cut, and which of its chunks are still to be sent and to be acknowledged."""
+"""One message on its way out: if a link can carry it, how it is cut, and which of its chunks are still under way."""
 
 from typing import Final
 
@@ -12,11 +12,26 @@ from actors.link.frames import (
     write_want,
 )
 from actors.link.large import REACH_BYTES
+from actors.link.settings import CHANNELS, MAX_MESSAGE_BYTES
 
 _MAX_WHOLE_BYTES: Final = 0xFFFF
 
 REQUEST: Final = -1
 """As the number of a part of a large message: the request to start it."""
+
+
+class LinkFull(Exception):
+    """As much as may wait for this peer is waiting already; it does not keep up, or it is away."""
+
+
+def require_sendable(data: bytes, channel: int) -> None:
+    """Raises ValueError for a message that no link can carry."""
+    if not 0 <= channel < CHANNELS:
+        raise ValueError(f"channel {channel} is outside 0..{CHANNELS - 1}")
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"a message of {len(data)} bytes: the largest is {MAX_MESSAGE_BYTES}; cut it where it may be cut"
+        )
 
 
 class OutgoingMessage:
