@@ -10,6 +10,7 @@ from authority.records import EntityRecord, GroupPhase, Phase
 from authority.recovery import OrphanPolicy, Standing
 from scenarios.simulation.schedule import Schedule
 from scenarios.simulation.servers.absences import Absences
+from scenarios.simulation.servers.apart import Apart
 from scenarios.simulation.servers.births import Births
 from scenarios.simulation.servers.families import Families
 from scenarios.simulation.servers.homeserver import Home
@@ -41,7 +42,7 @@ class Cluster:
         self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
         self.absences: Final = Absences(self)
         self.births: Final = Births(self)
-        self._watching: Final[list[Families | Absences | Births]] = []
+        self._watching: Final[list[Families | Absences | Births | Apart]] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = Mail(self.schedule, dice)
         self.crashes = 0
@@ -82,6 +83,7 @@ class Cluster:
         self._watching.extend([Families(self)] if mix.attach else [])
         self._watching.extend([self.absences] if mix.policies else [])
         self._watching.extend([self.births] if mix.create else [])
+        self._watching.extend([Apart(self)] if mix.move_apart else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> Process:
@@ -149,6 +151,10 @@ class Cluster:
         """The simulation servers of an instance."""
         return [name for name in self.mix.servers if instance_of(name) == instance]
 
+    def store_of(self, instance: str) -> SimulatedStore:
+        """What the log of an instance has."""
+        return self._stores[instance]
+
     def record(self, entity: str) -> EntityRecord | None:
         """What the log says of an entity."""
         return self._stores[instance_of(entity)].entity(entity)
@@ -158,6 +164,7 @@ class Cluster:
         if self.servers[server].process.is_running:
             self.crashes += 1
             self.servers[server].crash()
+            self.mail.died(server)
             self.judge.died(server)
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ class Cluster:
         """Whether a group has been moved in part, in a sentence; empty if it was not."""
         for store in self._stores.values():
             group = store.group(name)
-            if group is None:
+            if group is None or group.phase is GroupPhase.APART:
                 continue
             phases = [member.phase for one in group.members if (member := store.transfer(one)) is not None]
             moved = [phase in (Phase.COMMITTED, Phase.DONE) for phase in phases]

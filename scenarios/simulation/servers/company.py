@@ -70,7 +70,8 @@ class VirtualCombiner(Generic[Item, Result]):
 class Outbox:
     """What one process sends to one receiver at the same instant leaves as one batch, if `in_company`."""
 
-    def __init__(self, process: Process, mail: Mail, *, in_company: bool) -> None:
+    def __init__(self, process: Process, mail: Mail, *, in_company: bool, most: int = MAX_BATCH) -> None:
+        self._most: Final = most
         self._process: Final = process
         self._mail: Final = mail
         self._in_company: Final = in_company
@@ -92,6 +93,6 @@ class Outbox:
 
     def _leave(self, to: str) -> None:
         waiting = self._waiting.pop(to, [])
-        for first in range(0, len(waiting), MAX_BATCH):
-            together = tuple(waiting[first : first + MAX_BATCH])
+        for first in range(0, len(waiting), self._most):
+            together = tuple(waiting[first : first + self._most])
             self._mail.send(self._process.name, to, together[0] if len(together) == 1 else Batch(together))

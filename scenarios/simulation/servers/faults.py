@@ -131,6 +131,12 @@ class Faults:
     def _crash(self) -> None:
         self._crash_one(self._dice.choice(self._cluster.server_names))
 
+    def _crash_under_way(self) -> None:
+        """Somebody whose large state is on its way, or who waits for one."""
+        ways = list(self._cluster.mail.under_way)
+        if ways:
+            self._crash_one(self._dice.choice(self._dice.choice(ways)))
+
     def _crash_one(self, name: str, down_s: tuple[float, float] | None = None) -> None:
         server = self._cluster.servers[name]
         if server.process.is_running:

@@ -85,10 +85,11 @@ class Home(Transfers):
         parts = self._parts
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
         self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
-        self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company)
+        self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
         company: Any = parts.company(self.store, self.certificates)
-        company._steps = VirtualCombiner(self.process, company.submit_all, most=MAX_STEPS)
-        company._to_certify = VirtualCombiner(self.process, company._certify_all, most=MAX_STEPS)
+        most = min(MAX_STEPS, self._mix.in_parcel)
+        company._steps = VirtualCombiner(self.process, company.submit_all, most=most)
+        company._to_certify = VirtualCombiner(self.process, company._certify_all, most=most)
         self.__dict__["_company"] = company
         self.balancer = Balancer(
             self.store,
@@ -252,15 +253,22 @@ class Home(Transfers):
                 if transfer.group:
                     await order_all(self.store, self.order, transfer.group)
 
-    async def move_together(self, group: str, entities: tuple[str, ...], target: str, mode: str) -> None:
+    async def move_together(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved together or not at all."""
-        wanted = {"group": group, "entities": list(entities), "target": target, "mode": mode}
+        wanted = {"group": group, "entities": list(entities), "target": target, **how}
         with suppress(*_NOT_DONE):
             data = await self.store.submit("group.propose", **wanted, now_s=self.clock.unix_s())
             for name in GroupRecord.from_data(data).members:
                 transfer = self.store.transfer(name)
                 if transfer is not None:
                     await self.order(transfer)
+
+    async def move_apart(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
+        """Somebody wants entities moved, each by itself."""
+        wanted = {"group": group, "entities": list(entities), "target": target, "apart": True, **how}
+        with suppress(*_NOT_DONE):
+            await self.store.submit("group.propose", **wanted, now_s=self.clock.unix_s())
+            await order_all(self.store, self.order, group)
 
     async def take(self, transfer_id: str, entity: str, player: str) -> None:
         """A player wants to own the entity, where it is."""

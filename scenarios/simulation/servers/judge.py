@@ -16,7 +16,7 @@ from simserver.life import Life
 __all__ = ["Judge"]
 
 
-_KINDS: Final = {"input": "inputs", "freeze": "freeze-budget", "state": "state"}
+_KINDS: Final = {"input": "inputs", "notice": "notice", "freeze": "freeze-budget", "state": "state"}
 """What is said of a server, by the first word of it."""
 
 

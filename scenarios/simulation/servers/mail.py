@@ -19,6 +19,20 @@ class MailWeather:
     spike_s: float = 0.0
     lost_share: float = 0.0
     repeated_share: float = 0.0
+    bytes_per_s: float = 0.0  # of large messages, on each way, one after the other; 0 for as many as there are
+
+
+_LARGE_BYTES: Final = 16 * 1024
+
+
+def _size_of(message: Any) -> int:
+    """The bytes of what is large in a message: its state, if there is one."""
+    if isinstance(message, bytes):
+        return len(message)
+    if (several := getattr(message, "messages", None)) is not None:
+        return sum(map(_size_of, several))
+    state = getattr(message, "state", b"")
+    return len(state) if isinstance(state, bytes) else 0
 
 
 class Mail:
@@ -32,6 +46,10 @@ class Mail:
         self._cut: dict[tuple[str, str], int] = {}
         self._late_s: dict[tuple[str, str], float] = {}
         self.sent = 0
+        self._lives: dict[str, int] = {}
+        self._free_at_s: dict[tuple[str, str], float] = {}
+        self.under_way: dict[tuple[str, str], int] = {}
+        """How many large messages are on each way now."""
 
     def join(self, name: str, take: Callable[[str, Any], None]) -> None:
         """Be called by this name; `take(sender, message)` is called for everything that arrives."""
@@ -43,9 +61,36 @@ class Mail:
         if to not in self._takers or self._dice.random() < self.weather.lost_share:
             return
         late_s = self._late_s.get((sender, to), 0.0)
+        if self.weather.bytes_per_s and (size_bytes := _size_of(message)) >= _LARGE_BYTES:
+            self._send_large(sender, to, message, size_bytes, late_s)
+            return
         self._schedule.after(self._delay_s() + late_s, lambda: self._arrive(sender, to, message))
         if self._dice.random() < self.weather.repeated_share:
             self._schedule.after(self._delay_s() * 3, lambda: self._arrive(sender, to, message))
+
+    def _send_large(self, sender: str, to: str, message: Any, size_bytes: int, late_s: float) -> None:
+        """It arrives when the last byte does, if neither of the two ends dies before."""
+        way, now_s = (sender, to), self._schedule.now_s
+        free_at_s = max(self._free_at_s.get(way, 0.0), now_s) + size_bytes / self.weather.bytes_per_s
+        self._free_at_s[way] = free_at_s
+        self.under_way[way] = self.under_way.get(way, 0) + 1
+        lives = self._lives.get(sender, 0), self._lives.get(to, 0)
+
+        def arrive() -> None:
+            self.under_way[way] -= 1
+            if not self.under_way[way]:
+                del self.under_way[way]
+            if lives == (self._lives.get(sender, 0), self._lives.get(to, 0)):
+                self._arrive(sender, to, message)
+
+        self._schedule.after(free_at_s - now_s + self._delay_s() + late_s, arrive)
+
+    def died(self, name: str) -> None:
+        """Somebody is killed: what of large messages has not left or not come is lost."""
+        self._lives[name] = self._lives.get(name, 0) + 1
+        for way in list(self._free_at_s):
+            if name in way:
+                del self._free_at_s[way]
 
     def _delay_s(self) -> float:
         weather = self.weather
@@ -72,4 +117,4 @@ class Mail:
         """No cuts any more, and fair weather."""
         self._cut.clear()
         self._late_s.clear()
-        self.weather = MailWeather()
+        self.weather = MailWeather(bytes_per_s=self.weather.bytes_per_s)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from authority.letters import MAX_BATCH
 from scenarios.simulation.servers.mail import MailWeather
 
 __all__ = ["MIXES", "ServerMix"]
@@ -50,6 +51,9 @@ class ServerMix:
     absent: float = 0.0  # a player falls silent, or says so and leaves; at most one at a time
     absent_s: Range = (0.5, 8.0)
     budgets_ms: tuple[int, ...] = ()  # freeze budgets of what is moved
+    notices_ms: tuple[int, ...] = ()  # notices before what is moved leaves
+    move_apart: float = 0.0  # somebody has some moved, each by itself
+    in_parcel: int = MAX_BATCH  # so many messages share one, if any do; and so many steps one of the log
 
     # --- the network
     weather: MailWeather = _FAIR
@@ -71,6 +75,7 @@ class ServerMix:
     )
     alone_s: Range = (2.8, 4.5)
     down_s: Range = (0.05, 1.5)
+    crash_under_way: float = 0.0  # one end of a large state that is on its way is killed, and started again
     kill: float = 0.0  # one server is dead for good; at most one of an instance
     drift_permille: float = 1.0  # how much faster or slower than true each clock may be; leases allow for 10
 
@@ -91,7 +96,7 @@ _RATED: Final = (
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "kill"),
     *("crash_home", "away", "depose"),
-    *("attach", "absent", "create"),
+    *("attach", "absent", "create", "move_apart", "crash_under_way"),
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -321,6 +326,53 @@ _MIXES: Final = (
         crash=0.15,
         crash_home=0.05,
         unknown_share=0.05,
+    ),
+    ServerMix(
+        name="notices",
+        purpose="entities leave after a notice, alone, together, each by itself and with what is below",
+        has_one_master=True,
+        notices_ms=(0, 50, 300, 1000),
+        move=10.0,
+        move_together=1.0,
+        move_apart=2.0,
+        attach=0.7,
+        take=1.5,
+        inputs_per_s=20.0,
+        wander_share=0.002,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.3, lost_share=0.05, repeated_share=0.02),
+        pause=0.1,
+        crash=0.1,
+        cut=0.1,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="slow-ways",
+        purpose="large states take their time on the way, and one of their two ends is killed meanwhile",
+        large=4,
+        budgets_ms=(0, 0, 50, 400),
+        move=14.0,
+        delegate=2.0,
+        weather=MailWeather((0.0002, 0.01), lost_share=0.02, repeated_share=0.01, bytes_per_s=2_000_000),
+        crash=0.05,
+        crash_under_way=1.0,
+        pause=0.1,
+    ),
+    ServerMix(
+        name="columns",
+        purpose="convoys are larger than a message may be, and some of their parcels are lost, late or come twice",
+        entities=30,
+        at_once=24,
+        in_company=True,
+        in_parcel=4,
+        is_balanced=True,
+        drain=0.8,
+        move=6.0,
+        move_together=2.0,
+        move_apart=0.5,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05),
+        crash=0.08,
+        depose=0.05,
+        unknown_share=0.03,
     ),
 )
 

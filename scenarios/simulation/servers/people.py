@@ -18,6 +18,8 @@ _ASK_AGAIN_S: Final = 1.0
 """Longer than a homeserver takes to say that nothing was decided."""
 _DELEGATES: Final = 3
 _TOGETHER: Final = 3
+_APART: Final = 4
+_NOBODY_SHARE: Final = 0.2
 _LEAVES_SHARE: Final = 0.3
 _RETURNS_SHARE: Final = 0.7
 _MOVES_AT_ONCE_SHARE: Final = 0.5
@@ -58,6 +60,7 @@ class People:
         }
         if cluster.mix.budgets_ms:
             how["freeze_budget_ms"] = self._dice.choice(cluster.mix.budgets_ms)
+        how |= self._notice()
         target = self._dice.choice(cluster.server_names)
         if (home := self._home_of(entity)) is not None:
             home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, target, how)
@@ -69,10 +72,28 @@ class People:
         others = [one for one in cluster.entities if instance_of(one) == instance_of(first) and one != first]
         entities = (first, *self._dice.sample(others, min(self._dice.randint(1, _TOGETHER - 1), len(others))))
         target = self._dice.choice(cluster.servers_of(instance_of(first)))
-        group, mode = f"group-{len(self.groups):06d}", self._dice.choice(("eager", "staged"))
+        group, how = f"group-{len(self.groups):06d}", {"mode": self._dice.choice(("eager", "staged")), **self._notice()}
         if (home := self._home_of(first)) is not None:
             self.groups.append(group)
-            home.process.start_soon(home.move_together, group, entities, target, mode)
+            home.process.start_soon(home.move_together, group, entities, target, how)
+
+    def _notice(self) -> dict[str, int]:
+        """How long before it leaves world and owner are told, if anybody ever is here."""
+        notices_ms = self._cluster.mix.notices_ms
+        return {"notice_ms": self._dice.choice(notices_ms)} if notices_ms else {}
+
+    def move_apart(self) -> None:
+        """Some entities are moved each by itself; perhaps one of them does not exist."""
+        cluster = self._cluster
+        target = self._dice.choice(cluster.server_names)
+        near = [one for one in cluster.entities if instance_of(one) == instance_of(target)]
+        entities = self._dice.sample(near, min(self._dice.randint(2, _APART), len(near)))
+        if self._dice.random() < _NOBODY_SHARE:
+            entities.insert(self._dice.randint(0, len(entities)), f"{instance_of(target)}.nobody")
+        self.proposed += 1
+        how = {"mode": self._dice.choice(("eager", "staged")), **self._notice()}
+        if (home := self._home_of(target)) is not None:
+            home.process.start_soon(home.move_apart, f"apart-{self.proposed:06d}", tuple(entities), target, how)
 
     def take(self) -> None:
         """A player takes the ownership of an entity."""

@@ -3,7 +3,7 @@
 import random
 from typing import Any, Final
 
-from authority.messages import InputAck, NotHere, NotOwner, Present
+from authority.messages import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
 from authority.names import instance_of
 from authority.records import EntityRecord
 from scenarios.players import WINDOW, InputStream
@@ -17,6 +17,8 @@ _LOOK_AGAIN_S: Final = 0.125
 _LOOK_UP_S: Final = 0.003
 _PRESENT_S: Final = 0.3
 """A fraction of the shortest silence that is noticed."""
+_LETS_GO_SHARE: Final = 0.5
+_FINISHES_S: Final = (0.0, 0.4)
 _LATE_S: Final = 3.0
 """So long it may take until a log hears of a silence: homes answer late, or not at all at first."""
 
@@ -153,8 +155,13 @@ class Player:
                     self._send(stream)
                 else:
                     self._find(stream)
+            case ImminentLoss() if self._dice.random() < _LETS_GO_SHARE:
+                self._process.after(self._dice.uniform(*_FINISHES_S), lambda: self._let_go(sender, message.entity))
             case _:
                 pass
+
+    def _let_go(self, server: str, entity: str) -> None:
+        self._mail.send(self.name, server, LetGo(entity=entity))
 
     def _turn_to(self, stream: InputStream, server: str) -> None:
         if server != stream.target:

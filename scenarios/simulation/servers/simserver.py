@@ -13,8 +13,10 @@ from authority.messages import (
     Copies,
     CopiesKept,
     Despawned,
+    ImminentLoss,
     Input,
     InputAck,
+    LetGo,
     Message,
     Moves,
     OwnerRequest,
@@ -32,10 +34,11 @@ from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
 from scenarios.simulation.servers.keys import Keys, identity_of
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.mixes import ServerMix
+from scenarios.simulation.servers.notices import NoticeWatch
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 from scenarios.simulation.servers.ways import Link, WayHome
-from scenarios.simulation.servers.world import Counting
+from scenarios.simulation.servers.world import Counting, Finishing
 from simserver.admission import Admissions, Reception
 from simserver.custody import Stint
 from simserver.holdings import Holding, Tombstone
@@ -131,14 +134,15 @@ class SimulationServer:
         self._parts: Final = parts
         self._mix: Final = mix
         self._calls: Final = Calls(process, mail)
-        self._outbox: Final = Outbox(process, mail, in_company=mix.in_company)
+        self._outbox: Final = Outbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
         self._sealer: Final = Sealer(name, identity_of(name))
         self._disk: Final = Disk(process)
         self._stages: Final = LateStages()
         self._nonces: Final = Nonces(name)
         self._sent_on = 0
-        self._world: Final = Counting(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
+        world = Finishing if mix.notices_ms else Counting
+        self._world: Final = world(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
         self.start()
 
@@ -148,6 +152,7 @@ class SimulationServer:
         """Begin with what is on disk."""
         self.counts: Counter[str] = Counter()
         self._outbox.forget()
+        self._notices = NoticeWatch(self)
         environment = self._environment()
         self.node = node = self._built(environment)
         node.holdings.caretaker = cast(Any, _Attendant(environment, self._witness))
@@ -180,6 +185,7 @@ class SimulationServer:
             correct=self.tell_player,
             wants_word_of_owner=self._ask_owner,
             wants_to_go=self._send_on,
+            ready_to_leave=self._ready_to_leave,
             count=lambda what: self.counts.update((what,)),
             may_act=self._may_act,
             keeps_copies=lambda: self.node.copier.copies,
@@ -187,7 +193,9 @@ class SimulationServer:
 
     def _built(self, environment: EntityEnvironment) -> Node:
         parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
-        way = WayHome(self.name, self._keys, self._calls, self.process, in_company=self._mix.in_company)
+        way = WayHome(
+            self.name, self._keys, self._calls, self.process, in_company=self._mix.in_company, most=self._mix.in_parcel
+        )
         home, courier = cast(Any, way), cast(Any, self)
         stages, ledger = cast(Any, self._stages), cast(Any, self._disk)
         holdings = parts.holdings(environment, ledger)
@@ -323,6 +331,8 @@ class SimulationServer:
 
     def tell_player(self, player: str, message: Any) -> None:
         """As `Courier.tell_player`."""
+        if isinstance(message, ImminentLoss):
+            self._notices.told(message)
         self._mail.send(self.name, player, message)
 
     def _acknowledge(self, player: str, message: InputAck) -> None:
@@ -333,6 +343,10 @@ class SimulationServer:
 
     def _send_on(self, entity: str, destination: str) -> None:
         self.node.departures.wants_to_go(entity, destination)
+
+    def _ready_to_leave(self, entity: str) -> None:
+        self._notices.ready(entity)
+        self.node.departures.ready_to_leave(entity)
 
     def _may_act(self, now_ns: int) -> bool:
         return self.node.lease.may_act(now_ns)
@@ -386,6 +400,11 @@ class SimulationServer:
                 trace = Trace("batch")
                 opened = [Opened(one, sender, trace, in_batch=True) for one in message.messages]
                 self.process.start_soon(self._take_each, opened)
+            case LetGo():
+                self.node.silences.heard(sender)
+                if (holding := self.holding(message.entity)) and holding.life.ownership.owner == sender:
+                    self._notices.let_go(message.entity)
+                self.node.departures.let_go(message.entity, sender)
             case Present():
                 self.node._present(message, sender)
             case Copies():
@@ -420,6 +439,8 @@ class SimulationServer:
     def _tick(self) -> None:
         node = self.node
         self._look_at_budgets()
+        if self._mix.notices_ms and (why := self._notices.look()):
+            self._witness.faulty(self.name, why)
         before = [(holding.life, holding.life.tick) for holding in node.holdings]
         if node.tick_all():
             for life, tick in before:

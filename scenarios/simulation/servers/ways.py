@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from authority.hops import Trace
-from authority.letters import Letter
+from authority.letters import MAX_BATCH, Letter
 from authority.messages import Message, NoAnswer
 from authority.names import instance_of
 from authority.records import DirectoryRow
@@ -24,12 +24,14 @@ __all__ = ["Link", "Neighbours", "WayHome"]
 class WayHome:
     """As `simserver.home.Home`: the key directory, and questions to the members of the home instance in turn."""
 
-    def __init__(self, name: str, keys: Keys, calls: Calls, process: Process, *, in_company: bool) -> None:
+    def __init__(
+        self, name: str, keys: Keys, calls: Calls, process: Process, *, in_company: bool, most: int = MAX_BATCH
+    ) -> None:
         self._keys: Final = keys
         self._calls: Final = calls
         self._members = list(keys.homes(instance_of(name)))
         self._in_company: Final = in_company
-        self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each)
+        self._asking: Final[VirtualCombiner[Letter, Opened | None]] = VirtualCombiner(process, self.ask_each, most=most)
 
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""

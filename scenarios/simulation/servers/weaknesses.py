@@ -13,6 +13,7 @@ from scenarios.simulation import handover_weaknesses
 from scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
 from scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
 from scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
+from scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
 from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
 from simserver.departing import Plan
@@ -97,7 +98,10 @@ _ALL: Final = (
     Weakness(
         "goes-on-after-freezing", "an entity ticks on while it is on its way", Parts(departures=_GoesOnAfterFreezing)
     ),
-    *(Weakness(*weakness) for weakness in (*DEATH_WEAKNESSES, *GROUP_WEAKNESSES, *BIRTH_WEAKNESSES)),
+    *(
+        Weakness(*weakness)
+        for weakness in (*DEATH_WEAKNESSES, *GROUP_WEAKNESSES, *BIRTH_WEAKNESSES, *LEAVING_WEAKNESSES)
+    ),
 )
 
 WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType({weakness.name: weakness for weakness in _ALL})

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from simserver.inputs import PendingInput
+from simserver.stepping import Step
 
-__all__ = ["LARGE", "MOODY", "Counting"]
+__all__ = ["LARGE", "MOODY", "Counting", "Finishing"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -13,6 +14,7 @@ MOODY: Final = "moody"
 LARGE: Final = "large"
 """The kind of entities whose states are so large that they go ahead in pieces; each tick changes a byte somewhere."""
 
+_FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
 _STRIDE: Final = 104_729
 _BYTES: Final = tuple(bytes((number,)) for number in range(256))
@@ -62,3 +64,13 @@ class Counting:
     def destination(self, state: dict[str, Any], here: str, ticks_here: int) -> str | None:
         """Where the dice send it, if anywhere."""
         return self._wanders(here, ticks_here)
+
+
+class Finishing(Counting):
+    """The same, which hears that an entity leaves, and has finished with it by a tick or another before."""
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        if step.leaves_in_ms is not None and step.random.uniform() < _FINISHES_SHARE:
+            step.ready()
+        return self.step(state, inputs, dt_s)
