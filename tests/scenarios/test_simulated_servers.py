@@ -75,6 +75,9 @@ FOUND = {
     "endless-freezes": "large",
     "stale-pieces": "large",
     "strands-convoys": "convoys",
+    "endless-notices": "notices",
+    "hasty-notices": "notices",
+    "refuses-all": "notices",
     "names-again": "births",
     "looks-no-further": "births",
 }
