@@ -25,6 +25,8 @@ class Births:
         self.ended: Final[dict[str, None]] = {}
         """Entities that were deleted."""
         self.born = 0
+        self.acknowledged = 0
+        """Inputs of entities that were deleted since."""
 
     def decided(self, instance: str, procedure: str, args: Any, answer: Any) -> None:
         """The log of an instance has done something."""
@@ -40,7 +42,8 @@ class Births:
         if entity in self._cluster.entities:
             self._cluster.entities.remove(entity)
             for player in self._cluster.players:
-                player.streams.pop(entity, None)
+                stream = player.streams.pop(entity, None)
+                self.acknowledged += 0 if stream is None else stream.acknowledged
 
     def answered(self, record: EntityRecord) -> None:
         """Somebody was told that an entity lives: from now on it must, and others know of it."""

@@ -243,7 +243,7 @@ class Cluster:
         return {
             "moves": self.judge.moves,
             "proposed": self.people.proposed,
-            "inputs": sum(stream.acknowledged for stream in streams),
+            "inputs": self.births.acknowledged + sum(stream.acknowledged for stream in streams),
             "given_again": sum(stream.given_again for stream in streams),
             "ticks": self.judge.ticks,
             "messages": self.mail.sent,

@@ -313,6 +313,7 @@ _MIXES: Final = (
         players=("alpha.ada", "beta.bob"),
         create=6.0,
         moody_share=0.2,
+        inputs_per_s=25.0,
         move=12.0,
         move_together=1.0,
         wander_share=0.002,
@@ -354,7 +355,7 @@ _MIXES: Final = (
         delegate=2.0,
         weather=MailWeather((0.0002, 0.01), lost_share=0.02, repeated_share=0.01, bytes_per_s=2_000_000),
         crash=0.05,
-        crash_under_way=1.0,
+        crash_under_way=0.5,
         pause=0.1,
     ),
     ServerMix(
