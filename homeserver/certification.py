@@ -40,17 +40,12 @@ class Certification:
 
         It stands for a chain that the log has learned of, if it `replaces` one that ends in the token of this hash.
         """
-        grant = DelegationGrant(
-            entity=record.id,
-            epoch=record.epoch,
-            sub=record.sub,
-            owner=record.owner,
-            owner_rev=record.owner_rev,
-            holder=record.authority,
-            group=record.delegation,
-            replaces=replaces,
-        )
-        return jose.sign(grant.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+        return self.grant_all([(record, replaces)])[0]
+
+    def grant_all(self, wanted: Sequence[tuple[EntityRecord, str]]) -> list[str]:
+        """As `grant` of each of these; they share a signature, which whoever reads them verifies once."""
+        claims = [_granted(record, replaces).to_claims() for record, replaces in wanted]
+        return jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
 
     async def passes_untrusted(self, chain: Sequence[str], entity_id: str) -> list[dict[str, Any]]:
         """Verify a chain of certificates (a grant, then passes) and return the passes as the log's arguments.
@@ -80,6 +75,19 @@ class Certification:
         row = await self._directory.row(name)
         keys = None if row is None else self._directory.parse(row)
         return None if row is None or keys is None else (row.role, keys)
+
+
+def _granted(record: EntityRecord, replaces: str) -> DelegationGrant:
+    return DelegationGrant(
+        entity=record.id,
+        epoch=record.epoch,
+        sub=record.sub,
+        owner=record.owner,
+        owner_rev=record.owner_rev,
+        holder=record.authority,
+        group=record.delegation,
+        replaces=replaces,
+    )
 
 
 def _committed(transfer: TransferRecord) -> CommitCertificate:

@@ -20,7 +20,7 @@ from authority.hops import Trace
 from authority.letters import Letter
 from authority.messages import Delegation, Grant, HandoffReply, HandoffRequest, NoAnswer, Report, ReportReply
 from authority.names import instance_of
-from authority.records import Outcome, Phase, TransferRecord, report_text
+from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.sealing import Opened
 from homeserver.company import Step
 from homeserver.federation import PeerUnreachable
@@ -204,6 +204,7 @@ class InBulk:
         alone: list[int] = []
         handed: list[Item] = []
         posts: defaultdict[str, _Post] = defaultdict(_Post)
+        renewals: list[tuple[EntityRecord, str]] = []
         for item, outcome in zip(items, outcomes, strict=True):
             item.outcome = outcome
             if isinstance(outcome, Refused) and item.args["passes"]:
@@ -212,12 +213,13 @@ class InBulk:
             elif isinstance(outcome, Exception):
                 letters[item.place] = not_answered(item.opened, outcome)
             elif item.procedure == "transfer.report":
-                letters[item.place] = await self._reported(item, posts)
+                letters[item.place] = await self._reported(item, renewals)
             elif outcome["transfer"].get("group"):
                 # It is one of a group, which was not known here yet.
                 alone.append(item.place)
             else:
                 handed.append(item)
+        self._renew(renewals, posts)
         self._certify(handed)
         for item in handed:
             letters[item.place] = self._handed(item, posts, began_ns)
@@ -256,8 +258,8 @@ class InBulk:
                 return _ELSEWHERE
         return Letter(reply_of(decided, transfer, item.certificate), trace)
 
-    async def _reported(self, item: Item, posts: defaultdict[str, _Post]) -> Letter:
-        """As `Transfers._report` when it is noted."""
+    async def _reported(self, item: Item, renewals: list[tuple[EntityRecord, str]]) -> Letter:
+        """As `Transfers._report` when it is noted; whose chain is long now is added to `renewals`, with its end."""
         transfer, passes = item.outcome, item.args["passes"]
         record = self._store.entity(transfer["entity"])
         if record is not None and record.owner_rev > transfer.get("owner_rev", 0):
@@ -265,10 +267,14 @@ class InBulk:
         if record is not None and len(passes) >= self._home.renew_after:
             report, fence = item.opened.message, Fence(passes[-1]["epoch"], passes[-1]["sub"])
             if isinstance(report, Report) and record.delegation and record.fence == fence:
-                grant = self._home.certificates.grant(record, token_hash(report.chain[-1]))
-                letter = Letter(Delegation(entity=record.id, grant=grant), Trace(f"delegate-{record.id}"))
-                posts[record.authority].letters.append(letter)
+                renewals.append((record, token_hash(report.chain[-1])))
         return Letter(ReportReply(transfer_id=item.args["transfer_id"]), item.opened.trace)
+
+    def _renew(self, renewals: Sequence[tuple[EntityRecord, str]], posts: defaultdict[str, _Post]) -> None:
+        """New grants for the holders; see `Transfers.deliver_delegation`."""
+        for (record, _), grant in zip(renewals, self._home.certificates.grant_all(renewals), strict=True):
+            letter = Letter(Delegation(entity=record.id, grant=grant), Trace(f"delegate-{record.id}"))
+            posts[record.authority].letters.append(letter)
 
     async def _post(self, to: str, post: _Post, letters: list[Letter]) -> None:
         try:

@@ -17,6 +17,7 @@ from authority.procedures import PROCEDURES
 from authority.records import EntityRecord, GroupRecord, TransferRecord
 from authority.sealing import Opened, Sealer
 from crypto import jose
+from crypto.verified import Verified
 from homeserver.federation import PeerUnreachable
 from homeserver.transfers import Transfers
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
@@ -245,6 +246,17 @@ async def test_reports_of_direct_passes_teach_the_log_and_renew_grants() -> None
     ((to, renewed),) = home.sent
     assert isinstance(renewed, Delegation), "only where the chain has become long"
     assert (to, renewed.entity) == (S1, BALL)
+
+
+async def test_grants_that_are_renewed_together_share_a_signature() -> None:
+    home, verified = Home(log_of_three()), Verified()
+    await home.replies([passed_to_and_fro(home, entity, 4)[3] for entity in (BALL, OTHER, THIRD)])
+    assert home.parcels == 1
+    for to, message in home.sent:
+        assert to == S1
+        assert isinstance(message, Delegation)
+        jose.verify_untrusted(message.grant, sender=KEYS[HOMESERVER].public, verified=verified)
+    assert (len(home.sent), len(verified)) == (3, 1)
 
 
 async def test_a_report_that_is_refused_teaches_the_log_all_the_same() -> None:
