@@ -10,7 +10,9 @@ machines only differences taken on one server mean anything.
 """
 
 import hashlib
+import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Self
 
 from authority import routes
@@ -189,6 +191,27 @@ class Trace:
         places, marked = _marks_untrusted(marks)
         return cls._read_untrusted(data["transfer_id"], crossings, places, crossed, marked)
 
+    def packed(self) -> tuple[Route, bytes]:
+        """The route, and the numbers as 64 bits each (big-endian): three for each hop, then one for each mark."""
+        numbers = (*self._crossed, *self._marked)
+        return self._route, _packing(len(numbers)).pack(*numbers)
+
+    @classmethod
+    def unpacked_untrusted(cls, transfer_id: object, route: Route, packed: object) -> Self:
+        """A trace over a route that has been read, with what `packed` gave, from a peer.
+
+        Raises:
+            BadTrace: anything else.
+        """
+        hops = NUMBERS_OF_A_HOP * len(route.crossings)
+        packing = _packing(hops + len(route.places))
+        if not isinstance(packed, bytes) or len(packed) != packing.size:
+            raise BadTrace(f"a trace with this route has {packing.size} bytes of numbers")
+        numbers = packing.unpack(packed)
+        if numbers and min(numbers) < 0:
+            raise BadTrace("numbers, times and sizes are not negative")
+        return cls._of(routes.checked_text(transfer_id), route, numbers[:hops], numbers[hops:])
+
     @classmethod
     def _read_untrusted(
         cls,
@@ -203,6 +226,12 @@ class Trace:
         except TypeError as error:
             raise BadTrace("a list or a map is no name") from error
         return cls._of(routes.checked_text(transfer_id), route, crossed, marked)
+
+
+@cache
+def _packing(count: int) -> struct.Struct:
+    # Signed, so that no number is read that is too large to be written.
+    return struct.Struct(f">{count}q")
 
 
 def _hops_untrusted(hops: list[Any] | tuple[Any, ...]) -> tuple[tuple[object, ...], tuple[int, ...]]:

@@ -44,11 +44,13 @@ class BatchItem(MessageModel):
 class Batch(MessageModel):
     """Several messages to one receiver. It holds no batches, and no states that travel beside their messages.
 
-    Or, over the link, the `manifest` of a batch that travels beside: then it has no messages itself.
+    They are in `columns` (`authority.columns`), or in `messages`, one after the other, for those who do not know
+    columns; or, over the link, there is only the `manifest` of a batch that travels beside.
     """
 
     type: Literal["batch"] = "batch"
     messages: list[BatchItem] = Field(default_factory=list, max_length=MAX_BATCH)
+    columns: dict[str, Any] | None = None
     manifest: Manifest | None = None
 
 

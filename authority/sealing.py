@@ -13,6 +13,7 @@ from typing import Final
 
 import cbor2
 
+from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.letters import Batch, BatchItem, Letter
@@ -43,6 +44,11 @@ LIFETIME_S = 60.0
 BATCH_TRACE: Final = "batch"
 # Receivers for whose next message a key is kept, at 1 kB each; the one that was made first is dropped first.
 MAX_READY: Final = 1024
+# What stands in the header of everything that is sealed here: its sender reads batches in columns.
+_CONTENT_TYPE: Final = "cbor;batch=columns"
+# Servers of whom that is known, by their names; of more than that some are written to as if it were not.
+MAX_READERS: Final = 4096
+_BATCH: Final = "batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ class Sealer:
         self.identity = identity
         # For the next message to each of those to whom something was sent lately, by the keys of both.
         self._ready: OrderedDict[tuple[str, str], ContentKey] = OrderedDict()
+        # Who reads batches in columns, by what they sealed last; others run an older version.
+        self._readers: OrderedDict[str, None] = OrderedDict()
 
     def change_identity(self, identity: Identity) -> None:
         """Sign with other keys, and open with them, from now on."""
@@ -81,9 +89,12 @@ class Sealer:
         """
         parties = (self.identity.public.signing_kid, keys.agreement_kid)
         if parties not in self._ready:
-            self._ready[parties] = jose.agree(sender=self.identity, receiver=keys)
+            self._ready[parties] = self._agreed(keys)
             if len(self._ready) > MAX_READY:
                 self._ready.popitem(last=False)
+
+    def _agreed(self, keys: PublicIdentity) -> ContentKey:
+        return jose.agree(sender=self.identity, receiver=keys, content_type=_CONTENT_TYPE)
 
     def seal(
         self,
@@ -106,6 +117,21 @@ class Sealer:
         """
         if on_path:
             trace = trace.leave(self.name, message.type, now_ns)
+        kind, (message, body) = message.type, _detach(message)
+        return self._sealed(encode_message(message), kind, trace, to, keys, now_s, on_path=on_path, body=body)
+
+    def _sealed(
+        self,
+        contents: bytes,
+        kind: str,
+        trace: Trace,
+        to: str,
+        keys: PublicIdentity,
+        now_s: float,
+        *,
+        on_path: bool = False,
+        body: bytes = b"",
+    ) -> Parcel:
         claims = jose.Claims(
             sender=self.name,
             receiver=to,
@@ -114,10 +140,9 @@ class Sealer:
             expires_at_s=now_s + LIFETIME_S,
             trace_digest=trace.digest(),
         )
-        message, body = _detach(message)
-        ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None)
-        sealed = jose.seal(_encoded(message), claims, sender=self.identity, receiver=keys, ready=ready)
-        return Parcel(trace=trace, on_path=on_path, kind=message.type, sealed=sealed, body=body)
+        ready = self._ready.pop((self.identity.public.signing_kid, keys.agreement_kid), None) or self._agreed(keys)
+        sealed = jose.seal(contents, claims, sender=self.identity, receiver=keys, ready=ready)
+        return Parcel(trace=trace, on_path=on_path, kind=kind, sealed=sealed, body=body)
 
     def seal_all(
         self,
@@ -138,26 +163,34 @@ class Sealer:
             return self.seal(
                 alone.message, alone.trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s, on_path=alone.on_path
             )
-        items = []
-        for letter in letters:
-            trace = letter.trace.leave(self.name, letter.message.type, now_ns) if letter.on_path else letter.trace
-            body = encode_message(letter.message)
-            # Not checked again: what we make is what we would take.
-            items.append(BatchItem.model_construct(trace=trace.to_data(), on_path=letter.on_path, body=body))
-        batch, trace = Batch.model_construct(messages=items), Trace(BATCH_TRACE)
-        body = _encoded(batch) if over_link else b""
-        if len(body) <= INLINE_STATE_BYTES:
-            return self.seal(batch, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
-        beside = Batch(manifest=Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body)))
-        parcel = self.seal(beside, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s)
-        return parcel.model_copy(update={"body": body})
+        rows: list[Row] = [
+            (letter.message, letter.trace.leave(self.name, letter.message.type, now_ns), True)
+            if letter.on_path
+            else (letter.message, letter.trace, False)
+            for letter in letters
+        ]
+        # Not checked again: what we make is what we would take.
+        body = _columns(rows) if to in self._readers else _one_after_the_other(rows)
+        if not over_link or len(body) <= INLINE_STATE_BYTES:
+            return self._sealed(body, _BATCH, Trace(BATCH_TRACE), to, keys, now_s)
+        manifest = Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body))
+        beside = cbor2.dumps({"type": _BATCH, "manifest": manifest.model_dump()})
+        return self._sealed(beside, _BATCH, Trace(BATCH_TRACE), to, keys, now_s, body=body)
 
     def open_all_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> list[Opened]:
         """Check and open a parcel as `open_untrusted`; the messages in it, which are several if it is a batch."""
         opened = self.open_untrusted(parcel, sender=sender, now_ns=now_ns, now_s=now_s)
-        if not isinstance(opened.message, Batch):
+        batch, who = opened.message, opened.sender
+        if not isinstance(batch, Batch):
             return [opened]
-        return [self._opened_item_untrusted(item, opened.sender, now_ns) for item in opened.message.messages]
+        if batch.columns is None:
+            return [self._opened_item_untrusted(item, who, now_ns) for item in batch.messages]
+        rows = rows_untrusted(batch.columns)
+        size_bytes = parcel.size_bytes // len(rows)
+        return [
+            Opened(message, who, trace.arrive(self.name, now_ns, size_bytes) if on_path else trace, in_batch=True)
+            for message, trace, on_path in rows
+        ]
 
     def _opened_item_untrusted(self, item: BatchItem, sender: str, now_ns: int) -> Opened:
         trace = Trace.from_data_untrusted(item.trace)
@@ -168,6 +201,14 @@ class Sealer:
             raise MessageError(f"a batch and the hop trace of {trace.transfer_id} differ on whether this is a hop")
         trace = trace.arrive(self.name, now_ns, len(item.body)) if item.on_path else trace
         return Opened(message, sender, trace, in_batch=True)
+
+    def _note_reader(self, name: str, content_type: str) -> None:
+        if content_type != _CONTENT_TYPE:
+            self._readers.pop(name, None)
+        elif name not in self._readers:
+            self._readers[name] = None
+            if len(self._readers) > MAX_READERS:
+                self._readers.popitem(last=False)
 
     def open_untrusted(self, parcel: Parcel, *, sender: PublicIdentity, now_ns: int, now_s: float) -> Opened:
         """Check and open a parcel from the peer whose keys are `sender`; complete its last hop.
@@ -187,6 +228,7 @@ class Sealer:
         except CryptoError as error:
             raise MessageError(f"{type(error).__name__}: {error}") from error
         claims, trace = opened.claims, parcel.trace
+        self._note_reader(claims.sender, opened.content_type)
         if claims.transfer_id != trace.transfer_id or claims.trace_digest != trace.digest(claims.sequence):
             raise MessageError(f"the hop trace of {trace.transfer_id} was changed on the way")
         sealed = decode_message_untrusted(opened.payload)
@@ -220,19 +262,25 @@ def _detach(message: Message) -> tuple[Message, bytes]:
     return message.model_copy(update={"state": b"", "manifest": manifest}), message.state
 
 
-def _encoded(message: Message) -> bytes:
-    """As `encode_message`; of a batch without a walk through what it is made of."""
-    if not isinstance(message, Batch) or message.manifest is not None:
-        return encode_message(message)
-    items = [{"trace": item.trace, "on_path": item.on_path, "body": item.body} for item in message.messages]
-    return cbor2.dumps({"type": message.type, "messages": items})
+def _columns(rows: Sequence[Row]) -> bytes:
+    """A batch."""
+    return cbor2.dumps({"type": _BATCH, "columns": columns_of(rows)})
+
+
+def _one_after_the_other(rows: Sequence[Row]) -> bytes:
+    """A batch as servers of an older version read it too, who know of no columns."""
+    items = [
+        {"trace": trace.to_data(), "on_path": on_path, "body": encode_message(message)}
+        for message, trace, on_path in rows
+    ]
+    return cbor2.dumps({"type": _BATCH, "messages": items})
 
 
 def _attach_untrusted(message: Message, body: bytes) -> Message:
     """The message with the state, or the batch, that its manifest, which is proved, speaks of. Raises MessageError."""
     manifest = message.manifest if isinstance(message, (*_WITH_STATE, Batch)) else None
-    if isinstance(message, Batch) and bool(message.messages) is (manifest is not None):
-        raise MessageError("a batch has messages, or the manifest of a batch that has")
+    if isinstance(message, Batch) and _forms(message) != 1:
+        raise MessageError("a batch has messages, or columns, or the manifest of a batch that has")
     if manifest is None:
         if body:
             raise MessageError(f"a parcel has a body of which its {message.type} says nothing")
@@ -242,7 +290,11 @@ def _attach_untrusted(message: Message, body: bytes) -> Message:
         raise MessageError("what is beside a message is not what its manifest says")
     if isinstance(message, Batch):
         beside = decode_message_untrusted(body)
-        if not isinstance(beside, Batch) or beside.manifest is not None or not beside.messages:
+        if not isinstance(beside, Batch) or beside.manifest is not None or _forms(beside) != 1:
             raise MessageError("what is beside a batch is no batch")
         return beside
     return message.model_copy(update={"state": body, "manifest": None})
+
+
+def _forms(batch: Batch) -> int:
+    return bool(batch.messages) + (batch.columns is not None) + (batch.manifest is not None)

@@ -80,10 +80,11 @@ class Claims:
 
 @dataclass(frozen=True)
 class Opened:
-    """The contents of a sealed message and what was signed with them."""
+    """The contents of a sealed message and what was signed with them; `content_type` is what the sender calls them."""
 
     payload: bytes
     claims: Claims
+    content_type: str = ""
 
 
 def seal(
@@ -116,9 +117,13 @@ def seal(
     return jws.sign(header, encrypted, sender.signing)
 
 
-def agree(*, sender: Identity, receiver: PublicIdentity) -> jwe.ContentKey:
-    """A key for one message of `sender` to `receiver`: most of what sealing costs, and it can be done ahead of it."""
-    return jwe.agree(receiver.agreement, apu=sender.public.signing_kid, apv=receiver.agreement_kid)
+def agree(*, sender: Identity, receiver: PublicIdentity, content_type: str = "") -> jwe.ContentKey:
+    """A key for one message of `sender` to `receiver`: most of what sealing costs, and it can be done ahead of it.
+
+    `content_type` stands in the header of what is encrypted (`cty`), under the seal and the signature.
+    """
+    apu, apv = sender.public.signing_kid, receiver.agreement_kid
+    return jwe.agree(receiver.agreement, apu=apu, apv=apv, cty=content_type)
 
 
 def peek_untrusted(sealed: str) -> tuple[str, str]:
@@ -193,10 +198,10 @@ def open_untrusted(
     if seen is None:
         require_short_life(claims.expires_at_s, now_s)
     apu = str(signed.header["kid"])
-    payload = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
+    payload, content_type = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
     if seen is not None:
         seen.admit(signed.signed, sender=claims.sender, expires_at_s=claims.expires_at_s, now_s=now_s)
-    return Opened(payload, claims)
+    return Opened(payload, claims, content_type)
 
 
 def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str:
@@ -322,7 +327,8 @@ def _fitting_untrusted(signed: jws.Compact, key: ec.EllipticCurvePublicKey) -> b
 
 def _decrypt_untrusted(
     token: bytes, claims: Claims, receiver: Identity, sender_kid: str, now_s: float, max_bytes: int
-) -> bytes:
+) -> tuple[bytes, str]:
+    """The payload, and what its sender calls it."""
     try:
         encrypted = jwe.read_untrusted(token, max_bytes=max_bytes)
     except Malformed as error:
@@ -334,6 +340,6 @@ def _decrypt_untrusted(
     if encrypted.apu != sender_kid:
         raise Tampered(f"{claims.sender} signed what somebody else had sealed")
     try:
-        return encrypted.decrypt_untrusted(key)
+        return encrypted.decrypt_untrusted(key), encrypted.cty
     except Tampered as error:
         raise Tampered(f"the seal of what {claims.sender} signed does not fit") from error

@@ -54,6 +54,7 @@ class Compact:
 
     apu: str
     apv: str
+    cty: str
     protected: bytes
     epk: ec.EllipticCurvePublicKey
     nonce: bytes
@@ -99,18 +100,24 @@ class ContentKey:
 
 
 def agree(
-    receiver: ec.EllipticCurvePublicKey, *, apu: str, apv: str, epk: ec.EllipticCurvePrivateKey | None = None
+    receiver: ec.EllipticCurvePublicKey,
+    *,
+    apu: str,
+    apv: str,
+    epk: ec.EllipticCurvePrivateKey | None = None,
+    cty: str = "",
 ) -> ContentKey:
     """The key of one message for `receiver`. `apu` and `apv` are base64url; a fresh `epk` is made unless one is given.
 
-    The private half of `epk` is not kept.
+    The private half of `epk` is not kept. `cty` says what the message is; printable, without quotes.
     """
     ours = ec.generate_private_key(_CURVE) if epk is None else epk
     point = encode_point(ours.public_key())
     x, y = (base64url.encode(part).decode("ascii") for part in (point[1:33], point[33:]))
+    content = f'"cty":"{cty}",' if cty else ""
     # Byte for byte what Erlang's jose writes, which sorts the members.
     protected = base64url.encode(
-        f'{{"alg":"ECDH-ES","apu":"{apu}","apv":"{apv}","enc":"A128GCM",'
+        f'{{"alg":"ECDH-ES","apu":"{apu}","apv":"{apv}",{content}"enc":"A128GCM",'
         f'"epk":{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}}}'.encode("ascii")
     )
     return ContentKey(AESGCM(_derive(ours.exchange(ec.ECDH(), receiver), _party(apu), _party(apv))), protected)
@@ -152,7 +159,7 @@ def read_untrusted(token: bytes, *, max_bytes: int) -> Compact:
         raise Malformed("A128GCM has a nonce of 12 bytes and a tag of 16")
     if len(ciphertext) > max_bytes:
         raise Malformed(f"a payload here has at most {max_bytes} bytes, this has {len(ciphertext)}")
-    return Compact(apu, apv, parts[0], epk, nonce, ciphertext + tag)
+    return Compact(apu, apv, header.get("cty", ""), parts[0], epk, nonce, ciphertext + tag)
 
 
 def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurvePublicKey]:

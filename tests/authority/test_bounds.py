@@ -6,6 +6,7 @@ import pytest
 
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
+from authority.columns import MAX_SHARED
 from authority.deletion import MAX_TOMBSTONES
 from authority.group_commit import MAX_GROUP, MAX_GROUPS
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
@@ -25,7 +26,7 @@ from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
 from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
-from authority.sealing import LIFETIME_S, MAX_READY
+from authority.sealing import LIFETIME_S, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
@@ -48,6 +49,8 @@ EXPECTED = {
     "hops, marks of a trace": f"{MAX_HOPS}, {MAX_MARKS}",
     "messages in a batch": f"{MAX_BATCH}",
     "batch, before it is sealed": f"{MAX_BATCH_BYTES // 1024} KiB",
+    "value that stands for a whole column of a batch": f"{MAX_SHARED} characters",
+    "servers known to read columns": f"{MAX_READERS:,}",
     "rows of a census": f"{MAX_CENSUS}",
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",

@@ -248,9 +248,9 @@ def test_a_key_that_was_got_ready_seals_one_message_and_no_other(monkeypatch: py
     made: list[PublicIdentity] = []
     agree = jose.agree
 
-    def counted(*, sender: Identity, receiver: PublicIdentity) -> ContentKey:
+    def counted(*, sender: Identity, receiver: PublicIdentity, content_type: str) -> ContentKey:
         made.append(receiver)
-        return agree(sender=sender, receiver=receiver)
+        return agree(sender=sender, receiver=receiver, content_type=content_type)
 
     monkeypatch.setattr(jose, "agree", counted)
     here, keys = sealer("alpha.h1"), IDENTITIES["beta.h1"].public

@@ -8,11 +8,13 @@ import cbor2
 from pydantic import BaseModel
 
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate
+from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 from authority.letters import MAX_BATCH, Batch, BatchItem, Letter
 from authority.messages import (
     INLINE_STATE_BYTES,
+    Activated,
     AdmitRequest,
     Input,
     InputAck,
@@ -176,6 +178,20 @@ def _certificate_seeds() -> list[bytes]:
     ]
 
 
+def _columns(data: bytes) -> None:
+    value = from_cbor(data)
+    if isinstance(value, dict):
+        rows = rows_untrusted(value)
+        assert rows_untrusted(from_cbor(to_cbor(columns_of(rows)))) == rows
+
+
+def _columns_seeds() -> list[bytes]:
+    hop, beside = TRACE.leave("alpha.h1", "admit", 30), Trace("transfer-2")
+    said = Activated(entity="alpha.e", epoch=1, sub=0, transfer_id="transfer-1", trace=TRACE)
+    rows: list[Row] = [(MESSAGE, hop, True), (MESSAGE, beside, False), (said, beside, False)]
+    return [to_cbor(columns_of(rows)), to_cbor(columns_of(rows[:1] * 3))]
+
+
 def _read_recipe(data: bytes) -> None:
     """A recipe, and what came beside it."""
     ChunkTable().whole("transfer-1", "alpha.s1", parse_recipe_untrusted(data), data)
@@ -213,6 +229,23 @@ TARGETS = [
         (MessageError,),
         plain="cbor",
         slow=True,
+    ),
+    Target(
+        "columns",
+        _columns,
+        [
+            "authority.columns:rows_untrusted",
+            "authority.columns:_routes_untrusted",
+            "authority.columns:_traces_untrusted",
+            "authority.columns:_trace_untrusted",
+            "authority.columns:_carried_untrusted",
+            "authority.columns:_messages_untrusted",
+            "authority.columns:_of_kind_untrusted",
+            "authority.hops:Trace.unpacked_untrusted",
+        ],
+        _columns_seeds,
+        (MessageError,),
+        plain="cbor",
     ),
     Target(
         "recipe",
