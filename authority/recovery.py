@@ -92,19 +92,23 @@ class Candidate:
     state_hash: str
 
 
-def choose(candidates: Iterable[Candidate], *, last: str, only: Collection[str] | None = None) -> Candidate | None:
+def choose(candidates: Iterable[Candidate], *, last: str, held_since: int | None = None) -> Candidate | None:
     """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
-    Nobody but the servers in `only` is to go on with it, if that is given.
+    If the entity was to wait for `last`, nobody else is to go on with it, unless that one has come back without
+    anything of the epochs from `held_since` on, when it had authority: what it has is of an earlier visit then, or
+    nothing, and what the entity has done since must not be undone for that.
     """
-    fit = [one for one in candidates if only is None or one.holder in only]
+    some = list(candidates)
+    own = [one for one in some if one.holder == last]
+    has_its_own = held_since is not None and any(one.fence.epoch >= held_since for one in own)
     order = {source: place for place, source in enumerate(_PREFERRED)}
 
     def rank(one: Candidate) -> tuple[Any, ...]:
         is_own = one.source is CopySource.OWN
         return (one.fence, one.tick, is_own, one.holder == last, order[one.source], one.holder)
 
-    return max(fit, key=rank, default=None)
+    return max(own if has_its_own else some, key=rank, default=None)
 
 
 def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:

@@ -203,7 +203,7 @@ class Recoveries:
                 continue
             candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
                           if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
-            best = choose(candidates, last=row.last, only={row.last} if row.held else None)
+            best = _best(row, candidates, answers)
             if not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
                 if silent == there.silent:
@@ -338,6 +338,14 @@ class Recoveries:
             "recent": [asdict(report) for report in reversed(self.recent)],
             "counts": dict(self.counts),
         }
+
+
+def _best(row: RecoveryRow, candidates: Sequence[Candidate], answered: Collection[str]) -> Candidate | None:
+    """The copy that an entity is gone on with from; none as long as its own server, for which it waits, is away."""
+    if not row.held:
+        return choose(candidates, last=row.last)
+    # Under the epoch before that of the raised fence it was there.
+    return choose(candidates, last=row.last, held_since=row.epoch - 1) if row.last in answered else None
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -7,8 +7,9 @@ ends by itself whose policy does not say so.
 from typing import TYPE_CHECKING, Any, Final
 
 from authority.absence import LeavePolicy
+from authority.lease import LeasePhase
 from authority.names import instance_of
-from authority.records import EntityRecord, RecoveryRow
+from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import OrphanPolicy
 
 if TYPE_CHECKING:
@@ -69,14 +70,19 @@ class Absences:
         return silent_s
 
     def _gone_on_with(self, instance: str, items: Any) -> None:
-        """What waits for the return of its server is not gone on with elsewhere."""
+        """What waits for the return of its server is not gone on with elsewhere before."""
         store = self._cluster.logs[instance].store
         for item in items:
             data = store.get_or(("recoveries", item["entity"]), None)
             row = None if data is None else RecoveryRow.from_data(data)
-            if row is not None and row.held and row.target not in ("", row.last):
+            is_elsewhere = row is not None and row.held and row.target not in ("", row.last)
+            if row is not None and is_elsewhere and not self._is_back(row.last):
                 text = f"{row.target} is to go on with {row.entity}, which waits for {row.last}"
                 self._cluster.judge.violated("held", text)
+
+    def _is_back(self, server: str) -> bool:
+        data = self._cluster.logs[instance_of(server)].store.get_or(("leases", server), None)
+        return data is not None and LeaseRow.from_data(data).phase is not LeasePhase.OVER
 
     def unsettled(self) -> str:
         """What has not been done about somebody who has gone, in a sentence; empty when all is done."""

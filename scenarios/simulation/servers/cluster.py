@@ -45,6 +45,7 @@ class Cluster:
         self._watching: Final[list[Families | Absences | Births | Apart]] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = Mail(self.schedule, dice)
+        self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
         self.server_names: Final = mix.servers
         self.gone: Final[dict[str, None]] = {}

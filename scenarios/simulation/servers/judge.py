@@ -3,7 +3,7 @@
 The judge sees what happens, at the moment when it happens on virtual time, whatever the servers believe.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +34,10 @@ class _Chain:
     """How many had died when it was taken up under earlier fences."""
     applied: dict[str, int] = field(default_factory=dict)
     """How many inputs of each source it was taken up with."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """How many inputs of each source a follower has said that it keeps."""
+    kept_after: int = 0
+    """How many servers had died when it said so, last."""
 
 
 class Judge:
@@ -183,7 +187,9 @@ class Judge:
         self._sources.setdefault(entity, {})[source] = None
         if fence >= chain.fence:
             # Who has no lease any more says what was so while it had one.
-            self.debts.owe((entity, source), upto, self._deaths_before(chain.server))
+            deaths = self._deaths_before(chain.server)
+            is_kept = fence == chain.fence and upto <= chain.kept.get(source, 0)
+            self.debts.owe((entity, source), upto, min(deaths, chain.kept_after) if is_kept else deaths)
         elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(entity, chain, fence):
             self._forgotten(chain.server, entity, source, has, upto)
 
@@ -191,11 +197,16 @@ class Judge:
         """Whether what was durable under an earlier fence may be gone by now."""
         return entity in self.held or self.debts.is_waived(chain.deaths_before.get(fence, 0))
 
-    def kept(self, entity: str, fence: Fence, tick: int) -> None:
-        """An authority hears that somebody keeps a copy."""
+    def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
+        """An authority hears that somebody keeps a copy.
+
+        Who said so after so many deaths may have died before it was heard.
+        """
         chain = self._chains[entity]
         if fence >= chain.fence:
-            self.debts.owe((entity, ""), tick, self._deaths_before(chain.server))
+            self.debts.owe((entity, ""), tick, min(self._deaths_before(chain.server), said_after))
+        if fence == chain.fence:
+            chain.kept, chain.kept_after = dict(applied), said_after
 
     def died(self, server: str) -> None:
         """A server is gone with what it had in memory, or its lease is over."""

@@ -50,6 +50,10 @@ class Mail:
         self._free_at_s: dict[tuple[str, str], float] = {}
         self.under_way: dict[tuple[str, str], int] = {}
         """How many large messages are on each way now."""
+        self.stamp: Callable[[], int] = lambda: 0
+        """What every message is stamped with when it is sent; how many servers have died, say."""
+        self.stamped = 0
+        """The stamp of the message that arrives at this moment."""
 
     def join(self, name: str, take: Callable[[str, Any], None]) -> None:
         """Be called by this name; `take(sender, message)` is called for everything that arrives."""
@@ -64,9 +68,10 @@ class Mail:
         if self.weather.bytes_per_s and (size_bytes := _size_of(message)) >= _LARGE_BYTES:
             self._send_large(sender, to, message, size_bytes, late_s)
             return
-        self._schedule.after(self._delay_s() + late_s, lambda: self._arrive(sender, to, message))
+        stamp = self.stamp()
+        self._schedule.after(self._delay_s() + late_s, lambda: self._arrive(sender, to, message, stamp))
         if self._dice.random() < self.weather.repeated_share:
-            self._schedule.after(self._delay_s() * 3, lambda: self._arrive(sender, to, message))
+            self._schedule.after(self._delay_s() * 3, lambda: self._arrive(sender, to, message, stamp))
 
     def _send_large(self, sender: str, to: str, message: Any, size_bytes: int, late_s: float) -> None:
         """It arrives when the last byte does, if neither of the two ends dies before."""
@@ -74,14 +79,14 @@ class Mail:
         free_at_s = max(self._free_at_s.get(way, 0.0), now_s) + size_bytes / self.weather.bytes_per_s
         self._free_at_s[way] = free_at_s
         self.under_way[way] = self.under_way.get(way, 0) + 1
-        lives = self._lives.get(sender, 0), self._lives.get(to, 0)
+        lives, stamp = (self._lives.get(sender, 0), self._lives.get(to, 0)), self.stamp()
 
         def arrive() -> None:
             self.under_way[way] -= 1
             if not self.under_way[way]:
                 del self.under_way[way]
             if lives == (self._lives.get(sender, 0), self._lives.get(to, 0)):
-                self._arrive(sender, to, message)
+                self._arrive(sender, to, message, stamp)
 
         self._schedule.after(free_at_s - now_s + self._delay_s() + late_s, arrive)
 
@@ -97,8 +102,9 @@ class Mail:
         spike = weather.spike_s if self._dice.random() < weather.spike_share else 0.0
         return self._dice.uniform(*weather.latency_s) + self._dice.uniform(0.0, spike)
 
-    def _arrive(self, sender: str, to: str, message: Any) -> None:
+    def _arrive(self, sender: str, to: str, message: Any, stamp: int) -> None:
         if not self._cut.get((sender, to)):
+            self.stamped = stamp
             self._takers[to](sender, message)
 
     def cut(self, sender: str, to: str) -> None:

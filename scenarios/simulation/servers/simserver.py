@@ -1,7 +1,7 @@
 """One simulation server: the real parts, with virtual time, mail and disk below them."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from authority.admission import Vacancies
@@ -84,7 +84,7 @@ class Witness(Protocol):
     def told_durable(self, entity: str, fence: Fence, source: str, upto: int) -> None:
         """A source of inputs is told that so many of them are durable."""
 
-    def kept(self, entity: str, fence: Fence, tick: int) -> None:
+    def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that somebody keeps a copy."""
 
     def faulty(self, server: str, sentence: str) -> None:
@@ -143,7 +143,8 @@ class SimulationServer:
         self._sent_on = 0
         world = Finishing if mix.notices_ms else Counting
         self._world: Final = world(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
-        mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
+        self._said_after = 0
+        mail.join(name, self._take_mail)
         self.start()
 
     # --- building: as `simserver.app` does it ------------------------------------------------------------------------
@@ -298,7 +299,7 @@ class SimulationServer:
         is_kept = copier._is_kept
 
         def kept(holding: Holding, sent: Any) -> None:
-            self._witness.kept(holding.id, sent.fence, sent.tick)
+            self._witness.kept(holding.id, sent.fence, sent.tick, sent.applied, self._said_after)
             is_kept(holding, sent)
 
         copier._is_kept = kept
@@ -387,7 +388,11 @@ class SimulationServer:
         """The entity begins here."""
         self.node.holdings.spawn(entity, kind, {}, Fence(1), Ownership(owner, 1))
 
-    def _arrived(self, sender: str, message: Any) -> None:
+    def _take_mail(self, sender: str, message: Any) -> None:
+        said_after = self._mail.stamped
+        self.process.do(lambda: self._arrived(sender, message, said_after))
+
+    def _arrived(self, sender: str, message: Any, said_after: int) -> None:
         if self._calls.took(message):
             return
         if isinstance(message, bytes):
@@ -410,6 +415,7 @@ class SimulationServer:
             case Copies():
                 self.node.copier.keep(message, sender, ("", 0))
             case CopiesKept():
+                self._said_after = said_after
                 self.node.copier.kept(message, sender)
             case _:
                 trace = Trace(getattr(message, "transfer_id", "none"))
