@@ -183,9 +183,7 @@ def open_untrusted(
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
     """
-    signed = jws.read_untrusted(
-        sealed, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(jwe.OVERHEAD_CHARS + encoded_chars(max_bytes))
-    )
+    signed = jws.read_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_sealed_chars(max_bytes))
     claims = _claims_untrusted(signed.header)
     encrypted = _verify_untrusted(signed, sender, now_s)
     if claims.receiver != receiver_id:
@@ -254,7 +252,7 @@ def verify_untrusted(
     under it. With `verified`, a signature that is known to fit is not verified again; all the rest is.
     """
     head, is_of_many, way = token.partition("~")
-    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_chars(MAX_STATEMENT_BYTES))
+    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=_MAX_STATEMENT_CHARS)
     header, kind = signed.header, _STATEMENTS_TYPE if is_of_many else _STATEMENT_TYPE
     if header.keys() != _STATEMENT_FIELDS or header["typ"] != kind or not is_name(header["iss"]):
         raise Malformed("this is not a batonpass statement")
@@ -288,6 +286,15 @@ def _text_of_many_untrusted(way: str, root: bytes) -> bytes:
 
 def _max_chars(payload_bytes: int) -> int:
     return MAX_HEADER_CHARS + jws.SIGNATURE_CHARS + 2 + encoded_chars(payload_bytes)
+
+
+_MAX_STATEMENT_CHARS: Final = _max_chars(MAX_STATEMENT_BYTES)
+
+
+# A program has few bounds, and asks with each message.
+@lru_cache(maxsize=16)
+def _max_sealed_chars(payload_bytes: int) -> int:
+    return _max_chars(jwe.OVERHEAD_CHARS + encoded_chars(payload_bytes))
 
 
 def _claims_untrusted(header: dict[str, Any]) -> Claims:
