@@ -136,7 +136,9 @@ class Prediction(WithParts):
         self._agenda.is_usual = True
         return True
 
-    def receive(self, session_id: int, counter: int, datagram: memoryview, now: float, source: Address) -> int:
+    def receive(  # noqa: PLR0915 -- see the module
+        self, session_id: int, counter: int, datagram: memoryview, now: float, source: Address
+    ) -> int:
         """Take a DATA datagram whose header was read already. Never raises.
 
         The channel of the message in it, when there was one, and there is nothing to be done but taking it and, some
@@ -195,8 +197,10 @@ class Prediction(WithParts):
             or used_bytes > incoming._granted_bytes
             or incoming._used_messages >= incoming._granted_messages
         ):
-            self._receiver.receive_opened(self._session, counter, body, size_bytes, now, source)
-            return UNUSUAL
+            alone = self._receive_alone(counter, body, size_bytes, now) if ack == _MESSAGE_FRAME else UNUSUAL
+            if alone == UNUSUAL:
+                self._receiver.receive_opened(self._session, counter, body, size_bytes, now, source)
+            return alone
         # Nothing was changed until here, and nothing can go wrong from here on.
         counters, silence = self._counters, self._silence
         counters["datagrams_in"] += 1
@@ -237,6 +241,42 @@ class Prediction(WithParts):
         arrivals.unacked_bytes = size_bytes
         arrivals.ack_s = now + self._ack_delay_s
         return channel_number
+
+    def _receive_alone(self, counter: int, body: bytes, size_bytes: int, now: float) -> int:
+        """As `receive`, for a message without an acknowledgement, after a pause.
+
+        UNUSUAL, and nothing has happened, when there is any doubt.
+        """
+        _, channel_number, number, size = _MESSAGE.unpack_from(body)
+        channel, incoming = self._channels[channel_number % CHANNELS], self._incoming
+        used_bytes = incoming._used_bytes + size
+        if (
+            number != channel.next_number
+            or size != len(body) - _MESSAGE.size
+            or channel_number >= ORDERED_CHANNELS
+            or channel.complete
+            or channel.assemblies
+            or used_bytes > incoming._granted_bytes
+            or incoming._used_messages >= incoming._granted_messages
+        ):
+            return UNUSUAL
+        self._counters["datagrams_in"] += 1
+        self._counters["bytes_in"] += size_bytes
+        self._silence.last_activity_s = now
+        self._silence.due_since_s = NEVER
+        channel.next_number = number + 1
+        incoming._used_bytes = used_bytes
+        incoming._used_messages += 1
+        ready = incoming._claimed.get(channel_number, incoming._ready)
+        ready.append(_new_received((channel_number, body[_MESSAGE.size :])))
+        arrivals = self._arrivals
+        arrivals.replay._top = counter
+        self._lasts[0] = counter
+        arrivals.largest_s = now
+        arrivals.unacked_datagrams = 1
+        arrivals.unacked_bytes = size_bytes
+        arrivals.ack_s = now + self._ack_delay_s
+        return int(channel_number)
 
     def send(self, data: bytes, now: float, channel: int = 0) -> Departure | None:  # noqa: PLR0915 -- see the module
         """As `Link.send` and then `datagrams_to_send`, for a small message that has nothing to wait for.

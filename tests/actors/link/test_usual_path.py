@@ -47,7 +47,13 @@ RALLY = st.tuples(st.just("rally"), st.sampled_from([0.0005, 0.004, 0.05]), SAID
 CALLS = st.tuples(
     st.just("calls"),
     st.integers(0, 1),
-    st.lists(st.tuples(st.sampled_from([0, 0, 1, 15]), st.integers(0, 300)), min_size=6, max_size=20),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 0, 1, 15]), st.one_of(st.integers(0, 300), st.sampled_from([3000, 8059, 8060, 8150]))
+        ),
+        min_size=6,
+        max_size=20,
+    ),
 )
 WEATHER = st.tuples(st.just("weather"), st.just(0), NOTHING)
 """From here on there are faults: after the first datagram that is lost, hardly anything is usual any more."""
@@ -155,15 +161,16 @@ def state(node: Node) -> object:
     st.integers(0, 2**32),
     FAULTS,
     st.sampled_from([32, 1024]),
+    st.sampled_from([1200, 9000]),
     st.lists(st.tuples(CALLS, st.one_of(TALK, BUNDLE, RALLY, WAIT, WAIT, TAKE, WEATHER)), min_size=1, max_size=4),
 )
 def test_both_ways_put_the_same_on_the_wire(
-    seed: int, faults: Faults, window: int, pairs: list[tuple[Step, Step]]
+    seed: int, faults: Faults, window: int, datagram_bytes: int, pairs: list[tuple[Step, Step]]
 ) -> None:
     """Questions and answers, so that the short way is taken; and after each of them something else."""
     steps = [step for pair in pairs for step in pair]
     tolerated_loss = LOOPBACK_TOLERATED_LOSS if window == 32 else 0.0  # another congestion window
-    settings = LinkSettings(max_datagram_bytes=1200, window_messages=window, tolerated_loss=tolerated_loss)
+    settings = LinkSettings(max_datagram_bytes=datagram_bytes, window_messages=window, tolerated_loss=tolerated_loss)
     short = play(seed, faults, settings, steps)
     with long_way_only(one_by_one=False):
         assert play(seed, faults, settings, steps) == short
@@ -172,8 +179,9 @@ def test_both_ways_put_the_same_on_the_wire(
     assert (seen, sent) == (short[0], short[2])
 
 
-def test_a_question_and_its_answer_take_the_short_cut() -> None:
-    network = Network()
+@pytest.mark.parametrize(("datagram_bytes", "size"), [(1200, 100), (9000, 100), (9000, 8000)])
+def test_a_question_and_its_answer_take_the_short_cut(datagram_bytes: int, size: int) -> None:
+    network = Network(settings=LinkSettings(max_datagram_bytes=datagram_bytes))
     say(network, network.alpha, b"hello", 0)
     network.run(lambda: bool(network.beta.received) and network.is_quiet)
     ways: list[bool] = []
@@ -181,7 +189,7 @@ def test_a_question_and_its_answer_take_the_short_cut() -> None:
         for node in network.nodes:
             other = network.other(node)
             count = len(other.received)
-            ways.append(say(network, node, bytes(100), 0))
+            ways.append(say(network, node, bytes(size), 0))
             network.run(lambda other=other, count=count: len(other.received) > count)  # type: ignore[misc]
     assert ways == [True] * 20
 
