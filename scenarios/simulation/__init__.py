@@ -18,6 +18,7 @@ Systems under test
 Running it
     run                one seed                                    worker     a process that runs many
     campaign, share    many processes, and the share of each       show       their results in a terminal
+    pace               how fast they go, and how long to the end
     raft, command      `baton simulate raft`
 
 Whole clusters of servers

@@ -42,6 +42,11 @@ class Campaign:
     flags: Mapping[str, str] = field(default_factory=dict)
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
+    @property
+    def shares(self) -> int:
+        """Among how many workers the runs are shared out: not more than there are runs."""
+        return min(self.workers, self.seeds * len(self.mixes))
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -105,7 +110,7 @@ async def run_campaign(
     for mix in campaign.mixes:
         results.setdefault(mix, MixResult(mix))
     async with trio.open_nursery() as nursery:
-        for worker in range(min(campaign.workers, campaign.seeds)):
+        for worker in range(campaign.shares):
             nursery.start_soon(_work, campaign, worker, results, lines, progress)
 
 
@@ -135,7 +140,7 @@ def _arguments(campaign: Campaign, worker: int, *, lines: bool) -> list[str]:
         "from": campaign.first,
         "until": campaign.first + campaign.seeds,
         "share": worker,
-        "shares": min(campaign.workers, campaign.seeds),
+        "shares": campaign.shares,
     }
     arguments = [sys.executable, "-m", campaign.worker, "--parent-pipe"]
     for name, value in flags.items():

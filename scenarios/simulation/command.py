@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from scenarios.simulation.mixes import MIXES
+from scenarios.simulation.pace import Pace
 from scenarios.simulation.raft import raft_campaign
 from scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
 
@@ -60,4 +61,5 @@ def command(**flags: Any) -> int:
         weakness=flags["weakness"],
         workers=flags["jobs"] or os.cpu_count() or 1,
     )
-    return run_and_show(campaign, _COLUMNS, trace=flags["trace"], json_file=flags["json_file"])
+    pace = Pace(campaign, "acknowledged", "writes")
+    return run_and_show(campaign, _COLUMNS, pace, trace=flags["trace"], json_file=flags["json_file"])

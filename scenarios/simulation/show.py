@@ -1,20 +1,23 @@
 """Running a campaign in a terminal: a bar while it lasts, a table, what was violated and how to see it again."""
 
 import json
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import click
 import trio
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from scenarios.options import json_file_option
 from scenarios.report.files import write_atomically
 from scenarios.simulation.campaign import Campaign, Found, MixResult, run_campaign
+from scenarios.simulation.pace import Pace
 
 __all__ = ["campaign_options", "listed_weaknesses", "run_and_show"]
 
@@ -75,18 +78,21 @@ def listed_weaknesses(wanted: str, weaknesses: Mapping[str, _Weakness]) -> int |
     return 0
 
 
-def run_and_show(campaign: Campaign, columns: Mapping[str, str], *, trace: bool, json_file: Path | None) -> int:
+def run_and_show(
+    campaign: Campaign, columns: Mapping[str, str], pace: Pace, *, trace: bool, json_file: Path | None
+) -> int:
     """Run it and print what came of it; `columns` are figures and their titles. The exit status.
 
-    1 if anything was violated, 130 if Ctrl-C ended it (then of what was done so far), else 0.
+    1 if anything was violated, 130 if Ctrl-C or SIGTERM ended it (then of what was done so far), else 0.
     """
     results: dict[str, MixResult] = {}
-    interrupted = _run(campaign, results, lines=trace)
+    interrupted = _run(campaign, results, pace, lines=trace)
     found = [one for result in results.values() for one in result.found]
     screen = Console()
     if screen.width < _MIN_WIDTH:
         screen = Console(width=_MIN_WIDTH)
     screen.print(_table(results, columns))
+    screen.print(pace.summary(results), highlight=False)
     _show(found, screen)
     if json_file is not None:
         data = {"interrupted": interrupted, "mixes": [result.to_data() for result in results.values()]}
@@ -97,17 +103,36 @@ def run_and_show(campaign: Campaign, columns: Mapping[str, str], *, trace: bool,
     return _INTERRUPTED if interrupted else 0
 
 
-def _run(campaign: Campaign, results: dict[str, MixResult], *, lines: bool) -> bool:
-    """Run it with a bar on stderr; whether Ctrl-C ended it."""
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM end it as Ctrl-C does. It raises that signal, for which trio knows where it may raise an error."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines: bool) -> bool:
+    """Run it with a bar on stderr, or a line now and then where that is a file; whether Ctrl-C or SIGTERM ended it."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("seeds", total=campaign.seeds * len(campaign.mixes))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    progress_bar = Progress(*columns, console=console, disable=not console.is_terminal)
+    with _sigterm_as_ctrl_c(), progress_bar as bar:
+        task = bar.add_task("seeds", total=pace.total)
         told = 0
 
         def progress(result: MixResult) -> None:
             nonlocal told
-            bar.update(task, advance=1, description=result.mix)
+            bar.update(task, advance=1, description=pace.line(results))
+            if not console.is_terminal and pace.is_due():
+                console.print(pace.line(results), markup=False, highlight=False, soft_wrap=True)
             found = sum(len(result.found) for result in results.values())
             if found > told:
                 told = found

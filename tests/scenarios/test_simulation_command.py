@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from scenarios.cli import run_command
+from scenarios.simulation.campaign import Campaign, MixResult
+from scenarios.simulation.pace import SAY_EVERY_S, Pace
 
 
 def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +50,8 @@ def works(pid: int) -> bool:
     return any(b"simulation.worker" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
 
 
-def test_ctrl_c_shows_what_was_done_so_far(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_show_what_was_done_so_far(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "report.json"
     arguments = ["-m", "scenarios.cli", "simulate", "raft", "--mix", "slow", "--seeds", "100000", "--json", str(file)]
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True) as process:
@@ -56,8 +59,29 @@ def test_ctrl_c_shows_what_was_done_so_far(tmp_path: Path) -> None:
         while not works(process.pid) and time.monotonic() < deadline_s:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "simulated clusters" in printed
+    assert "writes per second of wall time" in printed
     assert json.loads(file.read_text())["interrupted"] is True
+
+
+def test_a_campaign_says_how_fast_it_is_and_how_long_it_still_takes() -> None:
+    now_s = 0.0
+    campaign = Campaign("worker", ("moves",), lambda outcome: "", ("calm", "lossy"), 500, workers=2)
+    pace = Pace(campaign, "moves", "transfers", lambda: now_s)
+    calm, lossy = MixResult("calm", 130, figures={"moves": 50_000}), MixResult("lossy", 120, figures={"moves": 10_000})
+    results = {"calm": calm, "lossy": lossy}
+    now_s = 60.0
+    assert pace.line(results) == "250 of 1,000 runs, 1,000 transfers/s, 3 min left"
+    assert pace.summary(results) == "250 runs in 60 s with 2 workers, 1,000 transfers per second of wall time"
+    assert pace.is_due() is True
+    assert pace.is_due() is False, "it was just said"
+    now_s += SAY_EVERY_S
+    assert pace.is_due() is True
+
+
+def test_more_workers_than_seeds_share_the_mixes_of_a_seed() -> None:
+    campaign = Campaign("worker", (), lambda outcome: "", ("calm", "lossy", "cuts"), 1, workers=2)
+    assert campaign.shares == 2

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from scenarios.simulation.campaign import Campaign
+from scenarios.simulation.pace import Pace
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.show import campaign_options, listed_weaknesses, run_and_show
 
@@ -63,4 +64,5 @@ def command(**flags: Any) -> int:
         weakness=flags["weakness"],
         workers=flags["jobs"] or os.cpu_count() or 1,
     )
-    return run_and_show(campaign, COLUMNS, trace=flags["trace"], json_file=flags["json_file"])
+    pace = Pace(campaign, "moves", "transfers")
+    return run_and_show(campaign, COLUMNS, pace, trace=flags["trace"], json_file=flags["json_file"])
