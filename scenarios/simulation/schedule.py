@@ -29,8 +29,9 @@ class Schedule:
 
     def run_until(self, end_s: float, done: Callable[[], bool] = lambda: False) -> bool:
         """Let everything happen that is due until then, or until `done()`; whether it became so."""
-        while self._heap and self._heap[0][0] <= end_s:
-            self.now_s, _, action = heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][0] <= end_s:
+            self.now_s, _, action = heappop(heap)
             self.happened += 1
             action()
             if done():

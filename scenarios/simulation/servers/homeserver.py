@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, cast
 
 from authority.bulk_procedures import MAX_STEPS
@@ -75,7 +76,7 @@ class Home(Transfers):
         self._mix: Final = mix
         self._made = 0
         self.start()
-        mail.join(self.name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
+        mail.join(self.name, lambda sender, message: process.do(partial(self._arrived, sender, message)))
 
     def start(self) -> None:
         """Begin with an empty memory: everything else is in the log. As `homeserver.app` does it."""

@@ -6,6 +6,7 @@ that a heap of events can drive real code without trio, whose scheduler draws lo
 
 import math
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from types import coroutine
 from typing import Any, Final
 
@@ -80,8 +81,7 @@ class Process:
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
         """Do this later, if it has not ended until then."""
-        life = self._life
-        self._schedule.after(delay_s, lambda: self._do(life, action))
+        self._schedule.after(delay_s, partial(self._do, self._life, action))
 
     def do(self, action: Callable[[], None]) -> None:
         """Do this now, or when it goes on."""
@@ -104,11 +104,10 @@ class Process:
             awaited = task.send(None)
         except StopIteration:
             return
-        life = self._life
-        if isinstance(awaited, Answer):
-            awaited.call_when_here(lambda: self._do(life, lambda: self._go_on(task)))
-        elif isinstance(awaited, float):
-            self.after(awaited, lambda: self._go_on(task))
+        if isinstance(awaited, float):
+            self._schedule.after(awaited, partial(self._do, self._life, partial(self._go_on, task)))
+        elif isinstance(awaited, Answer):
+            awaited.call_when_here(partial(self._do, self._life, partial(self._go_on, task)))
         else:
             task.throw(TypeError(f"{awaited!r} is awaited, which only trio knows; here is virtual time"))
 
@@ -153,7 +152,7 @@ class VirtualBell(Bell):
         if not self._has_rung:
             self._waiting = answer = Answer()
             if at_most_s < math.inf:
-                self._clock.after(at_most_s, lambda: answer.give(None))
+                self._clock.after(at_most_s, partial(answer.give, None))
             await answer.wait()
             self._waiting = None
         has_rung, self._has_rung = self._has_rung, False
