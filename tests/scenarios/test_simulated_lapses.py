@@ -8,7 +8,7 @@ import pytest
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.messages import HandoffReply
-from authority.records import Phase
+from authority.records import LeaseRow, Phase
 from authority.recovery import Standing
 from authority.sealing import Opened
 from scenarios.players import InputStream
@@ -372,3 +372,26 @@ def test_a_server_that_was_not_told_of_another_owner_hears_of_it_though_nobody_g
     former.resting = True
     # It is there all the same, since it owns something else on that server.
     until(cluster, lambda: held.life.ownership.owner == new.name)
+
+
+def test_a_pass_of_which_the_log_learns_while_a_server_is_swept_is_not_left_with_its_dead_incarnation() -> None:
+    """The log knows that there is something to sweep, and is told a moment later that there was nothing."""
+    cluster = Cluster(MIXES["calm"], Random("swept"))
+    log, source, target = cluster.logs["alpha"], cluster.servers[SOURCE], cluster.servers[TARGET]
+    (home,) = [one for one in cluster.homes_of("alpha") if one.leases.granter.office]
+    log.run("entity.delegate", {"entity": ENTITY, "group": [SOURCE, TARGET]})
+    sweep, passed = home.leases._sweep, {"entity": ENTITY, "epoch": 1, "sub": 1, "kind": "pass", "incarnation": 1}
+    passed |= {"transfer_id": "transfer-1", "source": SOURCE, "target": TARGET, "tick": 1, "state_hash": "0" * 64}
+
+    async def swept(lease: LeaseRow) -> bool:
+        is_all = await sweep(lease)
+        record = cluster.record(ENTITY)
+        if lease.server == TARGET and record is not None and not record.sub and record.epoch == 1:
+            source.node.holdings.drop(ENTITY)
+            log.run("transfer.passed", {"entity": ENTITY, "passes": [passed]})
+        return is_all
+
+    home.leases._sweep = swept
+    target.crash()
+    target.start()
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.epoch > 1)
