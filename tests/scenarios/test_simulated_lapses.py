@@ -24,6 +24,13 @@ def passing(cluster: Cluster, seconds: float) -> None:
     cluster.schedule.run_until(cluster.schedule.now_s + seconds)
 
 
+def come_to_rest(cluster: Cluster) -> None:
+    """Nobody gives inputs any more: one that was given a moment ago would be waited for."""
+    for player in cluster.players:
+        player.resting = True
+    passing(cluster, 12.0)
+
+
 def until(cluster: Cluster, done: Callable[[], bool]) -> None:
     """Let time pass until it is so, a minute of it at most."""
     assert cluster.schedule.run_until(cluster.schedule.now_s + 60.0, done), "it does not come about"
@@ -49,7 +56,7 @@ def test_nobody_begins_with_what_arrives_while_its_lease_has_run_out() -> None:
     assert source.holding(ENTITY) is not None, "the only state there is"
     assert target.counts["arrival_without_lease"] > 0
     cluster.mail.heal()
-    passing(cluster, 12.0)
+    come_to_rest(cluster)
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
@@ -73,7 +80,7 @@ def test_whoever_stood_still_until_its_lease_was_over_does_not_say_that_it_has_b
     assert source.holding(ENTITY) is held, "it hears that another one has begun, and drops what may be the only state"
     assert target.counts["arrival_without_lease"] > 0
     target.node.arrivals._reached = lambda step, transfer_id: None
-    passing(cluster, 12.0)
+    come_to_rest(cluster)
     assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
 
 
