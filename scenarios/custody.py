@@ -62,7 +62,7 @@ def judge(
     """Check the chain of custody of every entity in `finals`.
 
     `leases_over` says how often each server has lost its lease: what it simulated went on under a fence that had been
-    raised before, elsewhere or there. Findings say so.
+    raised before, elsewhere or there. Findings say so. Of what such a server had, its last tick counts as the end.
 
     An entity's stints, in the order of their fences, must not overlap in time and not tick after their end, must each
     continue from the tick and the state hash with which the one before ended, and the last one must still last, on the
@@ -88,6 +88,15 @@ def _cause(leases_over: Mapping[str, int], *servers: str) -> str:
     return f": taken over, for the lease was not renewed in time and is over of {', '.join(lost)}" if lost else ""
 
 
+def _end_ns(stint: Mapping[str, Any], leases_over: Mapping[str, int]) -> int:
+    """When a server had last simulated what it says to have ended.
+
+    Whoever loses its lease stands still from then on, and ends what it had when it hears that the lease is over: on a
+    starved machine seconds later, when others may have gone on with it.
+    """
+    return int(stint["last_tick_ns"] if leases_over.get(stint["server"], 0) else stint["ended_ns"])
+
+
 def _judge_links(
     custody: Custody,
     entity: str,
@@ -100,7 +109,7 @@ def _judge_links(
         where = f"{entity}: {before['server']} {fences[0]} → {after['server']} {fences[1]}"
         if fences[0] == fences[1]:
             custody._found("two_authorities", f"{where}: the same fence twice")
-        elif before["ended_ns"] == 0 or after["started_ns"] < before["ended_ns"]:
+        elif before["ended_ns"] == 0 or after["started_ns"] < _end_ns(before, leases_over):
             custody._found("two_authorities", f"{where}: the first had not ended when the second began")
         elif before["last_tick_ns"] > before["ended_ns"]:
             # What a server says of its end is one thing; that it ticked on afterwards is another.

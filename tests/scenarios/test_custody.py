@@ -56,6 +56,16 @@ def test_a_clean_chain_gives_zeros_in_whatever_order_the_logs_come() -> None:
         assert custody.findings == []
 
 
+@pytest.mark.parametrize(("last_tick_late_ns", "found"), [(-1, 0), (1, 1)])
+def test_whoever_lost_its_lease_had_authority_until_its_last_tick(last_tick_late_ns: int, found: int) -> None:
+    first, second, third = clean()
+    first.ended_ns = second.started_ns + 1
+    first.last_tick_ns = second.started_ns + last_tick_late_ns
+    rows = [asdict(one) for one in (first, second, third)]
+    assert judge(rows, {BALL: FINAL}, PERIOD_NS, {"alpha.s1": 1}).two_authorities == found
+    assert judge(rows, {BALL: FINAL}, PERIOD_NS, {"alpha.s2": 1}).two_authorities == 1
+
+
 def test_a_resumption_after_a_refusal_is_a_link_like_any_other() -> None:
     first = stint("alpha.s1", 1, 0, 4, at_ns=0)
     again = stint("alpha.s1", 2, 4, None, at_ns=first.ended_ns + HANDOVER_NS)
