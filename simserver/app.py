@@ -112,6 +112,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         monotonic_ns=clock.monotonic_ns,
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
+        begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
         acknowledge=courier.tell_player,
         correct=courier.tell_player,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.

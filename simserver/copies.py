@@ -35,11 +35,11 @@ _log = logging.getLogger("simserver.copies")
 
 # An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10
-# After so many copies the others have their turn: each takes some 50 microseconds, and a part may have thousands.
-_AT_ONCE: Final = 64
+# After so many copies the others have their turn: each takes some 30 microseconds, and a part may have thousands.
+_AT_ONCE: Final = 128
 # And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
 # made less often, and not instead of simulating them.
-_REST: Final = 4
+_REST: Final = 9
 _MAX_REST_S: Final = 1.0
 # What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
 # or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.
@@ -140,6 +140,9 @@ class Copier:
         self._copied: dict[str, _Copied] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
+        # What lived here when this interval began, and what has begun (again) since it was last looked at.
+        self._turn: list[Holding] = []
+        self._begun: dict[str, None] = {}
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
         self._handed_over: OrderedDict[str, tuple[int, Copy]] = OrderedDict()
@@ -164,21 +167,33 @@ class Copier:
                 rest_s = await self._copy(self._due(part))
                 await self._written()
             self._round += 1
-            living = {holding.id for holding in self._holdings}
-            self._copied = {entity: copied for entity, copied in self._copied.items() if entity in living}
-            self._on_disk = {entity: tick for entity, tick in self._on_disk.items() if entity in living}
+            living = self._holdings.ids()
+            for table in (self._copied, self._on_disk):
+                for gone in table.keys() - living:
+                    del table[gone]
+
+    def begun(self, entity: str) -> None:
+        """A stay of an entity has begun here: nobody else has a copy under its fence."""
+        if self._interval_s:
+            self._begun[entity] = None
 
     def _due(self, part: int) -> list[Holding]:
         """Whose turn it is: those of this part of the interval, and those that are new."""
-        due: list[Holding] = []
-        new = 0
-        for number, holding in enumerate(self._holdings):
-            life, copied = holding.life, self._copied.get(holding.id)
-            is_new = new < _NEW_IN_A_PART and (copied is None or copied.marks[0] != life.fence)
-            if (is_new or number % _PARTS == part) and not (life.frozen or life.over):
-                new += is_new
-                due.append(holding)
-        return due
+        if part == 0:
+            self._turn = list(self._holdings)
+        due = [holding for holding in self._turn[part::_PARTS] if _is_simulated(holding.life)]
+        new: list[Holding] = []
+        while self._begun and len(new) < _NEW_IN_A_PART:
+            entity = next(iter(self._begun))
+            del self._begun[entity]
+            holding = self._holdings.get(entity)
+            if holding is not None and _is_simulated(holding.life) and self._is_new(holding):
+                new.append(holding)
+        return new + due
+
+    def _is_new(self, holding: Holding) -> bool:
+        copied = self._copied.get(holding.id)
+        return copied is None or copied.marks[0] != holding.fence
 
     async def _copy(self, due: Sequence[Holding]) -> float:
         """Copy those of them that have changed; how long others should have their turn after it, in seconds."""
@@ -198,7 +213,7 @@ class Copier:
             return outgoing
         for holding in due:
             # It may have left, or begun to, since it was its turn.
-            if not (holding.life.frozen or holding.life.over):
+            if _is_simulated(holding.life):
                 self._take_one(holding, outgoing)
         return outgoing
 
@@ -210,7 +225,8 @@ class Copier:
                 return
             again_after = copied.again_of_sleeper()
         cursors = life.inbox.cursors
-        marks = (life.fence, life.ownership, *((name, c.accepted, c.applied) for name, c in cursors.items()))
+        heard = [(name, c.accepted, c.applied) for name, c in cursors.items()] if cursors else ()
+        marks = (life.fence, life.ownership, *heard)
         if copied is not None and copied.peers is peers:
             followers = copied.followers
         else:
@@ -222,7 +238,7 @@ class Copier:
             and copied.world == life.world
         ):
             return
-        state = life.snapshot().encode()
+        state = life.encoded()
         # Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
         before_ns = self._clock.monotonic_ns() if copied is None else copied.checkpoint_ns
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
@@ -268,7 +284,7 @@ class Copier:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
         for holding in self._holdings if self._checkpoint_ns else ():
             life = holding.life
-            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.snapshot().encode()):
+            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.encoded()):
                 self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
@@ -376,6 +392,10 @@ class Copier:
         if holding is not None and holding.fence >= item.fence:
             return False
         return self.table.offer(item.entity, new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER))
+
+
+def _is_simulated(life: Life) -> bool:
+    return not (life.frozen or life.over)
 
 
 def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:

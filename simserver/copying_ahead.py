@@ -101,7 +101,7 @@ class CopyingAhead:
         if holding is None or holding.life.frozen:
             self._end(copying, answered=True)
             return
-        state = holding.life.snapshot().encode()
+        state = holding.life.encoded()
         chunks = copying.ahead.next_round(state) if len(state) <= MAX_STATE_BYTES else None
         if chunks is None:
             self._end(copying, answered=True)

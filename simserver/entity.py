@@ -65,9 +65,11 @@ class Entity(Server[Life]):
 
     def handle_cast(self, message: Any, state: Life) -> None:
         """Ticks and inputs."""
+        if type(message) is TickNow:
+            # By far the most of them.
+            self._tick(state)
+            return
         match message:
-            case TickNow():
-                self._tick(state)
             case NewInput(source, owner_rev, seq, data, base, floor):
                 state.take_input(source, owner_rev, seq, data, base, floor)
             case other:
@@ -93,12 +95,14 @@ class Entity(Server[Life]):
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
-        if not self._env.may_act(self._env.monotonic_ns()):
+        done_ns = self._env.monotonic_ns()
+        if not self._env.may_act(done_ns):
             # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it.
             self._env.count("ticks_without_lease")
             return
         # What comes after the commit may fail: the tick is done then all the same, and is not done again.
-        self._acknowledge(life, life.commit(world, now_ns, carried))
+        if applied := life.commit(world, now_ns, carried, done_ns):
+            self._acknowledge(life, applied)
         if life.leaves_at_ns and self._is_ready:
             self._env.ready_to_leave(life.id)
         if destination is not None and destination != self._env.server:

@@ -4,7 +4,7 @@ It outlives every actor of the server: an actor that is restarted finds here wha
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, KeysView
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -146,7 +146,13 @@ class Holdings:
     @property
     def asleep(self) -> int:
         """How many of them sleep."""
+        if not hasattr(self._environment.world, "may_sleep"):
+            return 0
         return sum(holding.life.sleep is not None for holding in self._living.values())
+
+    def ids(self) -> KeysView[str]:
+        """Of the entities that live here, as they are at any time."""
+        return self._living.keys()
 
     def get(self, entity: str) -> Holding | None:
         """The entity, if it lives here."""

@@ -68,6 +68,8 @@ class Inbox:
         self.pending: list[PendingInput] = []
         self.has_forgotten = False
         """Whether a source may have been applied that has no cursor any more."""
+        self.changes = 0
+        """How often something may have changed in it."""
         self._pending_bytes = 0
 
     def offer(self, source: str, seq: int, data: bytes, base: int = 0, floor: int = 0) -> Admission:
@@ -80,6 +82,7 @@ class Inbox:
         forgotten. Else this state is one of before its first input: what it believes to be durable is lost, and it has
         to hear of that. Of too many sources the one that is idle for the longest time is forgotten.
         """
+        self.changes += 1
         cursor = self.cursors.get(source)
         if cursor is None:
             base = max(base, floor) if self.has_forgotten else floor
@@ -103,6 +106,9 @@ class Inbox:
 
     def take(self) -> list[PendingInput]:
         """Everything that waits, now counted as applied; the caller applies it in this order, in one tick."""
+        if not self.pending:
+            return []
+        self.changes += 1
         taken, self.pending, self._pending_bytes = self.pending, [], 0
         for source in {item.source: None for item in taken}:
             # The idle ones come to stand in front.
@@ -136,6 +142,7 @@ class Inbox:
 
     def withdraw(self) -> list[str]:
         """Take back every input that waits, as if it had never come; the sources, by name."""
+        self.changes += 1
         withdrawn = sorted({item.source for item in self.pending})
         self.pending, self._pending_bytes = [], 0
         for source in withdrawn:

@@ -12,7 +12,7 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import cbor2
 
@@ -37,6 +37,8 @@ __all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
 # milliseconds; sources repeat what found no room.
 MAX_JOURNAL: Final = MAX_INPUTS
 MAX_JOURNAL_BYTES: Final = 1024 * 1024
+# An encoded snapshot that is larger is not kept beside what it is of.
+MAX_KEPT_BYTES: Final = 4096
 # An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
@@ -114,6 +116,8 @@ class EntityEnvironment:
     keeps_copies: Callable[[], bool] = lambda: False
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
+    # Told of every stint that begins: what is new here is copied first.
+    begun: Callable[[str], None] = lambda _entity: None
 
 
 class Life:
@@ -127,6 +131,7 @@ class Life:
 
     __slots__ = (
         "_crashes",
+        "_encoded",
         "_env",
         "_journal",
         "_journaled",
@@ -178,6 +183,7 @@ class Life:
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
+        self._encoded: _Encoded | None = None
         self._forget_journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
@@ -256,9 +262,12 @@ class Life:
                 self._env.count("input_discarded")
                 self.acknowledge(source, applied)
 
-    def commit(self, world: Any, now_ns: int, carried: Carried | None = None) -> list[PendingInput]:
+    def commit(
+        self, world: Any, now_ns: int, carried: Carried | None = None, done_ns: int | None = None
+    ) -> list[PendingInput]:
         """One tick is done, and everything that waited went into it: the inputs that were applied.
 
+        It was begun at `now_ns` and took the world until `done_ns`, or until now.
         Called by the actor when the world's code is through; nothing in here can fail.
         """
         applied = self.inbox.take()
@@ -270,7 +279,8 @@ class Life:
         self.stint.last_tick_ns = now_ns
         self.stint.first_tick_ns = self.stint.first_tick_ns or now_ns
         # An average over some eight ticks.
-        self.step_ns += (self._env.monotonic_ns() - now_ns - self.step_ns) // 8
+        took_ns = (self._env.monotonic_ns() if done_ns is None else done_ns) - now_ns
+        self.step_ns += (took_ns - self.step_ns) // 8
         return applied
 
     @property
@@ -429,7 +439,7 @@ class Life:
         """No tick from here on: the entity at rest. None if it is frozen already, or has left."""
         if self.frozen or self.over:
             return None
-        encoded = self._snapshot().encode()
+        encoded = self.encoded()
         digest = state_hash(encoded)
         self.state_bytes = len(encoded)
         now_ns = self._env.monotonic_ns()
@@ -483,8 +493,11 @@ class Life:
         return sorted({*self.inbox.cursors, owner} if owner else self.inbox.cursors)
 
     def _begin_stint(self) -> Stint:
-        encoded = self._snapshot().encode()
+        # By what is in memory now, and not by what came: the custody log vouches for that.
+        self._encoded = None
+        encoded = self.encoded()
         self.state_bytes = len(encoded)
+        self._env.begun(self.id)
         return self._env.custody.start(
             Stint(
                 entity=self.id,
@@ -500,6 +513,16 @@ class Life:
     def snapshot(self) -> Snapshot:
         """As it stands between two ticks."""
         return self._snapshot()
+
+    def encoded(self) -> bytes:
+        """As it stands between two ticks, encoded; a small one is not encoded twice while nothing changes."""
+        marks = (self.tick, self.ownership, self.schema, self.inbox.changes)
+        known = self._encoded
+        if known is not None and known.marks == marks and known.world is self.world and known.carried is self.carried:
+            return known.state
+        state = self._snapshot().encode()
+        self._encoded = _Encoded(marks, self.world, self.carried, state) if len(state) <= MAX_KEPT_BYTES else None
+        return state
 
     def _snapshot(self) -> Snapshot:
         inbox = self.inbox.to_data()
@@ -526,6 +549,15 @@ class Life:
                 for name, c in self.inbox.cursors.items()
             },
         }
+
+
+class _Encoded(NamedTuple):
+    """What was encoded last. World and what is carried are replaced by every change, and never changed themselves."""
+
+    marks: tuple[int, Ownership, int, int]
+    world: Any
+    carried: Carried
+    state: bytes
 
 
 def _told(reason: Reason) -> str:

@@ -70,7 +70,7 @@ class Recovery:
         """It stands still, and what it came to is a copy; nothing else is left of it, unless it `stays`."""
         life = holding.life
         life.freeze()
-        copy = new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN)
+        copy = new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN)
         self._copier.table.keep(holding.id, copy)
         self._holdings.remember_lived(holding.id, life.fence)
         if not stays:
@@ -120,7 +120,7 @@ class Recovery:
         if holding is not None and not holding.life.over:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             life = holding.life
-            table.keep(item.entity, new_copy(life.fence, life.tick, life.snapshot().encode(), CopySource.OWN))
+            table.keep(item.entity, new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN))
         staged = self._stages.of(item.entity)
         if staged is not None:
             table.keep(item.entity, new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT))

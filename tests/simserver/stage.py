@@ -1,7 +1,7 @@
 """An entity's surroundings, all of them under the test's hand: clock, world, acknowledgements, counters."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from actors import Ref, System
@@ -54,6 +54,7 @@ class Stage:
         self.wishes: list[tuple[str, str]] = []
         self.counts: Counter[str] = Counter()
         self.custody = CustodyLog(server)
+        self.begun: Callable[[str], None] = lambda _entity: None
         self.environment = EntityEnvironment(
             server=server,
             world=world or Balls(),
@@ -65,6 +66,7 @@ class Stage:
             wants_word_of_owner=self.unheard.append,
             wants_to_go=lambda entity, destination: self.wishes.append((entity, destination)),
             count=self._count,
+            begun=lambda entity: self.begun(entity),  # noqa: PLW0108 — tests may hear of it
         )
 
     def _now(self) -> int:

@@ -52,7 +52,9 @@ class Place:
         this: Any = self
         settings = {"interval_s": INTERVAL_S, "checkpoint_s": 0.0, "followers": 1} | options
         clock = TrioClock()
-        return Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
+        copier = Copier(HERE, self.holdings, self.table, self.lease, this, this, this, clock, self.counts, **settings)
+        self.stage.begun = copier.begun
+        return copier
 
     # The home instance, the link and the ledger, as far as copies need them.
 
@@ -119,7 +121,8 @@ async def test_what_came_back_under_a_higher_fence_has_just_come(place: Place, a
             place.spawn(f"alpha.ball-{number}")
         await trio.sleep(INTERVAL_S)
         for holding in place.holdings:
-            holding.life.fence = Fence(5)
+            holding.life.freeze()
+            holding.stays(Fence(5))
         place.posted.clear()
         await trio.sleep(INTERVAL_S / 10 + 0.01)
         assert [item.epoch for item in place.copied] == [5, 5, 5]
@@ -138,7 +141,7 @@ async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
         assert len({item.entity for item in place.copied}) == 100
 
 
-async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
+async def test_copies_of_very_many_leave_others_nine_tenths_of_the_time(
     place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "_AT_ONCE", 5)
@@ -158,7 +161,7 @@ async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
     async with served(copier):
         await trio.sleep(20 * INTERVAL_S)
         assert len({item.entity for item in place.copied}) == 200
-        assert busy_s <= (trio.current_time() - began_s) / 5 + 2 * taken_s
+        assert busy_s <= (trio.current_time() - began_s) / 10 + 2 * taken_s
 
 
 async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Place, autojump_clock: MockClock) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from random import Random
+from typing import Any, cast
 
 import cbor2
 import pytest
@@ -13,6 +14,7 @@ from actors import Ignored, System
 from authority.epoch import Fence
 from authority.ownership import Ownership
 from simserver.life import MAX_CRASHES, Life, Snapshot
+from simserver.stepping import Carried
 from tests.simserver.stage import ADA, BALL, Actor, Stage, Tally, feed, inspect, ticks
 
 
@@ -210,3 +212,34 @@ def test_a_life_begins_with_the_inputs_that_came_with_it() -> None:
 
     life = trio.run(begin)
     assert [item.seq for item in life.inbox.pending] == [1]
+
+
+DEEDS = st.sampled_from(("input", "tick", "owner", "freeze", "resume", "thaw", "discard", "look"))
+
+
+@given(st.lists(DEEDS, max_size=30))
+def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(deeds: list[str]) -> None:
+    stage = Stage(cast(Any, None), world=Tally())
+    life, given_inputs = Life(stage.environment, BALL, Fence(1), stage.fresh("tally")), 0
+    for number, deed in enumerate(deeds, 2):
+        match deed:
+            case "input":
+                given_inputs += 1
+                life.take_input(ADA, life.ownership.rev, given_inputs, b"")
+            case "tick" if not life.frozen:
+                life.commit({"applied": [*life.world["applied"], number]}, number, Carried(seed=bytes([number])))
+            case "owner":
+                life.owned(Ownership(ADA, number))
+            case "freeze":
+                life.freeze()
+            case "resume":
+                life.resume(Fence(number))
+            case "thaw":
+                life.thaw()
+            case "discard":
+                life.broken = life.broken or "poison"
+                life.release(discard_inputs=True)
+            case _:
+                pass
+        assert life.encoded() == life.snapshot().encode()
+    assert life.encoded() is life.encoded(), "nothing has changed"

@@ -190,6 +190,7 @@ class SimulationServer:
             count=lambda what: self.counts.update((what,)),
             may_act=self._may_act,
             keeps_copies=lambda: self.node.copier.copies,
+            begun=lambda entity: self.node.copier.begun(entity),  # noqa: PLW0108 — there is none yet
         )
 
     def _built(self, environment: EntityEnvironment) -> Node:
