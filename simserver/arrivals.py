@@ -52,9 +52,9 @@ from simserver.early import EXPECTED_NS, EarlyInputs
 from simserver.entity import NewInput
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home
-from simserver.inputs import Inbox
 from simserver.life import Snapshot
 from simserver.loose_ends import Unsettled
+from simserver.offered_states import OfferedStates
 from simserver.stages import Stage, Stages, StagesFull
 
 __all__ = ["Arrivals"]
@@ -128,7 +128,7 @@ class Arrivals:
         self.certificates: Final = CertificateReader(self._signer_of, lambda: -math.inf, self._signer_at_hand)
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
-        self._read: tuple[str, Snapshot] | None = None
+        self._states = OfferedStates()
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -337,10 +337,7 @@ class Arrivals:
         hashed = opened.state_hash if message is opened.message else ""
         if hashed != message.state_hash and hashlib.sha256(message.state).hexdigest() != message.state_hash:
             raise MessageError(f"{opened.sender} sent a state of {message.entity} that does not fit its hash")
-        snapshot = _decoded_untrusted(message.state, message.entity)
-        # To read a state takes a while, and the entity stands still: the last one is not read twice.
-        self._read = (message.state_hash, snapshot)
-        return snapshot
+        return self._states.read_untrusted(message.state, message.state_hash, message.entity)
 
     def _offer_of(
         self, message: StateTransfer | StageMessage | DirectHandoff | Stage, fence: Fence, source: str
@@ -429,11 +426,7 @@ class Arrivals:
 
     def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
-        read, self._read = self._read, None
-        if read is not None and read[0] == offer.state_hash:
-            snapshot = read[1]
-        else:
-            snapshot = _decoded_untrusted(offer.state, entity)
+        snapshot = self._states.take(offer.state, offer.state_hash, entity)
         self._clear_the_way(entity, permission.fence)
         inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
         holding = self._holdings.begin(entity, permission.fence, snapshot, inputs, context.ownership)
@@ -558,13 +551,3 @@ class Arrivals:
         self._contexts.move_to_end(permission)
         while len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
-
-
-def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
-    """An offered state; raises MessageError when it cannot be read."""
-    try:
-        snapshot = Snapshot.decode(state)
-        Inbox.from_data(snapshot.inbox)
-    except Exception as error:
-        raise MessageError(f"the state of {entity} cannot be read: {error}") from error
-    return snapshot

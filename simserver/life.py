@@ -12,7 +12,7 @@ Everything here is synchronous: whoever is ended by somebody else is ended befor
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import cbor2
 
@@ -22,6 +22,7 @@ from authority.epoch import Fence
 from authority.messages import MAX_INPUTS, InputAck, InputItem, NotOwner
 from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from simserver.custody import CustodyLog, Stint
+from simserver.encoding import LifeEncoder
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.sleep import Rounds, Sleep, may_sleep
 from simserver.stepping import NOTHING_CARRIED, Carried
@@ -37,8 +38,6 @@ __all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
 # milliseconds; sources repeat what found no room.
 MAX_JOURNAL: Final = MAX_INPUTS
 MAX_JOURNAL_BYTES: Final = 1024 * 1024
-# An encoded snapshot that is larger is not kept beside what it is of.
-MAX_KEPT_BYTES: Final = 4096
 # An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
@@ -131,7 +130,7 @@ class Life:
 
     __slots__ = (
         "_crashes",
-        "_encoded",
+        "_encoder",
         "_env",
         "_journal",
         "_journaled",
@@ -183,7 +182,6 @@ class Life:
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
-        self._encoded: _Encoded | None = None
         self._forget_journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
@@ -494,7 +492,7 @@ class Life:
 
     def _begin_stint(self) -> Stint:
         # By what is in memory now, and not by what came: the custody log vouches for that.
-        self._encoded = None
+        self._encoder = LifeEncoder()
         encoded = self.encoded()
         self.state_bytes = len(encoded)
         self._env.begun(self.id)
@@ -515,14 +513,8 @@ class Life:
         return self._snapshot()
 
     def encoded(self) -> bytes:
-        """As it stands between two ticks, encoded; a small one is not encoded twice while nothing changes."""
-        marks = (self.tick, self.ownership, self.schema, self.inbox.changes)
-        known = self._encoded
-        if known is not None and known.marks == marks and known.world is self.world and known.carried is self.carried:
-            return known.state
-        state = self._snapshot().encode()
-        self._encoded = _Encoded(marks, self.world, self.carried, state) if len(state) <= MAX_KEPT_BYTES else None
-        return state
+        """As it stands between two ticks, encoded."""
+        return self._encoder.encode(self)
 
     def _snapshot(self) -> Snapshot:
         inbox = self.inbox.to_data()
@@ -549,15 +541,6 @@ class Life:
                 for name, c in self.inbox.cursors.items()
             },
         }
-
-
-class _Encoded(NamedTuple):
-    """What was encoded last. World and what is carried are replaced by every change, and never changed themselves."""
-
-    marks: tuple[int, Ownership, int, int]
-    world: Any
-    carried: Carried
-    state: bytes
 
 
 def _told(reason: Reason) -> str:

@@ -13,6 +13,7 @@ from authority.sealing import Opened
 from simserver.arrivals import Arrivals
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
+from simserver.offered_states import MAX_READ, MAX_READ_BYTES, OfferedStates
 
 STATE = Snapshot("ball", 3, {"x": 1.5}, Inbox().to_data()).encode()
 HASH = hashlib.sha256(STATE).hexdigest()
@@ -33,7 +34,7 @@ def offered(state: bytes, state_hash: str) -> StateTransfer:
 
 def checked(message: StateTransfer, came: StateTransfer, hashed: str = "") -> Snapshot:
     opened = Opened(came, "alpha.s2", Trace("transfer-1"), state_hash=hashed)
-    return Arrivals._checked(cast(Any, SimpleNamespace()), message, opened)
+    return Arrivals._checked(cast(Any, SimpleNamespace(_states=OfferedStates())), message, opened)
 
 
 def test_a_state_with_its_hash_is_read() -> None:
@@ -54,3 +55,27 @@ def test_what_was_put_together_is_hashed_even_if_a_part_had_the_hash_of_the_whol
     whole = offered(STATE, "b" * 64)
     with pytest.raises(MessageError, match="does not fit its hash"):
         checked(whole, offered(b"part", "b" * 64), "b" * 64)
+
+
+def state(tick: int) -> tuple[bytes, str]:
+    encoded = Snapshot("ball", tick, {}, Inbox().to_data()).encode()
+    return encoded, hashlib.sha256(encoded).hexdigest()
+
+
+def test_what_was_read_of_a_convoy_is_taken_once_each_and_read_anew_afterwards() -> None:
+    states, convoy = OfferedStates(), [state(tick) for tick in range(MAX_READ)]
+    read = [states.read_untrusted(*one, "alpha.e") for one in convoy]
+    assert all(states.take(*one, "alpha.e") is known for one, known in zip(convoy, read, strict=True))
+    again = states.take(*convoy[0], "alpha.e")
+    assert again == read[0], "it is the same"
+    assert again is not read[0], "and another one, since somebody has begun with the first"
+
+
+def test_a_large_state_is_kept_alone_and_the_oldest_are_forgotten() -> None:
+    states, convoy = OfferedStates(), [state(tick) for tick in range(MAX_READ + 1)]
+    read = [states.read_untrusted(*one, "alpha.e") for one in convoy]
+    assert states.take(*convoy[0], "alpha.e") is not read[0]
+    assert states.take(*convoy[1], "alpha.e") is read[1]
+    states.keep("large", read[0], MAX_READ_BYTES + 1)
+    assert states.take(*convoy[2], "alpha.e") is not read[2]
+    assert states.take(b"", "large", "alpha.e") is read[0]

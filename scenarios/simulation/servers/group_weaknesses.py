@@ -105,8 +105,9 @@ class _CarelessArrivals(Arrivals):
     """Believes of what was put together from pieces that it is what it should be."""
 
     def _checked(self, message: Any, opened: Opened) -> Snapshot:
-        self._read = (message.state_hash, Snapshot.decode(message.state))
-        return self._read[1]
+        snapshot = Snapshot.decode(message.state)
+        self._states.keep(message.state_hash, snapshot, len(message.state))
+        return snapshot
 
 
 class _NeverSilent(Silences):

@@ -6,10 +6,10 @@ from typing import Any, cast
 from authority.errors import MessageError
 from authority.messages import Parcel
 from crypto.errors import CryptoError
-from simserver.arrivals import _decoded_untrusted
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
 from simserver.node import Node
+from simserver.offered_states import OfferedStates
 from tests.fuzz.plain import from_cbor, to_cbor
 from tests.fuzz.target import Target
 from tests.fuzz.targets.for_authority import SEALERS, parcel
@@ -37,8 +37,8 @@ TARGETS = [
     ),
     Target(
         "simserver-state",
-        lambda data: _decoded_untrusted(data, "alpha.e"),
-        ["simserver.arrivals:_decoded_untrusted"],
+        lambda data: OfferedStates().read_untrusted(data, "", "alpha.e"),
+        ["simserver.offered_states:_decoded_untrusted", "simserver.offered_states:OfferedStates.read_untrusted"],
         _state_seeds,
         (MessageError,),
         plain="cbor",

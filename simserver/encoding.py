@@ -1,0 +1,70 @@
+"""Encoding one entity again and again: what has not changed since the last time is not encoded another time.
+
+It is encoded when it comes, when it is copied, when it is written down and when it leaves, and between two ticks it is
+the same. With a tick the world's state changes, and seldom anything else: what stands beside that is kept encoded, and
+put around it in the order of canonical CBOR.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import cbor2
+
+if TYPE_CHECKING:
+    from simserver.inputs import Inbox
+    from simserver.life import Life
+
+__all__ = ["LifeEncoder"]
+
+# The whole of a larger one is not kept beside what it is of.
+_MAX_KEPT_BYTES: Final = 4096
+
+
+def _fields(fields: dict[str, Any]) -> bytes:
+    """Fields of a map, fewer than 24 of them, as they stand in it: without its head."""
+    return cbor2.dumps(fields, canonical=True)[1:]
+
+
+class LifeEncoder:
+    """Encodes one life: the same as `Snapshot.encode` of it, as it stands.
+
+    What is carried and the world are known by their identity, since they are replaced and never changed; a world that
+    changes its state in place does so with a tick. The inbox counts its changes.
+    """
+
+    __slots__ = ("_beside", "_inbox", "_whole")
+
+    def __init__(self) -> None:
+        self._beside: tuple[Any, ...] = (None,)
+        self._inbox: tuple[int, bytes] = (-1, b"")
+        self._whole: tuple[Any, ...] = (None,)
+
+    def encode(self, life: "Life") -> bytes:
+        """The life between two ticks."""
+        tick, world = life.tick, life.world
+        (front, back), inbox = self._around(life), self._inbox_of(life.inbox)
+        whole = self._whole
+        # The parts are the same objects while they are of the same.
+        if whole[0] == tick and whole[1] is world and whole[2] is inbox and whole[3] is back:
+            state: bytes = whole[4]
+            return state
+        state = b"".join((front, cbor2.dumps(tick), inbox, cbor2.dumps(world, canonical=True), back))
+        self._whole = (tick, world, inbox, back, state) if len(state) <= _MAX_KEPT_BYTES else (None,)
+        return state
+
+    def _around(self, life: "Life") -> tuple[bytes, bytes]:
+        """Up to the number of the tick, and after the world."""
+        beside = self._beside
+        if beside[0] is not life.carried or beside[1] != life.ownership or beside[2] != life.schema:
+            after = {"ownership": list(life.ownership), "schema": life.schema} | life.carried.to_data()
+            head = bytes([0xA0 | len(("kind", "tick", "inbox", "world")) + len(after)])
+            front = head + _fields({"kind": life.kind}) + cbor2.dumps("tick")
+            beside = self._beside = (life.carried, life.ownership, life.schema, (front, _fields(after)))
+        around: tuple[bytes, bytes] = beside[3]
+        return around
+
+    def _inbox_of(self, inbox: "Inbox") -> bytes:
+        """From after the tick up to the world."""
+        changes = inbox.changes
+        if self._inbox[0] != changes:
+            self._inbox = (changes, _fields({"inbox": inbox.to_data()}) + cbor2.dumps("world"))
+        return self._inbox[1]
