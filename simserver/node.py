@@ -78,16 +78,12 @@ from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
 
-__all__ = ["ORDER_RESTS_S", "Node"]
+__all__ = ["Node"]
 
 _log = logging.getLogger("simserver")
 
 # Parcels that are being opened or wait for a key at one time; more wait in the link's inbox, whose credit then stops.
 MAX_CONCURRENT_PARCELS: Final = 256
-ORDER_RESTS_S: Final = 0.004
-"""An order waits so long before it is opened, while its entity is simulated: who gave it is still answering him who has
-asked for it, and the log's other members apply it, on the cores that the hand-over needs. What opens it and freezes
-then is warm."""
 # What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
 
@@ -268,8 +264,6 @@ class Node:
 
     async def _take(self, parcel: Parcel, received: Received, limit: trio.CapacityLimiter) -> None:
         try:
-            if parcel.kind == "order":
-                await self.clock.sleep_s(ORDER_RESTS_S)
             opened = await self._open_untrusted(parcel)
             _check_peer(opened[0], received)
         except (MessageError, CryptoError) as error:

@@ -7,13 +7,12 @@ from typing import Any, cast
 import pytest
 
 from actors.inbox import Received
-from authority.errors import MessageError
 from authority.hops import Trace
 from authority.message_base import MessageModel
 from authority.messages import Activated, DirectHandoff, Grant, Parcel
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity, PublicIdentity
-from simserver.node import ORDER_RESTS_S, Node
+from simserver.node import Node
 
 NOW_S = 1_000_000.0
 HERE, THERE = (Sealer(name, Identity.generate()) for name in ("alpha.s1", "alpha.s2"))
@@ -85,24 +84,3 @@ def test_what_is_not_the_peers_or_does_not_verify_is_dropped_and_not_taken_again
         assert server.takes(parcel, peer)
         assert not server.taken
         assert server.counts == {"dropped": 1}
-
-
-@pytest.mark.parametrize(("kind", "rests"), [("order", [ORDER_RESTS_S]), ("activate", [])])
-async def test_an_order_rests_before_it_is_opened_and_nothing_else_does(kind: str, rests: list[float]) -> None:
-    """Nobody waits for the freeze: who gave the order is at work for it on cores that the hand-over needs."""
-    happened: list[float | str] = []
-
-    async def sleep_s(seconds: float) -> None:
-        happened.append(seconds)
-
-    async def opened(_parcel: Parcel) -> list[Opened]:
-        happened.append("opened")
-        raise MessageError("enough")
-
-    node = SimpleNamespace(
-        clock=SimpleNamespace(sleep_s=sleep_s), _open_untrusted=opened, _drop=lambda _received, _error: None
-    )
-    limit = SimpleNamespace(release_on_behalf_of=lambda _received: happened.append("released"))
-    parcel = Parcel(trace=Trace("transfer-1"), on_path=False, kind=kind, sealed="x")
-    await Node._take(cast(Any, node), parcel, Received(THERE.name, b"", 0, ("127.0.0.1", 1)), cast(Any, limit))
-    assert happened == [*rests, "opened", "released"]
