@@ -101,7 +101,7 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     await alpha.entity("alpha.big", ada, "alpha.s1", params={"ballast": 0})
     grown = one.holdings.get("alpha.big")
     assert grown is not None
-    grown.life.world |= {"ballast": bytes(MAX_STATE_BYTES)}
+    grown.life.world = grown.life.world | {"ballast": bytes(MAX_STATE_BYTES)}
     await begin(alpha, "alpha.big", "alpha.s2", "transfer-1")
     view = await alpha.finished("transfer-1")
     assert (view["result"], view["reason"]) == ("refused", "state_too_large")

@@ -191,7 +191,7 @@ def make_transfer(source: str, target: str, epoch: int, *, hops: int = 5, **chan
     trace = Trace("t1").mark(source, "frozen", 1_000_000).mark(target, "activated", 31_000_000)
     for number in range(1, hops + 1):
         trace = trace.leave(source, "request", number).arrive(target, number + 1, 100)
-    view = {"id": "t1", "entity": AIRCRAFT, "source": source, "target": target, "epoch": epoch, "sub": 0}
+    view = {"transfer_id": "t1", "entity": AIRCRAFT, "source": source, "target": target, "epoch": epoch, "sub": 0}
     done = {"result": "done", "reason": "", "trace": trace.to_data(), "off_path": {}, "counters": {"requests": 1}}
     return view | done | changes
 
