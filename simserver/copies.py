@@ -39,7 +39,7 @@ _PARTS: Final = 10
 _AT_ONCE: Final = 128
 # And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
 # made less often, and not instead of simulating them.
-_REST: Final = 9
+_REST: Final = 4
 _MAX_REST_S: Final = 1.0
 # What was spawned here or has come here since the last part is copied with the next one: until then nobody else has it,
 # or only what was copied elsewhere under an earlier fence. Of very many at once the rest has to wait for its own part.

@@ -141,7 +141,7 @@ async def test_of_very_many_at_once_the_rest_waits_for_its_own_part(
         assert len({item.entity for item in place.copied}) == 100
 
 
-async def test_copies_of_very_many_leave_others_nine_tenths_of_the_time(
+async def test_copies_of_very_many_leave_others_four_fifths_of_the_time(
     place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "_AT_ONCE", 5)
@@ -161,7 +161,7 @@ async def test_copies_of_very_many_leave_others_nine_tenths_of_the_time(
     async with served(copier):
         await trio.sleep(20 * INTERVAL_S)
         assert len({item.entity for item in place.copied}) == 200
-        assert busy_s <= (trio.current_time() - began_s) / 10 + 2 * taken_s
+        assert busy_s <= (trio.current_time() - began_s) / 5 + 2 * taken_s
 
 
 async def test_what_has_not_changed_is_copied_again_only_now_and_then(place: Place, autojump_clock: MockClock) -> None:
