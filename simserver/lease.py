@@ -235,7 +235,9 @@ class LeaseKeeper:
             self._counts["lease_over"] += 1
             _log.error("the lease of %s (incarnation %d) is over: it gives up", self._server, self.incarnation)
         else:
-            # Nothing was done under it: the log's number was another one.
+            # Nothing was simulated under it: the log's number was another one, or the word that it holds was lost.
+            # What was given to this one meanwhile stands still, and is not the next one's.
+            self._stepped_down()
             self._begin_as(known + 1)
 
     def _not_granted(self, why: str) -> None:
