@@ -3,8 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -103,14 +102,25 @@ def run_and_show(
     return _INTERRUPTED if interrupted else 0
 
 
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM end it as Ctrl-C does. It raises that signal, for which trio knows where it may raise an error."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+async def _until_sigterm(run: Callable[[], Awaitable[None]]) -> bool:
+    """Run it, or as much of it as there is time for until SIGTERM; whether that came.
+
+    It does not do so by raising SIGINT, which is ignored in what a shell without job control runs in the background.
+    """
+    ended = False
+
+    async def watch(signals: AsyncIterator[int]) -> None:
+        nonlocal ended
+        async for _ in signals:
+            ended = True
+            nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, signals)
+            await run()
+            nursery.cancel_scope.cancel()
+    return ended
 
 
 def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines: bool) -> bool:
@@ -124,7 +134,7 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
         TimeRemainingColumn(),
     )
     progress_bar = Progress(*columns, console=console, disable=not console.is_terminal)
-    with _sigterm_as_ctrl_c(), progress_bar as bar:
+    with progress_bar as bar:
         task = bar.add_task("seeds", total=pace.total)
         told = 0
 
@@ -142,14 +152,13 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
             await run_campaign(campaign, results, lines=lines, progress=progress)
 
         try:
-            trio.run(run)
+            return trio.run(_until_sigterm, run)
         except KeyboardInterrupt:
             return True
         except BaseExceptionGroup as group:
             if group.subgroup(KeyboardInterrupt) is None:
                 raise
             return True
-    return False
 
 
 def _table(results: Mapping[str, MixResult], columns: Mapping[str, str]) -> Table:
