@@ -12,6 +12,7 @@ from actors.operator import operator_access
 from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
+from authority.lease import LeasePhase
 from authority.records import Role
 from homeserver.balancer import FRESH_S
 from homeserver.node import Node
@@ -114,6 +115,7 @@ async def _drain_view(node: Node, name: str) -> DrainView:
     entities, delegated = node.store.named_by(name)
     report = node.balancer.report(name)
     load = None if report is None or report.age_s > FRESH_S else report.load
+    holds_nothing = _has_no_lease(node, name) if load is None else not load.entities
     return DrainView(
         server=name,
         draining=record is not None,
@@ -125,8 +127,14 @@ async def _drain_view(node: Node, name: str) -> DrainView:
         leaving=None if load is None else load.leaving,
         too_large=None if load is None else load.too_large,
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
-        empty=record is not None and not entities and not delegated and load is not None and not load.entities,
+        empty=record is not None and not entities and not delegated and holds_nothing,
     )
+
+
+def _has_no_lease(node: Node, name: str) -> bool:
+    """Whether a server may simulate nothing now, so that the log alone says what it has; such as one that is dead."""
+    lease = node.store.lease(name)
+    return lease is None or lease.phase is LeasePhase.OVER
 
 
 async def _remove(node: Node, name: str) -> ServerView:

@@ -48,4 +48,7 @@ class DrainView(BaseModel):
         description="of these, how many were found too large for a transfer lately (state_too_large): they stay"
     )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
-    empty: bool = Field(description="drained, and nothing is left: it can be stopped, upgraded or removed")
+    empty: bool = Field(
+        description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
+        "lease and is silent (`held` is None): it can be stopped, upgraded or removed"
+    )

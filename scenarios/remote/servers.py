@@ -51,6 +51,8 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
     gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
     only such are left, this ends with 1 after 15 s.
 
+    A dead server is empty as soon as its lease is over and the log has no entity on it.
+
     An empty server can be stopped, upgraded, started again (then --cancel), or removed with `baton server remove`.
 
     \b
@@ -112,13 +114,18 @@ def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[st
 
 def _sentence(view: dict[str, Any]) -> str:
     if view["empty"]:
-        return f"{view['server']} is empty"
+        return f"{view['server']} is empty{_by_the_log(view)}"
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
     more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
     stuck = "" if view["targets"] else "; no other server takes entities"
     if too_large := view.get("too_large"):
         stuck += f"; {too_large:,} too large to be moved (state_too_large)"
     return f"{view['server']} {held}; {view['entities']:,} by the log{more}{stuck}"
+
+
+def _by_the_log(view: dict[str, Any]) -> str:
+    """What is to be said of a server that is empty, but cannot say so."""
+    return "" if view["held"] is not None else " by the log; it does not report and has no lease"
 
 
 def _tell(view: dict[str, Any], json_wanted: bool, sentence: str) -> None:
@@ -152,7 +159,7 @@ class _Progress:
         if not self._json_wanted:
             if self._console.is_terminal:
                 self._console.print()
-            click.echo(f"{view['server']} is empty after {time.monotonic() - self._since_s:.1f} s")
+            click.echo(f"{view['server']} is empty after {time.monotonic() - self._since_s:.1f} s{_by_the_log(view)}")
 
 
 @click.command(short_help="How much every simulation server has to do.")

@@ -9,7 +9,9 @@ import trio
 from authority.hops import Trace
 from authority.placement import Balance, Move, View
 from authority.placement_messages import CensusRequest, MoveItem, Moves
+from authority.records import DirectoryRow, Role
 from authority.settings import ConfigError
+from crypto.keys import Identity
 from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
@@ -96,6 +98,21 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     assert [row["name"] for row in await world.api.get("/v1/servers")] == ["alpha.h1", "alpha.s2"]
     assert set(await loads(world)) == {"alpha.s2"}
     await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
+
+
+async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_does_not_report(world: Home) -> None:
+    operator, store, gone = Operator(world), world.node.store, "alpha.s9"
+    row = DirectoryRow(name=gone, role=Role.SIMSERVER, keys=Identity.generate().public.to_jwks())
+    await store.submit("directory.register", row=row.to_data())
+    view = await operator.do("POST", f"/v1/servers/{gone}/drain")
+    assert (view["entities"], view["held"], view["empty"]) == (0, None, True), "it never had a lease"
+    await store.submit("lease.claim", server=gone, incarnation=1, nonce="first", previous_nonce="")
+    view = await operator.do("POST", f"/v1/servers/{gone}/drain")
+    assert (view["held"], view["empty"]) == (None, False), "it may be alive"
+    await store.submit("lease.expire", server=gone, incarnation=1, office=store.lease_office().number)
+    view = await operator.do("POST", f"/v1/servers/{gone}/drain")
+    assert (view["entities"], view["held"], view["empty"]) == (0, None, True)
+    assert (await operator.do("DELETE", f"/v1/servers/{gone}"))["name"] == gone
 
 
 async def test_a_drained_server_knows_it_and_refuses_entities_that_want_to_come_before_they_are_frozen(

@@ -223,11 +223,11 @@ class Drained:
         self.now_s += 1.0
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
-    def wait(self, monkeypatch: pytest.MonkeyPatch) -> tuple[int, float]:
+    def wait(self, monkeypatch: pytest.MonkeyPatch, *, json_wanted: bool = True) -> tuple[int, float]:
         """The status, and how long it took."""
         monkeypatch.setattr("scenarios.remote.servers.time.monotonic", lambda: self.now_s)
         monkeypatch.setattr("scenarios.remote.servers.time.sleep", lambda _: None)
-        status = servers._wait(cast(Server, self), "", self.call("POST", ""), json_wanted=True, within_s=1000.0)
+        status = servers._wait(cast(Server, self), "", self.call("POST", ""), json_wanted=json_wanted, within_s=1000.0)
         return status, self.now_s
 
 
@@ -247,6 +247,17 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     # A server that is started again in between is waited for.
     status, waited_s = Drained(*[stuck] * 10, *[going] * 5, *[stuck] * 10, empty).wait(monkeypatch)
     assert (status, waited_s) == (0, 26.0)
+
+
+def test_a_dead_server_that_is_empty_by_the_log_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = {"server": "alpha.s1", "draining": True, "entities": 0, "delegated": 0, "held": None, "leaving": None}
+    dying, gone = ({**dead, "targets": 2, "empty": e} for e in (False, True))
+    assert Drained(dying, dying, gone).wait(monkeypatch, json_wanted=False)[0] == 0
+    shown = capsys.readouterr()
+    assert "alpha.s1 does not report; 0 by the log\n" in shown.err
+    assert shown.out == "alpha.s1 is empty after 2.0 s by the log; it does not report and has no lease\n"
 
 
 @pytest.mark.parametrize("command", [("drain",), ("server", "remove")])
