@@ -1,5 +1,6 @@
 """How entities begin on a server for the first time, and how they end there for good: by their home instance's word."""
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
@@ -12,9 +13,11 @@ from authority.sealing import Opened
 from simserver.admission import Reception
 from simserver.courier import Courier
 from simserver.departures import Departures
-from simserver.holdings import Holdings, StateTooLarge
+from simserver.holdings import Holdings, StateTooLarge, WorldFailed
 
 __all__ = ["MAX_REFUSED", "Births", "Refusal"]
+
+_log: Final = logging.getLogger(__name__)
 
 # Entities that this server would not have; the oldest are forgotten first, and then may be had if they are asked again.
 MAX_REFUSED: Final = 4096
@@ -89,7 +92,12 @@ class Births:
         except StateTooLarge as error:
             return self._keep(message, Refusal(str(error), "state_too_large"))
         except ValueError as error:
-            return self._keep(message, Refusal(str(error)[:200] or "the world would not have it"))
+            return self._keep(message, Refusal(_sentence(error) or "the world would not have it"))
+        except WorldFailed as error:
+            # Without an answer the record would stay, of an entity that nobody simulates.
+            self._counts["spawn_failed"] += 1
+            _log.exception("the world failed to spawn %s, a %s", message.entity, message.kind)
+            return self._keep(message, Refusal(_sentence(error)))
         self._refused.pop(message.entity, None)
         return Refusal()
 
@@ -123,3 +131,8 @@ class Births:
         for source in self._holdings.leave(entity, "", fence):
             self._courier.tell_player(source, NotHere(entity=entity, epoch=fence.epoch))
         return True
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says, as it fits a message: its text is of the world, which may have taken it from anywhere."""
+    return str(error)[:200].encode(errors="replace").decode()

@@ -20,7 +20,7 @@ from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.stepping import Carried
 from simserver.world import schema_version
 
-__all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone"]
+__all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone", "WorldFailed"]
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000
@@ -40,6 +40,13 @@ class StateTooLarge(Exception):
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"its state has {size_bytes} bytes, and a transfer carries {MAX_STATE_BYTES}: make it smaller")
+
+
+class WorldFailed(Exception):
+    """The world's own code raised what it should not, or its state cannot be encoded; the cause is what was raised."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(f"the world failed: {type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
@@ -182,11 +189,21 @@ class Holdings:
         Raises:
             ValueError: the world would not have it; the text says why.
             StateTooLarge: it could never be handed over.
+            WorldFailed: the world raised anything else, or its state is not CBOR data.
         """
-        world = self._environment.world.spawn(kind, params)
+        try:
+            state = self._environment.world.spawn(kind, params)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise WorldFailed(error) from error
         schema = schema_version(self._environment.world)
-        snapshot = Snapshot(kind, 0, world, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
-        if (size_bytes := len(snapshot.encode())) > MAX_STATE_BYTES:
+        snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
+        try:
+            size_bytes = len(snapshot.encode())
+        except Exception as error:
+            raise WorldFailed(error) from error
+        if size_bytes > MAX_STATE_BYTES:
             raise StateTooLarge(size_bytes)
         return self.start(entity, fence, snapshot)
 

@@ -38,6 +38,9 @@ class World(Protocol):
 
         Raises:
             ValueError: this kind is unknown, or the parameters make no sense; the text says why.
+
+        Whatever else it raises, and a state that is not CBOR data, refuses the entity too: nothing stays behind,
+        `spawn_failed` counts it, and the log of the server has the traceback.
         """
 
     def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:

@@ -270,6 +270,36 @@ async def test_a_spawn_that_nobody_confirms_says_so(alpha: Home, monkeypatch: py
     assert (await alpha.api.do("POST", "/v1/entities", NEW))["authority"] == "alpha.s1"
 
 
+def raising(error: Exception) -> Any:
+    def spawn(*_: Any) -> Any:
+        raise error
+
+    return spawn
+
+
+FAILS = [
+    (raising(TypeError("no mass")), "the world failed: TypeError: no mass"),
+    (lambda *_: {"p": object()}, "the world failed: CBOREncode"),
+    (raising(ValueError("\ud800")), "?"),
+]
+
+
+async def test_what_a_world_fails_to_spawn_is_refused_and_leaves_nothing_behind(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = await alpha.simserver("alpha.s1")
+    ada = await alpha.player("alpha.ada")
+    for spawn, said in FAILS:
+        monkeypatch.setattr("simserver.balls.Balls.spawn", spawn)
+        answer = await alpha.api.call("POST", "/v1/entities", NEW)
+        assert (answer.status_code, answer.json()["code"]) == (422, "spawn_refused"), answer.text
+        assert answer.json()["message"].startswith(said)
+        await alpha.api.refused(404, "not_found", "GET", "/v1/entities/alpha.ball-1")
+    assert sim.counts["spawn_failed"] == len(FAILS) - 1
+    monkeypatch.undo()
+    await alpha.entity("alpha.ball-1", ada, "alpha.s1")
+
+
 # ---- tokens ----
 
 WITH_TOKEN = [
