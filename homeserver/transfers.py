@@ -541,6 +541,8 @@ class Transfers:
         Raises:
             NOT_TOLD: it cannot be told now; the caller may delete the entity again.
         """
+        if not authority:
+            return  # Nobody had it; whoever may have it still is told as long as it takes (`homeserver.farewells`).
         message = Despawn(entity=entity, epoch=epoch)
         await self.post(message, Trace(f"despawn-{entity}"[:64]), authority, on_path=False)
 
@@ -553,6 +555,9 @@ class Transfers:
         self.ordered(transfer)
         record = self._store.entity(transfer.entity)
         authority = record.authority if record is not None else transfer.source
+        if record is not None and not authority:
+            text = f"nobody has authority over {record.id} now: it is {record.standing}"
+            raise Refused(Reason.NOT_FOUND, text, entity=record.id)
         message = Order(
             transfer_id=transfer.id,
             entity=transfer.entity,

@@ -62,6 +62,9 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
         if body.master_rev != record.master_rev:
             text = f"the master of {entity_id} has revision {record.master_rev}"
             raise ApiError(409, Reason.STALE_REVISION, text, record.master_rev)
+        if not record.authority:
+            text = f"nobody has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
+            raise ApiError(503, "authority_unreachable", text, entity_id)
         message = Release(entity=entity_id, discard_inputs=body.discard_inputs)
         try:
             await node.transfers.post(message, Trace("release-entity"), record.authority, on_path=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from authority.recovery import Standing
 from tests.homeserver.served import Home, Player
 
 NEW = {"id": "alpha.ball-1", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
@@ -351,3 +352,18 @@ async def test_keys_are_two_public_p256_keys_and_a_private_one_is_not_repeated(a
         assert (answer.status_code, answer.json()["code"]) == (422, code), keys
         assert secret not in answer.text
     await alpha.api.refused(404, "not_found", "GET", "/v1/players/alpha.ada/keys")
+
+
+async def test_while_nobody_has_authority_a_deletion_is_done_and_the_rest_is_told(
+    world: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await world.player("alpha.ada")
+    await world.entity("alpha.ball-1", ada, "alpha.s1")
+    record = world.node.store.entity("alpha.ball-1")
+    assert record is not None
+    nobody = record.changed(authority="", standing=Standing.LOST)
+    monkeypatch.setattr(type(world.node.store), "entity", lambda *_: nobody)
+    answer = await world.api.call("POST", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "authority_unreachable")
+    assert answer.json()["message"].startswith("nobody has authority over alpha.ball-1 now: it is lost;")
+    await world.node.transfers.despawn("alpha.ball-1", "", 2)
