@@ -19,6 +19,7 @@ from authority.lease_procedures import LEASE_PROCEDURES
 from authority.placement_procedures import PLACEMENT_PROCEDURES
 from authority.recovery_procedures import RECOVERY_PROCEDURES
 from authority.rights import RIGHTS_PROCEDURES
+from authority.rights_changes import RIGHTS_CHANGES
 from authority.rows import Rows
 from authority.sole import SOLE_PROCEDURES
 from authority.transfer_procedures import TRANSFER_PROCEDURES
@@ -40,6 +41,7 @@ PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **PLACEMENT_PROCEDURES,
     **RECOVERY_PROCEDURES,
     **REQUEST_PROCEDURES,
+    **RIGHTS_CHANGES,
     **SOLE_PROCEDURES,
     **TRANSFER_PROCEDURES,
 }

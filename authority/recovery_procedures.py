@@ -167,6 +167,8 @@ def _finish(rows: Rows, args: Mapping[str, Any]) -> str:
     record, row = _find(rows, args["entity"], args["epoch"])
     if record.authority:
         raise Refused(Reason.TOO_LATE, f"{record.id} is with {record.authority} already", epoch=record.epoch)
+    if args.get("held", row.held) != row.held:
+        raise Refused(Reason.TOO_LATE, f"another policy was set for {record.id} since", epoch=record.epoch)
     check_lease(rows, args["target"])
     told = args.get("incarnation", 0)
     incarnation = incarnation_of(rows, args["target"], told)

@@ -1,4 +1,6 @@
-"""Rights over an entity that are changed in the log at once: rule, owner and master, locks, giving up and handing back.
+"""Rights over an entity that are changed in the log at once: revisions, locks, giving up and handing back.
+
+What the master sets is in `authority.rights_changes`.
 
 Rule, owner, master and locks each have a revision. Whoever changes one names the revisions that it saw (`*_rev`, where
 given), and is refused with `stale_revision` when one has moved on: nothing is changed then. So the same signed words,
@@ -8,13 +10,10 @@ sent twice or late, count once at most.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authority.absence import LeavePolicy
 from authority.asks import waiting
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
-from authority.recovery import OrphanPolicy
 from authority.rows import Rows
-from authority.rules import Rule
 
 __all__ = [
     "MAX_LOCKS",
@@ -22,6 +21,7 @@ __all__ = [
     "check_master",
     "check_owner",
     "check_revision",
+    "check_revisions",
     "find_entity",
     "save_entity",
     "with_owner",
@@ -67,7 +67,8 @@ def check_revision(record: EntityRecord, name: str, expected: int) -> None:
         raise Refused(Reason.STALE_REVISION, text, revision=getattr(record, name))
 
 
-def _check_revisions(record: EntityRecord, args: Mapping[str, Any]) -> None:
+def check_revisions(record: EntityRecord, args: Mapping[str, Any]) -> None:
+    """Raise `Refused` (`stale_revision`) unless those revisions are still so that `args` names."""
     for name in _REVISIONS:
         if args.get(name) is not None:
             check_revision(record, name, args[name])
@@ -85,33 +86,11 @@ def check_owner(record: EntityRecord, by: str) -> None:
         raise Refused(Reason.NOT_OWNER, f"{by} does not own {record.id}; {record.owner or 'nobody'} does", by=by)
 
 
-def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master, which get a new revision each, or the policies, which have none."""
-    record = find_entity(rows, args["entity"])
-    check_master(record, args["by"])
-    _check_revisions(record, args)
-    if args.get("owner") is not None:
-        record = with_owner(record, args["owner"])
-    if args.get("rule") is not None and args["rule"] != record.rule:
-        record = record.changed(rule=Rule(args["rule"]), rule_rev=record.rule_rev + 1)
-    if args.get("orphans") is not None:
-        record = record.changed(orphans=OrphanPolicy(args["orphans"]))
-    if args.get("on_leave") is not None:
-        record = record.changed(on_leave=LeavePolicy(args["on_leave"]))
-    for name in ("heir", "owner_timeout_s"):
-        if args.get(name) is not None:
-            record = record.changed(**{name: args[name]})
-    if args.get("master") is not None and args["master"] != record.master:
-        record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
-    save_entity(rows, record)
-    return record.to_data()
-
-
 def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity up: nobody owns it then. With `if_wanted`, only if a request waits for the master."""
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
-    _check_revisions(record, args)
+    check_revisions(record, args)
     if args.get("if_wanted") and not waiting(rows, record.id, args["now_s"]):
         raise Refused(Reason.NOT_WANTED, f"nobody waits for {record.id}", entity=record.id)
     record = with_owner(record, "")
@@ -123,7 +102,7 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The owner gives the entity back to whoever owned it before, or to its master."""
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
-    _check_revisions(record, args)
+    check_revisions(record, args)
     record = with_owner(record, record.previous_owner or record.master)
     save_entity(rows, record)
     return record.to_data()
@@ -135,7 +114,7 @@ def entity_lock(rows: Rows, args: Mapping[str, Any]) -> Any:
     by, name = args["by"], args["name"]
     if by not in (record.owner, record.master):
         raise Refused(Reason.NOT_OWNER, f"{by} neither owns {record.id} nor is its master", by=by)
-    _check_revisions(record, args)
+    check_revisions(record, args)
     lock = record.locks.get(name)
     if lock is not None and lock.by != by:
         raise Refused(Reason.LOCKED, f"{lock.by} holds the lock {name} of {record.id}", name=name)
@@ -149,7 +128,7 @@ def entity_unlock(rows: Rows, args: Mapping[str, Any]) -> Any:
     """The holder of a lock gives it back once; the master may too, for somebody who is gone."""
     record = find_entity(rows, args["entity"])
     by, name = args["by"], args["name"]
-    _check_revisions(record, args)
+    check_revisions(record, args)
     lock = record.locks.get(name)
     if lock is None:
         raise Refused(Reason.NOT_FOUND, f"{record.id} has no lock {name}", name=name)
@@ -169,7 +148,6 @@ def _with_lock(rows: Rows, record: EntityRecord, name: str, by: str, count: int)
 
 
 RIGHTS_PROCEDURES: Final = {
-    "entity.change_rights": entity_change_rights,
     "entity.divest": entity_divest,
     "entity.hand_back": entity_hand_back,
     "entity.lock": entity_lock,

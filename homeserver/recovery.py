@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Bell, Clock
-from authority.abroad import is_enough, is_possible
+from authority.abroad import is_abroad, is_enough, is_possible
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -91,7 +91,7 @@ class Recoveries:
         self._in_office = in_office
         self._rounds: dict[int, _Round] = {}
         self._last_number = 0
-        self._in_vain_for: dict[str, int] = {}
+        self._in_vain_for: dict[str, tuple[int, bool]] = {}
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -177,7 +177,7 @@ class Recoveries:
         seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), registered))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
-        waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != seen]
+        waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != (seen, row.held)]
         for some in in_parts(waiting):
             if alive:
                 await self._collect(some, there, seen, everybody)
@@ -199,22 +199,22 @@ class Recoveries:
         found, lost = [], []
         for row in rows:
             if self._waits_for_disk(row, answers):
-                self._in_vain_for[row.entity] = seen
+                self._in_vain_for[row.entity] = (seen, row.held)
                 continue
             candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
                           if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
-            best = _best(row, candidates, answers)
+            best = _best(row, candidates, answers, waits=self._waits_for_return(row))
             if not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
                 if silent == there.silent:
-                    self._in_vain_for[row.entity] = seen
+                    self._in_vain_for[row.entity] = (seen, row.held)
             elif best is None:
                 lost.append({"entity": row.entity, "epoch": row.epoch})
-                self._in_vain_for[row.entity] = seen
+                self._in_vain_for[row.entity] = (seen, row.held)
             else:
                 fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
                 fields |= {"target": best.holder, "incarnation": alive[best.holder]}
-                found.append({"entity": row.entity, "epoch": row.epoch} | fields)
+                found.append({"entity": row.entity, "epoch": row.epoch, "held": row.held} | fields)
         if found:
             await self._store.submit("recovery.finish", items=found)
         if lost:
@@ -227,6 +227,13 @@ class Recoveries:
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""
         return row.disk and row.last not in answers and self._store.row(row.last) is not None
+
+    def _waits_for_return(self, row: RecoveryRow) -> bool:
+        """Whether only its own server goes on with an entity; one that was removed from the directory never returns.
+
+        Those of other instances are not in this directory: they are waited for.
+        """
+        return row.held and (is_abroad(row.entity, row.last) or self._store.row(row.last) is not None)
 
     async def _have_adopted(self, rows: Sequence[RecoveryRow], alive: dict[str, int]) -> None:
         """Tell everybody with what to go on; until they say that they do."""
@@ -340,9 +347,11 @@ class Recoveries:
         }
 
 
-def _best(row: RecoveryRow, candidates: Sequence[Candidate], answered: Collection[str]) -> Candidate | None:
+def _best(
+    row: RecoveryRow, candidates: Sequence[Candidate], answered: Collection[str], *, waits: bool
+) -> Candidate | None:
     """The copy that an entity is gone on with from; none as long as its own server, for which it waits, is away."""
-    if not row.held:
+    if not waits:
         return choose(candidates, last=row.last)
     # Under the epoch before that of the raised fence it was there.
     return choose(candidates, last=row.last, held_since=row.epoch - 1) if row.last in answered else None

@@ -28,7 +28,8 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
       copies      servers are asked for copies, or the one that was chosen has not gone on yet
       the disk    of a server that was the last one alive: start it, or if it never will return,
                   `baton drain SERVER` and `baton server remove SERVER`
-      its return  the entity's policy is to wait for the server that had it (orphans = freeze)
+      its return  the entity's policy is to wait for the server that had it (orphans = freeze): start it,
+                  remove it as above, or set another policy
       another instance  has or had it, and cannot be asked: look at that instance
 
     \b

@@ -390,6 +390,43 @@ def test_the_master_may_set_what_becomes_of_an_orphan(leased: Log) -> None:
     leased.refuses(Reason.NOT_FOUND, "entity.change_rights", entity=BALL, by=ADA, orphans="adopt")
 
 
+def recovered_with(log: Log, policy: str) -> Any:
+    """The row of the recovery of the ball, whose server has died when it had this policy."""
+    log.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    over(log, S1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    return log.rows.get_or(("recoveries", BALL), None)
+
+
+def test_a_policy_counts_at_once_for_who_is_an_orphan_already(leased: Log) -> None:
+    row = recovered_with(leased, "freeze")
+    assert row["held"]
+    for policy, held in (("adopt", False), ("freeze", True)):
+        leased.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+        assert leased.rows.get_or(("recoveries", BALL), None) == row | {"held": held}
+    leased.run("entity.change_rights", entity=BALL, by=ADA, orphans="despawn")
+    for table in ("entities", "recoveries"):
+        assert leased.rows.get_or((table, BALL), None) is None
+    assert leased.rows.get_or(("tombstones", BALL), None)["epoch"] == 3
+
+
+def test_what_was_found_before_the_policy_was_set_is_not_gone_on_with(leased: Log) -> None:
+    recovered_with(leased, "adopt")
+    (item,) = found()["items"]
+    leased.run("entity.change_rights", entity=BALL, by=ADA, orphans="freeze")
+    assert leased.run("recovery.finish", items=[item | {"held": False}]) == []
+    assert leased.run("recovery.finish", items=[item | {"held": True}]) == [BALL]
+
+
+@pytest.mark.parametrize("policy", ["freeze", "despawn"])
+def test_a_policy_takes_nothing_from_who_has_been_told_to_go_on(leased: Log, policy: str) -> None:
+    recovered_with(leased, "adopt")
+    leased.run("recovery.finish", **found())
+    leased.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+    assert leased.rows.entity(BALL).authority == S2
+    assert not leased.rows.get_or(("recoveries", BALL), None)["held"]
+
+
 def test_failures_row_42_a_server_that_comes_back_is_given_nothing_until_all_was_taken_from_it(leased: Log) -> None:
     claim = {"server": S1, "incarnation": 2, "nonce": "new"}
     leased.refuses(Reason.LEASE_HELD, "lease.claim", **claim, previous_nonce="guessed")

@@ -164,6 +164,28 @@ def test_when_the_last_one_alive_is_removed_the_older_copies_count() -> None:
     assert cluster.judge.violations == []
 
 
+@pytest.mark.parametrize("how", ["another policy", "removed"])
+def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(how: str) -> None:
+    cluster = Cluster(MIXES["calm"], Random("frozen"))
+    log, policy = cluster.logs["alpha"], {"entity": ENTITY, "by": cluster.players[0].name}
+    log.run("entity.change_rights", policy | {"orphans": "freeze"})
+    cluster.judge.held[ENTITY] = None  # waits, though others have copies
+    passing(cluster, 3.0)
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.standing is Standing.LOST)
+    passing(cluster, 2.0)
+    record = cluster.record(ENTITY)
+    assert (record and record.authority) == "", "others have copies, and it waits for its server"
+    if how == "removed":
+        cluster.judge.died("whoever removed it")
+        log.run("server.drain", {"server": SOURCE, "drain_id": "d", "now_s": 1.0})
+        log.run("server.remove", {"server": SOURCE, "drain_id": "d"})
+    else:
+        log.run("entity.change_rights", policy | {"orphans": "adopt"})
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority not in ("", SOURCE))
+    assert cluster.judge.violations == []
+
+
 def test_once_others_have_copies_again_nobody_waits_for_a_disk() -> None:
     cluster = Cluster(MIXES["calm"], Random("alone"))
     stream = left_alone(cluster)

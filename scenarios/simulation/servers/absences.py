@@ -76,9 +76,14 @@ class Absences:
             data = store.get_or(("recoveries", item["entity"]), None)
             row = None if data is None else RecoveryRow.from_data(data)
             is_elsewhere = row is not None and row.held and row.target not in ("", row.last)
-            if row is not None and is_elsewhere and not self._is_back(row.last):
+            if row is not None and is_elsewhere and not self._is_back(row.last) and not self._is_removed(row, instance):
                 text = f"{row.target} is to go on with {row.entity}, which waits for {row.last}"
                 self._cluster.judge.violated("held", text)
+
+    def _is_removed(self, row: RecoveryRow, instance: str) -> bool:
+        """Whether the server for which an entity waits is dead for good, and people have said so at its home."""
+        store = self._cluster.logs[instance].store
+        return instance_of(row.last) == instance and store.get_or(("servers", row.last), None) is None
 
     def _is_back(self, server: str) -> bool:
         data = self._cluster.logs[instance_of(server)].store.get_or(("leases", server), None)
