@@ -1,13 +1,14 @@
 """Copies of entities: those of this server's entities that others keep, and those of others' that it keeps itself.
 
 An authority sends what has changed to its followers every `interval_s`, not all at one moment, and writes it to its
-own store (`Ledger.checkpoint`) more slowly. What a follower says to keep is durable: the sources of inputs are told.
-`authority.recovery` has the rules of keeping, and of what happens when the authority is dead.
+own store (`Ledger.checkpoint`) more slowly, also what is not copied just then (`simserver.checkpoint_times`). What a
+follower says to keep is durable: the sources of inputs are told. `authority.recovery` has the rules of keeping, and of
+what happens when the authority is dead.
 """
 
 import logging
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from authority.messages import Copies, CopiesKept, LinkMessage, encode_link
 from authority.names import instance_of
 from authority.recovery import Copy, CopySource, CopyTable, followers_of
 from authority.recovery_messages import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
+from simserver.checkpoint_times import CheckpointTimes
 from simserver.courier import STATE_CHANNEL
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
@@ -84,7 +86,6 @@ class _Copied:
     followers: tuple[str, ...]
     peers: tuple[str, ...]
     round: int
-    checkpoint_ns: int = 0
     sleep: Sleep | None = None
     again_after: int = _AGAIN_AFTER
     under_way: deque[_Sent] = field(default_factory=lambda: deque(maxlen=_MAX_UNDER_WAY))
@@ -105,7 +106,7 @@ class Copier:
     Args:
         table: the copies that are kept here.
         interval_s: how often what has changed is copied; 0 for never.
-        checkpoint_s: how often what has changed is written to the own store; 0 for never.
+        checkpoint_s: within which time what has begun or changed is written to the own store; 0 for never.
         followers: to how many other servers.
     """
 
@@ -136,6 +137,8 @@ class Copier:
         self._counts = counts
         self._interval_s = interval_s
         self._checkpoint_ns = round(checkpoint_s * 1e9)
+        # Two parts ahead: it may be due just after one, and the store takes a moment.
+        self._times: Final = CheckpointTimes(self._checkpoint_ns, round(2 * interval_s / _PARTS * 1e9))
         self._count = followers
         self._copied: dict[str, _Copied] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
@@ -164,7 +167,9 @@ class Copier:
         while True:
             for part in range(_PARTS):
                 await self._clock.sleep_s(max(self._interval_s / _PARTS, rest_s))
-                rest_s = await self._copy(self._due(part))
+                rest_s = await self._in_turns(self._due(part), self._copy)
+                if self._checkpoint_ns:
+                    rest_s = max(rest_s, await self._in_turns(self._without_checkpoint(), self._check_in_late))
                 await self._written()
             self._round += 1
             living = self._holdings.ids()
@@ -176,6 +181,8 @@ class Copier:
         """A stay of an entity has begun here: nobody else has a copy under its fence."""
         if self._interval_s:
             self._begun[entity] = None
+            if self._checkpoint_ns:
+                self._times.begun(entity, self._clock.monotonic_ns())
 
     def _due(self, part: int) -> list[Holding]:
         """Whose turn it is: those of this part of the interval, and those that are new."""
@@ -195,16 +202,20 @@ class Copier:
         copied = self._copied.get(holding.id)
         return copied is None or copied.marks[0] != holding.fence
 
-    async def _copy(self, due: Sequence[Holding]) -> float:
-        """Copy those of them that have changed; how long others should have their turn after it, in seconds."""
+    async def _in_turns(self, due: Sequence[Holding], work: Callable[[Sequence[Holding]], Awaitable[None]]) -> float:
+        """Work through them, others in between; how long others should have their turn after it, in seconds."""
         rest_s = 0.0
         for start in range(0, len(due), _AT_ONCE):
             if start:
                 await self._clock.sleep_s(rest_s)
             began_ns = self._clock.monotonic_ns()
-            await self._send(self._take(due[start : start + _AT_ONCE]))
+            await work(due[start : start + _AT_ONCE])
             rest_s = min(_REST * (self._clock.monotonic_ns() - began_ns) / 1e9, _MAX_REST_S)
         return rest_s
+
+    async def _copy(self, due: Sequence[Holding]) -> None:
+        """Copy those of them that have changed."""
+        await self._send(self._take(due))
 
     def _take(self, due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
         """What is to be sent now, by follower."""
@@ -239,11 +250,9 @@ class Copier:
         ):
             return
         state = life.encoded()
-        # Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
-        before_ns = self._clock.monotonic_ns() if copied is None else copied.checkpoint_ns
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
         round_, sleep = self._round, life.sleep
-        copied = _Copied(life.world, marks, followers, peers, round_, before_ns, sleep, again_after, under_way)
+        copied = _Copied(life.world, marks, followers, peers, round_, sleep, again_after, under_way)
         self._copied[holding.id] = copied
         applied = {name: cursor.applied for name, cursor in cursors.items()}
         self._check_in(life, copied, state, applied)
@@ -259,18 +268,47 @@ class Copier:
     def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
         """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
 
+        Whatever has just come is not written at once: the disk would be synced in the midst of the next hand-over.
+
         It makes something durable only while this disk counts by the log (`authority.sole`). Another server may come
         back with an older copy, which would be gone on with if this server died then.
         """
-        now_ns = self._clock.monotonic_ns()
         alone = not copied.followers
-        if self._checkpoint_ns and (alone or now_ns - copied.checkpoint_ns >= self._checkpoint_ns):
-            copied.checkpoint_ns = now_ns
-            if not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
-                self._counts["checkpoint_too_large"] += 1
-            elif alone and self._lease.is_alone and instance_of(life.id) == instance_of(self._server):
-                self._on_disk[life.id] = life.tick
-                self._writing.append((life, applied))
+        if not self._checkpoint_ns:
+            return
+        if not self._times.changed(life.id, self._clock.monotonic_ns()) and not alone:
+            return
+        is_written = self._write(life, state)
+        if is_written and alone and self._lease.is_alone and instance_of(life.id) == instance_of(self._server):
+            self._on_disk[life.id] = life.tick
+            self._writing.append((life, applied))
+
+    def _without_checkpoint(self) -> list[Holding]:
+        """Whose state has to be written now, because there may be no copy of it to send for long.
+
+        Also who stands still for a hand-over, and while this server has no lease: it may be needed all the same.
+        """
+        due = {entity: self._holdings.get(entity) for entity in self._times.due(self._clock.monotonic_ns())}
+        for entity in [one for one, holding in due.items() if holding is None]:
+            self._times.gone(entity)
+        return [holding for holding in due.values() if holding is not None]
+
+    async def _check_in_late(self, due: Sequence[Holding]) -> None:
+        """Write checkpoints of what no copy was made of when it was time; nothing is durable by them alone."""
+        for entity in [holding.id for holding in due]:
+            # It may have left while others had their turn, and another stay may have begun.
+            holding = self._holdings.get(entity)
+            if holding is None or holding.life.over:
+                self._times.gone(entity)
+            else:
+                self._write(holding.life, holding.life.encoded())
+
+    def _write(self, life: Life, state: bytes) -> bool:
+        is_written = self._ledger.checkpoint(life.id, life.fence, life.tick, state)
+        self._times.tried(life.id, self._clock.monotonic_ns(), is_written=is_written)
+        if not is_written:
+            self._counts["checkpoint_too_large"] += 1
+        return is_written
 
     async def _written(self) -> None:
         """Wait until the checkpoints of those of whom nobody else can have a copy are on the disk: durable then."""
