@@ -37,7 +37,7 @@ _log = logging.getLogger("simserver.copies")
 
 # An interval is gone through in so many parts, so that copies do not all leave between the same two ticks.
 _PARTS: Final = 10
-# After so many copies the others have their turn: each takes some 30 microseconds, and a part may have thousands.
+# After so many copies the others have their turn: each takes tens of microseconds, and a part may have thousands.
 _AT_ONCE: Final = 128
 # And they have it for so many times as long as the copies took, at most for so long: of very many entities copies are
 # made less often, and not instead of simulating them.
