@@ -4,6 +4,10 @@ An order is one message to the old authority. It may be lost with the server, or
 somewhere else; then nobody would ever begin, and whoever asked would wait for ever. So the member that gave it gives it
 again, to whoever has authority by then, until the log has a result; and the one that grants leases looks now and then
 for what other members ordered that are gone.
+
+A group has a time in which its last member must be frozen. Whoever asks about a frozen member after that has the log
+refuse the group; if the servers of all that were frozen have died, nobody asks. So what is still open then is not
+ordered again, but refused.
 """
 
 import logging
@@ -14,10 +18,11 @@ from typing import Final
 import trio
 
 from actors.clock import Clock
-from authority.records import TransferRecord
+from authority.records import GroupPhase, GroupRecord, TransferRecord
 from homeserver.due import PAUSE_S, Due, in_goes
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
+from tree.submissions import OutcomeUnknown
 
 __all__ = ["FIRST_WAIT_NS", "LAST_WAIT_NS", "LOOK_S", "MAX_OPEN", "SEARCH_NS", "Orders"]
 
@@ -92,12 +97,27 @@ class Orders:
             for name in some:
                 due = self._open.pop(name, None)
                 if due is not None and name in permitted:
-                    self._open[name] = Due(now_ns + due.wait_ns, min(2 * due.wait_ns, LAST_WAIT_NS))
-                    await self._again(permitted[name])
+                    group = self._open_group_of(permitted[name])
+                    wait_ns = due.wait_ns if group is None else min(due.wait_ns, self._left_ns(group))
+                    self._open[name] = Due(now_ns + wait_ns, min(2 * due.wait_ns, LAST_WAIT_NS))
+                    await self._again(permitted[name], group)
             await self._clock.sleep_s(PAUSE_S)
 
-    async def _again(self, transfer: TransferRecord) -> None:
+    def _open_group_of(self, transfer: TransferRecord) -> GroupRecord | None:
+        group = self._store.group(transfer.group)
+        return group if group is not None and group.phase is GroupPhase.OPEN else None
+
+    def _left_ns(self, group: GroupRecord) -> int:
+        """How long to wait until the time of a group is certainly over; a while, if it is and the log could not say."""
+        left_ns = round((group.expires_at_s + 1 - self._clock.unix_s()) * 1e9)
+        return left_ns if left_ns > 0 else FIRST_WAIT_NS
+
+    async def _again(self, transfer: TransferRecord, group: GroupRecord | None) -> None:
         try:
-            await self._order(transfer)
-        except NOT_TOLD as error:
+            now_s = self._clock.unix_s()
+            if group is not None and now_s > group.expires_at_s:
+                await self._store.submit("group.look", group=group.id, now_s=now_s)
+            else:
+                await self._order(transfer)
+        except (*NOT_TOLD, OutcomeUnknown) as error:
             _log.info("%s was permitted, and nobody can be told now to begin it: %s", transfer.id, error)

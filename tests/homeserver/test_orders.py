@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from authority.group_commit import GROUP_LIFETIME_S
-from authority.records import Phase, TransferRecord
+from authority.records import GroupPhase, Phase, TransferRecord
 from homeserver.federation import PeerUnreachable
 from homeserver.orders import MAX_OPEN, Orders
 from homeserver.store import Store
@@ -22,6 +22,13 @@ def transfer_of(name: str, group: str = "") -> TransferRecord:
     )
 
 
+class AllVirtual(TrioClock):
+    """The test's own clock, for the time of day too."""
+
+    def unix_s(self) -> float:
+        return trio.current_time()
+
+
 class Place:
     """A log of transfers, and what is ordered because of them."""
 
@@ -30,16 +37,30 @@ class Place:
         self.in_office, self.is_down = False, False
         self.told: list[tuple[float, str]] = []
         self.groups: dict[str, list[str]] = {}
+        self.expires_at_s, self.group_phase = 1e12, GroupPhase.OPEN
+        self.refused: list[tuple[float, str]] = []
         store: Any = SimpleNamespace(
-            transfer_ids=lambda: list(self.phases), permitted=self._permitted, group=self._group
+            transfer_ids=lambda: list(self.phases), permitted=self._permitted, group=self._group, submit=self._submit
         )
-        self.orders = Orders(store, self.order, TrioClock(), lambda: self.in_office)
+        self.orders = Orders(store, self.order, AllVirtual(), lambda: self.in_office)
 
     def _permitted(self, names: list[str]) -> list[TransferRecord]:
-        return [transfer_of(name) for name in names if self.phases.get(name) is Phase.PERMITTED]
+        group_of = {name: group for group, members in self.groups.items() for name in members}
+        return [transfer_of(one, group_of.get(one, "")) for one in names if self.phases.get(one) is Phase.PERMITTED]
 
     def _group(self, group: str) -> Any:
-        return SimpleNamespace(members=self.groups[group]) if group else None
+        if not group:
+            return None
+        members, phase = self.groups[group], self.group_phase
+        return SimpleNamespace(id=group, members=members, phase=phase, expires_at_s=self.expires_at_s)
+
+    async def _submit(self, procedure: str, *, group: str, now_s: float) -> None:
+        """As the log: the group is refused if its time is over, and with it whatever has not been decided."""
+        assert procedure == "group.look"
+        if now_s > self.expires_at_s:
+            self.refused.append((trio.current_time(), group))
+            self.phases |= dict.fromkeys(self.groups[group], Phase.REFUSED)
+            self.group_phase = GroupPhase.REFUSED
 
     async def order(self, transfer: TransferRecord) -> None:
         self.orders.ordered(transfer)
@@ -83,6 +104,21 @@ async def test_with_one_of_a_group_the_others_are_ordered_in_the_time_that_it_ha
     place.phases |= {"t1": Phase.PREPARED, "t2": Phase.PERMITTED, "t3": Phase.PERMITTED}
     place.orders.ordered(transfer_of("t1", "g"))
     assert await place.passes(GROUP_LIFETIME_S / 2) == ["t2", "t3"]
+
+
+async def test_a_group_whose_frozen_members_are_gone_with_their_servers_is_refused_when_its_time_is_over(
+    autojump_clock: MockClock,
+) -> None:
+    place = Place()
+    place.groups["g"] = ["t1", "t2"]
+    place.phases |= {"t1": Phase.PREPARED, "t2": Phase.PERMITTED}
+    began_s, place.expires_at_s = trio.current_time(), trio.current_time() + GROUP_LIFETIME_S
+    place.orders.ordered(transfer_of("t2", "g"))
+    ordered = await place.passes(60.0)
+    assert [group for _, group in place.refused] == ["g"]
+    assert place.refused[0][0] - began_s < GROUP_LIFETIME_S + 3.0
+    assert len(ordered) < 3
+    assert all(at_s - began_s <= GROUP_LIFETIME_S for at_s, _ in place.told), "nobody stands still for nothing"
 
 
 async def test_what_was_begun_in_time_is_not_ordered_again(autojump_clock: MockClock) -> None:

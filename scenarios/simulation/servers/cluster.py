@@ -47,6 +47,7 @@ class Cluster:
         self.mail: Final = Mail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
         self.crashes = 0
+        self.worlds_wander = True
         self.server_names: Final = mix.servers
         self.gone: Final[dict[str, None]] = {}
         """The servers that are dead for good."""
@@ -130,7 +131,7 @@ class Cluster:
 
     def _whim(self, here: str, ticks_here: int) -> str | None:
         """Where a world would have an entity go; or, of one that has not begun, anything if it is not to."""
-        share = self.mix.wander_share if ticks_here else self.mix.moody_share
+        share = self.mix.wander_share * self.worlds_wander if ticks_here else self.mix.moody_share
         return self.dice.choice(self.mix.servers) if share and self.dice.random() < share else None
 
     def _told(self, instance: str, entity: str) -> EntityRecord | None:

@@ -17,6 +17,8 @@ __all__ = ["ServersOutcome", "simulate"]
 FAULTS_S: Final = 8.0
 HEAL_S: Final = 40.0
 """Retries back off to a second at home and to four at players, groups wait for ten; a few of each."""
+REST_S: Final = 25.0
+"""What had begun just before is over by then: groups wait for ten seconds, after a notice of one; twice that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,10 @@ def simulate(mix: ServerMix, seed: int, parts: Parts | None = None) -> ServersOu
         for player in cluster.players:
             player.resting = True
         _run(cluster, HEAL_S, lambda: bool(judge.violations) or _is_settled(cluster))
+        _rest(cluster)
     if not judge.violations and (why := cluster.unsettled()):
-        judge.violated("not-settled", f"{HEAL_S} s after everything was healed, {why}")
+        text = f"{HEAL_S} s after everything was healed, and {REST_S} s after the last world sent an entity on"
+        judge.violated("not-settled", f"{text}, {why}")
     return ServersOutcome(
         seed=seed,
         mix=mix.name,
@@ -71,6 +75,16 @@ def _run(cluster: Cluster, seconds: float, done: Callable[[], bool]) -> None:
         for line in traceback.format_exc().splitlines():
             cluster.schedule.note(line)
         cluster.judge.violated("internal-error", f"{type(error).__name__}: {error}")
+
+
+def _rest(cluster: Cluster) -> None:
+    """If something is still under way, it may only just have begun: nothing more does, and it has time to end.
+
+    Whatever hangs hangs after that too: nothing is taken back, and servers go on repeating what they repeat.
+    """
+    if not cluster.judge.violations and cluster.unsettled():
+        cluster.worlds_wander = False
+        _run(cluster, REST_S, lambda: bool(cluster.judge.violations) or _is_settled(cluster))
 
 
 def _is_settled(cluster: Cluster) -> bool:
