@@ -13,6 +13,7 @@ The pure half knows no network, disk or clock:
     effort                 how much work one command or read may make
     keep_while             nodes that stay only while something holds elsewhere
     store, transaction     the tree, and several operations on it as one
+    queries                what can be asked of it
     mutable                how it changes, and how a change is undone
     changes, watch         what a commit changed, and the events that watchers are told of
     triggers, projections  what is to be run after a commit, and tables that follow the tree
@@ -28,7 +29,8 @@ The shell makes it durable and replicated:
 
     disk, journal, snapshot       files that survive a power cut, and what it means when a disk fails
     certificates, transport       who is a member, and the connections between them
-    raft, raft_ports              the fence around PySyncObj, its only importers
+    raft, raft_ports              the fence around PySyncObj, its only importers, with
+      raft_member, raft_elections, raft_changes
     submissions, status           commands that wait for their answer; what a member is and tells
     read_index                    a member's part in read-index rounds, leading or not
     steward                       requests to change the members or the leader, on their way to the leader

@@ -1,8 +1,12 @@
 """The fence around PySyncObj: Raft itself, with the faults of the stock package closed where they can be reached.
 
-This module and `tree.raft_ports` are the only ones that import PySyncObj, and they do so for exactly one version:
-private methods are overridden here, and each override was judged against that version's source. What is touched and
-why is listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
+The modules `tree.raft...` are the only ones that import PySyncObj, and they do so for exactly one version: private
+methods are overridden here, and each override was judged against that version's source. What is touched and why is
+listed, touch by touch, in docs/decisions/0001-raft-fence.md; the numbers (T1...) in comments here refer to it.
+
+`RaftCore` is one object in four layers, because PySyncObj is one: `tree.raft_member` (what it holds, whom it counts),
+`tree.raft_elections` (how it comes to lead), `tree.raft_changes` (giving the leadership away, and changes of the
+members) and this module, which keeps the log. `tree.raft_ports` is what PySyncObj is given in place of its own parts.
 
 `RaftCore` waits for nothing and knows no sockets. Its driver calls `receive` with each message and `tick` when there is
 something to do, and sends what it is handed. The contract is an order: a message whose type is in `NEEDS_SYNC` says "I
@@ -11,197 +15,38 @@ journal is synced before each tick, because a leader counts itself as having wha
 """
 
 import logging
-import random
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-import pysyncobj.syncobj
-from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.node import Node
 
-from tree.batches import REMEDY
-from tree.compaction import CompactionPolicy, Snapshots
-from tree.disk import REAL_DISK, Disk
-from tree.elections import Candidacy
-from tree.errors import BadData
-from tree.journal import Entry, Journal, JournalDamaged
-from tree.membership import (
-    NO_CONFIGURATION,
-    Change,
-    ChangeRefused,
-    Configuration,
-    Member,
-    Progress,
-    Role,
-    Seat,
-    best_successor,
-    decode_seats_untrusted,
-    encode_seats,
-    next_step,
-    proposed_seats,
-)
+from tree.raft_changes import RaftChanges
+from tree.raft_elections import ELECTION_WHEN_LOST_S
+from tree.raft_member import MAX_UNCOMMITTED, Timing, is_change
 from tree.raft_ports import (
     CHANGE_KIND,
     COMMAND_KIND,
     NEEDS_SYNC,
     Driver,
-    JournalPort,
     MemberNode,
     Message,
-    Outlet,
     RaftBroken,
     clock_s,
     use_clock,
 )
-from tree.snapshot import SnapshotDamaged, SnapshotFile
 
 __all__ = ["CHANGE_KIND", "COMMAND_KIND", "NEEDS_SYNC", "Driver", "RaftBroken", "RaftCore", "Timing", "use_clock"]
 
 log = logging.getLogger("tree.raft")
 
-# One frame takes a batch and the largest command; a single entry never reaches the size of a batch, so that PySyncObj
-# never cuts one in pieces (its pieces are pickled, and the last one may be sent twice).
-_BATCH_BYTES: Final = 2 * 1024 * 1024
-# How far a leader may run ahead of its quorum before it takes no more.
-MAX_UNCOMMITTED: Final = 16_384
 MAX_UNCOMMITTED_BYTES: Final = 64 * 1024 * 1024
 # How long a follower may not know what is committed, if it did not ask for it and nothing else is to be said.
 _COMMIT_ANNOUNCEMENT_S: Final = 0.002
-# A little apart, so that two members seldom stand at the same time.
-_ELECTION_WHEN_LOST_S: Final = (0.01, 0.15)
 _ELECTION_WHEN_MET_S: Final = (0.2, 0.5)
 _LONGEST_IDLE_S: Final = 3600.0
 
 
-@dataclass(frozen=True)
-class Timing:
-    """How patient Raft is, in seconds: a heartbeat each `heartbeat_s`, an election after a silence between the two."""
-
-    heartbeat_s: float = 0.1
-    election_min_s: float = 0.6
-    election_max_s: float = 1.2
-
-
-@dataclass(slots=True)
-class _Handover:
-    """A transfer of leadership under way: to whom, until when, and when it was last told to stand."""
-
-    target: str
-    until_s: float
-    told_at_s: float = float("-inf")
-
-
-class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
+class RaftCore(RaftChanges):
     """One member's Raft. Not to be used after any method raised: the driver stops the member."""
-
-    def __init__(
-        self,
-        name: str,
-        members: Iterable[Member],
-        journal: Journal,
-        directory: Path,
-        owner: str,
-        driver: Driver,
-        dice: random.Random,
-        timing: Timing,
-        *,
-        compact_after_entries: int,
-        compact_after_bytes: int,
-        batch_bytes: int = _BATCH_BYTES,
-        disk: Disk = REAL_DISK,
-        compact_interval_s: float = 0.0,
-    ) -> None:
-        """Restore the state from the snapshot in `directory`; raises `SnapshotDamaged`, `JournalDamaged`, `DiskFailed`.
-
-        `members` are those that the instance began with; none for a member that waits to be admitted. Once the members
-        were changed, what the log says counts and not this.
-        `batch_bytes` bounds the entries of one message; smaller ones, always larger than any command, are for tests.
-        """
-        # PySyncObj calls overridden methods while it is being constructed, so everything of ours comes first.
-        self._dice = dice
-        self._driver = driver
-        self._journal = journal
-        self._heartbeat_s = timing.heartbeat_s
-        self._batch_bytes = batch_bytes
-        self._queued = 0
-        self._uncommitted_bytes = 0
-        self._announced = (0, 0)
-        self._announce_at_s: float | None = None
-        self._forwarded = False
-        self._forwarded_up_to = 0
-        self._granted: tuple[int, set[str]] = (0, set())
-        self._rejected: tuple[int, int] | None = None
-        self._said: tuple[str, int, int] | None = None
-        self._said_at_s = 0.0
-        self._entry_rounds = 0
-        self._name = name
-        self._election_min_s = timing.election_min_s
-        self._election_max_s = timing.election_max_s
-        self._candidacy = Candidacy(timing.election_min_s)
-        self._candidacy_term: int | None = None  # the term in which this tick began to stand
-        self._handover: _Handover | None = None
-        self._unsettled = False  # whether somebody waits to be promoted or dismissed
-        self._proposed = (0, 0)  # the term and the index of the last change that this member proposed
-        self._snapshots = Snapshots(
-            SnapshotFile(directory / "snapshot", owner, disk),
-            journal,
-            driver,
-            CompactionPolicy(compact_after_entries, compact_after_bytes, compact_interval_s),
-            lambda: cast(int, self.raftLastApplied),
-        )
-        restored_index = self._restore(directory)
-        commit_index = max(restored_index, min(journal.recorded_commit, journal.last_index))
-        # The changes in the log that are not known to be committed, in order; see `_remember_committed_changes`.
-        self._open_changes = [entry[1] for entry in journal[:] if entry[1] > commit_index and _is_change(entry)]
-        self.configuration = self._restored_configuration() or _initial(members)
-        self._nodes = {seat.name: MemberNode(seat.name) for seat in self.configuration.seats}
-        self._nodes.setdefault(name, MemberNode(name))
-        self._outlet = Outlet(driver)
-        conf = SyncObjConf(
-            autoTick=False,
-            dynamicMembershipChange=False,
-            commandsWaitLeader=True,
-            commandsQueueSize=MAX_UNCOMMITTED,
-            raftMinTimeout=timing.election_min_s,
-            raftMaxTimeout=timing.election_max_s,
-            connectionTimeout=timing.election_max_s,
-            appendEntriesPeriod=timing.heartbeat_s,
-            appendEntriesUseBatch=True,
-            appendEntriesBatchSizeBytes=batch_bytes,
-            leaderFallbackTimeout=2 * timing.election_max_s,
-            journalFile=JournalPort(journal, commit_index),
-            fullDumpFile=None,
-            useFork=False,
-        )
-        super().__init__(self._nodes[name], (), conf, nodeClass=MemberNode, transport=self._outlet)
-        self._outlet.connected = self._SyncObj__connectedNodes
-        self._SyncObj__serializer = self._snapshots
-        self._SyncObj__needLoadDumpFile = False
-        self._SyncObj__raftLastApplied = restored_index
-        journal.mark_committed(commit_index)
-        self._adopt(self.configuration)
-        if self.is_alone():
-            self.hasten_election(0.0)
-
-    def _restore(self, directory: Path) -> int:
-        restored_index = self._snapshots.restore()
-        if restored_index is not None:
-            return restored_index
-        if self._journal.first_index > 1:
-            raise JournalDamaged(
-                f"the journal in {directory} begins at entry {self._journal.first_index}, and the snapshot that "
-                f"held what came before is gone. Put it back; or {REMEDY.format(directory)}"
-            )
-        return 1
-
-    def _restored_configuration(self) -> Configuration | None:
-        data = self._driver.configuration()
-        try:
-            return None if data is None else Configuration.from_data_untrusted(data)
-        except BadData as error:
-            raise SnapshotDamaged(f"the snapshot does not tell who the members are: {error.message}") from error
 
     # --- what the driver calls ------------------------------------------------------------------------------------
 
@@ -322,15 +167,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             self._nodes.pop(name, None)
         if led:
             self._candidacy.lost_leader()
-            self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_LOST_S))
-
-    def hasten_election(self, delay_s: float) -> None:
-        """Stand for election in `delay_s` at the latest, unless a leader is heard from before, or it may not vote."""
-        if self._name not in self.configuration.voters:
-            return
-        deadline = clock_s() + delay_s
-        current = cast(float, vars(self)["_SyncObj__raftElectionDeadline"])
-        self._SyncObj__raftElectionDeadline = min(current, deadline)
+            self.hasten_election(self._dice.uniform(*ELECTION_WHEN_LOST_S))
 
     def idle_for_s(self) -> float:
         """How long nothing is due if nothing happens."""
@@ -345,21 +182,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         work_s = self._snapshots.next_work_in_s(now_s)
         return idle_s if work_s is None else min(idle_s, work_s)
 
-    def leader_name(self) -> str | None:
-        """The leader this member follows, or itself; None if it knows none or cannot reach it."""
-        leader = self._getLeader()
-        if leader is None or not (self._isLeader() or self.isNodeConnected(leader)):
-            return None
-        return str(leader.id)
-
-    def is_leader(self) -> bool:
-        """Whether this member takes itself for the leader. Another one may have been elected meanwhile."""
-        return bool(self._isLeader())
-
-    def has_committed_in_term(self) -> bool:
-        """Whether the commit index covers everything that any leader before has committed."""
-        return bool(self._journal.term_at(self.raftCommitIndex) == self.raftCurrentTerm)
-
     def entry_rounds(self) -> int:
         """How many times this member, as leader, sent new entries to the others (or, alone, appended them)."""
         return self._entry_rounds
@@ -371,276 +193,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
     def close(self) -> None:
         """Close what is open. The journal belongs to the driver."""
         self._snapshots.close()
-
-    # --- elections ------------------------------------------------------------------------------------------------
-
-    def _prepare_to_stand(self) -> None:
-        """If PySyncObj would stand for election now, ask for pre-votes instead until they are there (T17)."""
-        now_s = clock_s()
-        if self._isLeader() or self._SyncObj__raftElectionDeadline >= now_s:
-            return
-        if not self._SyncObj__connectedToAnyone() or not self._SyncObj__otherNodes:
-            return
-        self._outlet.by_transfer = bool(self._SyncObj__transferInProgress)
-        if self._outlet.by_transfer or self._candidacy.may_stand(self.raftCurrentTerm + 1):
-            self._candidacy_term = self.raftCurrentTerm
-            return
-        self._SyncObj__raftElectionDeadline = now_s + self._SyncObj__generateRaftTimeout()
-        self._candidacy.ask(self.raftCurrentTerm + 1)
-        message = {"type": "pre_vote", "term": self.raftCurrentTerm + 1, **self._end_of_log()}
-        for node in self._SyncObj__otherNodes:
-            self._outlet.send(node, dict(message))
-
-    def _after_standing(self) -> None:
-        """If PySyncObj stood, try again soon: it is known that a majority has no leader."""
-        if self._candidacy_term is None:
-            return
-        term, self._candidacy_term = self._candidacy_term, None
-        self._outlet.by_transfer = False
-        if self.raftCurrentTerm != term:
-            self.hasten_election(self._dice.uniform(*self._candidacy.stood()))
-
-    def _end_of_log(self) -> dict[str, int]:
-        last = self._journal[-1]
-        return {"last_log_index": last[1], "last_log_term": last[2]}
-
-    def _receive_vote_request(self, node: Node, message: Message) -> None:
-        if self._is_member() and (message["transfer"] or not self._has_live_leader()):
-            self._SyncObj__onMessageReceived(node, message)
-
-    def _receive_pre_vote(self, name: str, message: Message) -> None:
-        mine, theirs = self._journal[-1], (message["last_log_term"], message["last_log_index"])
-        granted = (
-            message["term"] > self.raftCurrentTerm
-            and theirs >= (mine[2], mine[1])
-            and self._is_member()
-            and not self._has_live_leader()
-        )
-        answer = {"type": "pre_vote_answer", "term": message["term"], "granted": granted}
-        self._driver.outbound(name, {**answer, "current": self.raftCurrentTerm})
-
-    def _receive_pre_vote_answer(self, name: str, message: Message) -> None:
-        if not self._candidacy.is_asking_for(message["term"]) or message["term"] != self.raftCurrentTerm + 1:
-            return
-        if message["current"] > self.raftCurrentTerm:
-            # Behind in terms, though perhaps not in the log: nobody would ever vote for this member otherwise.
-            self._step_down(message["current"])
-        elif message["granted"] and self._candidacy.take_grant(name, message["term"], self.other_voters()):
-            self._SyncObj__raftElectionDeadline = float("-inf")
-
-    def _receive_timeout_now(self, node: Node, message: Message) -> None:
-        """The leader wants this member to lead: stand at the next tick, past pre-vote and stickiness (T17)."""
-        if self._name in self.configuration.voters and message["term"] == self.raftCurrentTerm:
-            self._SyncObj__onMessageReceived(node, message)
-
-    def _has_live_leader(self) -> bool:
-        """Whether this member leads a majority that answers, or heard from a leader lately."""
-        now_s = clock_s()
-        if not self._isLeader():
-            return self._candidacy.has_live_leader(now_s)
-        answered = [
-            node
-            for node in self._SyncObj__otherNodes
-            if now_s - self._SyncObj__lastResponseTime[node] < self._election_min_s
-        ]
-        return len(answered) + 1 > (len(self._SyncObj__otherNodes) + 1) / 2
-
-    def _step_down(self, term: int) -> None:
-        """Follow whoever will lead in this later term."""
-        self._SyncObj__setCurrentTerm(term, None)
-        self._SyncObj__setState(pysyncobj.syncobj._RAFT_STATE.FOLLOWER)
-        self._SyncObj__raftLeader = None
-        self._candidacy.lost_leader()
-        self.hasten_election(self._dice.uniform(*_ELECTION_WHEN_LOST_S))
-
-    # --- leadership transfer --------------------------------------------------------------------------------------
-
-    def transfer_leadership(self, name: str | None = None) -> str:
-        """Begin to hand the leadership to this voter, or to the best one; who it is (Raft thesis, 3.10).
-
-        Until it has happened, or an election timeout has passed, `submit` takes nothing. Raises `ChangeRefused`.
-        """
-        if not self._isLeader():
-            raise ChangeRefused("not_leader", f"{self._name} does not lead")
-        if self._handover is not None:
-            raise ChangeRefused("transfer_pending", f"the leadership is on its way to {self._handover.target}")
-        target = best_successor(self.configuration, self._name, self._progress()) if name is None else name
-        if target is None:
-            raise ChangeRefused("not_connected", "no other voter is connected to the leader")
-        if target == self._name:
-            raise ChangeRefused("is_leader", f"{target} leads already")
-        if target not in self.configuration.voters:
-            raise ChangeRefused("not_a_voter", f"{target!r} is not a voter of this instance")
-        if not self.isNodeConnected(self._nodes[target]):
-            raise ChangeRefused("not_connected", f"{target} is not connected to the leader {self._name}")
-        self._handover = _Handover(target, clock_s() + self._election_max_s)
-        log.info("%s hands the leadership to %s", self._name, target)
-        return target
-
-    def _go_on_with_handover(self) -> None:
-        handover = self._handover
-        if handover is None:
-            return
-        now_s, node = clock_s(), self._node(handover.target)
-        if now_s >= handover.until_s or node not in self._SyncObj__otherNodes or not self.isNodeConnected(node):
-            log.warning("%s did not take the leadership; %s goes on leading", handover.target, self._name)
-            self._handover = None
-        elif (
-            self._SyncObj__raftMatchIndex[node] == self._journal.last_index
-            and now_s - handover.told_at_s > self._heartbeat_s
-        ):
-            handover.told_at_s = now_s
-            self._outlet.send(node, {"type": "timeout_now", "term": self.raftCurrentTerm})
-
-    # --- changes of the members -----------------------------------------------------------------------------------
-
-    def propose_change(self, change: Change) -> int:
-        """As leader, append a change of the members to the log; its index. It holds once it is applied.
-
-        Sync the journal before the next tick, as always. Raises `ChangeRefused`.
-        """
-        self._require_free_to_change()
-        reachable = [name for name in self._nodes if self.isNodeConnected(self._nodes[name])]
-        return self._append_change(proposed_seats(self.configuration, change, self._name, reachable))
-
-    def _require_free_to_change(self) -> None:
-        if not self._isLeader():
-            raise ChangeRefused("not_leader", f"{self._name} does not lead")
-        if self._handover is not None:
-            raise ChangeRefused("transfer_pending", f"the leadership is on its way to {self._handover.target}")
-        if not self._is_free_to_change():
-            raise ChangeRefused("change_pending", "the last change of the members is not applied yet, or may not be")
-
-    def _is_free_to_change(self) -> bool:
-        """Whether all changes that this leader's log may hold are applied here."""
-        proposed = self._proposed[1] if self._proposed[0] == self.raftCurrentTerm else 0
-        return bool(self.raftLastApplied >= max(self._SyncObj__noopIDx, proposed))
-
-    def _append_change(self, seats: Iterable[Seat]) -> int:
-        index, term = self._journal.last_index + 1, self.raftCurrentTerm
-        self._journal.append((CHANGE_KIND + encode_seats(seats), index, term))
-        self._proposed = (term, index)
-        self._note_changes([index])
-        return index
-
-    def _go_on_with_changes(self) -> None:
-        """Promote who has caught up, dismiss who was replaced."""
-        if not self._unsettled or self._handover is not None or not self._is_free_to_change():
-            return
-        if self._name not in self.configuration.voters:
-            return
-        step = next_step(self.configuration, self._name, self._journal.last_index, self._progress())
-        if step is None:
-            return
-        if step.seats is not None:
-            log.info("the members change: %s", step.reason)
-            self._append_change(step.seats)
-        elif best_successor(self.configuration, self._name, self._progress()) is not None:
-            log.info("the leader changes: %s", step.reason)
-            self.transfer_leadership()
-
-    def _progress(self) -> dict[str, Progress]:
-        now_s = clock_s()
-        match, heard_s = self._SyncObj__raftMatchIndex, self._SyncObj__lastResponseTime
-        return {
-            name: Progress(
-                match_index=match.get(node, 0),
-                connected=self.isNodeConnected(node),
-                recent=now_s - heard_s.get(node, float("-inf")) < self._election_min_s,
-            )
-            for name, node in self._nodes.items()
-            if name != self._name and self.configuration.seat(name) is not None
-        }
-
-    def progress(self) -> dict[str, Progress]:
-        """As leader, how far each other member is; empty on others."""
-        return self._progress() if self._isLeader() else {}
-
-    def is_alone(self) -> bool:
-        """Whether no other member votes, so that nobody's acknowledgement brings the next tick."""
-        return self._name in self.configuration.voters and not self._SyncObj__otherNodes
-
-    def other_voters(self) -> tuple[str, ...]:
-        """The other members whose confirmation counts, in order."""
-        return self._others
-
-    def _is_member(self) -> bool:
-        """Whether this member may vote if a candidate asks it.
-
-        A learner may: a candidate that asks it knows that it was promoted, which it may not know itself yet, and
-        perhaps nobody else is left to vote (as in etcd/raft). One that waits for its admission or is dismissed may not.
-        """
-        return self.configuration.seat(self._name) is not None
-
-    def _apply_change(self, body: bytes) -> None:
-        index = self.raftLastApplied + 1
-        try:
-            configuration = Configuration(index, decode_seats_untrusted(body))
-        except BadData as error:
-            raise RaftBroken(f"entry {index} changes the members in a way unknown here: {error.message}") from error
-        # Durable before anybody is told: an operator who hears that a member is gone may throw its disk away, and if it
-        # was one of two, a leader that had forgotten that it leads alone would wait for it for ever.
-        self._journal.record_commit(index)
-        self._journal.sync()
-        self._driver.configure(configuration.to_data())
-        self._adopt(configuration)
-
-    def _adopt(self, configuration: Configuration) -> None:
-        """Count, send and stand by this configuration from now on (T16)."""
-        self.configuration = configuration
-        self._unsettled = any(seat.role is Role.LEARNER or seat.replaces is not None for seat in configuration.seats)
-        for seat in configuration.seats:
-            self._nodes.setdefault(seat.name, MemberNode(seat.name))
-        known = {name: node for name, node in self._nodes.items() if name != self._name}
-        self._others = tuple(name for name in configuration.voters if name != self._name)
-        self._SyncObj__otherNodes = {known[name] for name in self._others}
-        self._SyncObj__readonlyNodes = {known[name] for name in configuration.learners if name != self._name}
-        self._follow_progress_of(self._SyncObj__otherNodes | self._SyncObj__readonlyNodes)
-        votes = self._name in configuration.voters
-        if not votes or self._SyncObj__raftElectionDeadline == float("inf"):
-            self._SyncObj__raftElectionDeadline = clock_s() + self._SyncObj__generateRaftTimeout()
-        if not votes and self._isLeader():
-            self._leave_leadership()
-
-    def _follow_progress_of(self, nodes: set[Node]) -> None:
-        """Give newcomers a place in PySyncObj's tables, and take that of those who left."""
-        next_index, match_index = self._SyncObj__raftNextIndex, self._SyncObj__raftMatchIndex
-        heard_s = self._SyncObj__lastResponseTime
-        for node in nodes:
-            if node not in match_index:
-                next_index[node], match_index[node] = self._journal.last_index + 1, 0
-                heard_s[node] = clock_s()
-        for node in [node for node in match_index if node not in nodes]:
-            for table in (next_index, match_index, heard_s):
-                table.pop(node, None)
-            self._snapshots.cancelTransmisstion(node)
-            if not self.isNodeConnected(node):
-                self._nodes.pop(node.id, None)
-
-    def _leave_leadership(self) -> None:
-        """This leader committed its own dismissal, which an earlier leader had proposed."""
-        self._SyncObj__sendAppendEntries()  # the others learn that it is committed
-        successor = best_successor(self.configuration, self._name, self._progress())
-        if successor is not None:
-            self._outlet.send(self._nodes[successor], {"type": "timeout_now", "term": self.raftCurrentTerm})
-        self._SyncObj__setState(pysyncobj.syncobj._RAFT_STATE.FOLLOWER)
-        self._SyncObj__raftLeader = None
-
-    def _note_changes(self, indices: Iterable[int]) -> None:
-        for index in indices:
-            self._open_changes = [*(known for known in self._open_changes if known < index), index]
-
-    def _remember_committed_changes(self) -> None:
-        """Have the journal remember, in the sync that makes a later change durable, that an earlier one is committed.
-
-        Without that, this member could stand for election by a configuration of long ago (`tree.membership`, T16).
-        """
-        if self._open_changes and self._open_changes[0] <= self.raftCommitIndex:
-            self._open_changes = [index for index in self._open_changes if index > self.raftCommitIndex]
-            self._journal.record_commit(min(self.raftCommitIndex, self._journal.last_index))
-
-    def _node(self, name: str) -> Node:
-        return self._nodes.get(name) or MemberNode(name)
 
     # --- messages, with the guards that the stock package lacks ---------------------------------------------------
 
@@ -656,7 +208,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             return
         self._candidacy.heard_from_leader(clock_s())
         self._take_append(node, message, term)
-        self._note_changes(entry[1] for entry in message.get("entries", ()) if _is_change(entry))
+        self._note_changes(entry[1] for entry in message.get("entries", ()) if is_change(entry))
 
     def _take_append(self, node: Node, message: Message, term: int) -> None:
         if "serialized" in message:
@@ -701,16 +253,6 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
             # PySyncObj would send again everything that is under way (T8).
             next_index = self._SyncObj__raftNextIndex
             next_index[node] = max(next_index[node], sent_up_to)
-
-    def _receive_vote(self, node: Node, message: Message) -> None:
-        if node not in self._SyncObj__otherNodes:
-            return
-        term, voters = self._granted
-        if message["term"] != term:
-            term, voters = self._granted = (message["term"], set())
-        if node.id not in voters:
-            voters.add(node.id)
-            self._SyncObj__onMessageReceived(node, message)
 
     def _receive_command(self, node: Node, message: Message) -> None:
         command = message["command"]
@@ -789,12 +331,3 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # PySyncObj has no types
         if self._name not in self.configuration.voters:
             return float("inf")
         return float(self._dice.uniform(conf.raftMinTimeout, conf.raftMaxTimeout))
-
-
-def _initial(members: Iterable[Member]) -> Configuration:
-    configuration = Configuration.initial(members)
-    return configuration if configuration.seats else NO_CONFIGURATION
-
-
-def _is_change(entry: Entry) -> bool:
-    return entry[0].startswith(CHANGE_KIND)

@@ -24,20 +24,15 @@ import cbor2
 
 from tree.changes import Commit, Effects, Observer, Reason, Touched, Written
 from tree.conditions import Condition, IfDataMatches, IfNodeExists, check_condition
-from tree.data import decode
-from tree.effort import FREE_BYTES, MAX_STEPS, STEPS_PER_ROW, UNBOUNDED, steps_of_bytes
+from tree.effort import MAX_STEPS, STEPS_PER_ROW, UNBOUNDED
 from tree.errors import MismatchingNode, NodeNotFound
-from tree.keep_while import (
-    KeepWhile,
-    Pairs,
-    resolve_pairs,
-)
-from tree.matching import find_matches
-from tree.mutable import MutableTree, Row
-from tree.node import Node, NodeView, size_of, view_of, walk
-from tree.path import ROOT, Path, check_path, is_plain_path
-from tree.pattern import Pattern, one_node, resolve
-from tree.payload import NO_PAYLOAD, encode_payload, has_data
+from tree.keep_while import KeepWhile, resolve_pairs
+from tree.mutable import Row
+from tree.node import Node, NodeView, view_of
+from tree.path import ROOT, Path, check_path
+from tree.pattern import Pattern, one_node
+from tree.payload import NO_PAYLOAD, encode_payload
+from tree.queries import Queries
 from tree.rows import BuiltTree, FrozenTree, Remains
 from tree.transaction import ImportedNode, ReadTransaction, Transaction
 
@@ -48,7 +43,7 @@ log = logging.getLogger("tree.store")
 T = TypeVar("T")
 
 
-class Store:
+class Store(Queries):
     """The tree itself. Operations take paths or patterns as tuples (or lists) and raise `TreeError`s.
 
     Every operation is atomic: if it raises, it has changed nothing. For several operations as one, use
@@ -60,136 +55,11 @@ class Store:
     """
 
     def __init__(self) -> None:
-        self._tree = MutableTree()
+        super().__init__()
         self.revision = 0
         self.on_commit: Observer | None = None
         self.on_restore: Callable[[int], None] | None = None
         self.observers: Final[list[Observer]] = []
-
-    # --- reading one node -----------------------------------------------------------------------------------------
-
-    def get(self, path: Pattern) -> Any:
-        """The data at `path` (None if the node has none), a fresh copy.
-
-        Raises `NodeNotFound`, `MismatchingNode`, `PossiblyManyNodes`.
-        """
-        node: Node | None = self._tree.root
-        try:
-            for name in path:
-                node = node.children[name]  # type: ignore[index, union-attr]  # what is no name is not found either
-        except (KeyError, TypeError):
-            node = None
-        encoded = (node if node is not None and type(path) is tuple else self._one(path)).encoded
-        if encoded is None or not has_data(encoded):
-            return None
-        if len(encoded) > FREE_BYTES:
-            self._tree.effort.take(steps_of_bytes(len(encoded)))
-        return decode(encoded)
-
-    def get_or(self, path: Pattern, default: Any) -> Any:
-        """The data at `path`, or `default` if there is no such node or it has no data. Raises `PossiblyManyNodes`."""
-        node = self._find(path)
-        if node is None or node.encoded is None or not has_data(node.encoded):
-            return default
-        self._tree.effort.take(steps_of_bytes(len(node.encoded)))
-        return decode(node.encoded)
-
-    def view(self, path: Pattern) -> NodeView | None:
-        """The node with its versions, or None. Raises `PossiblyManyNodes`."""
-        node = self._find(path)
-        return None if node is None else view_of(node)
-
-    def children(self, path: Pattern) -> tuple[str, ...]:
-        """The names of the children in order; raises as `get` does."""
-        children = self._one(path).children
-        self._tree.effort.take_sorting(len(children))
-        return tuple(sorted(children))
-
-    def count_children(self, path: Pattern) -> int:
-        """How many children `path` has; 0 if it does not exist. Raises `PossiblyManyNodes`."""
-        node = self._find(path)
-        return 0 if node is None else len(node.children)
-
-    def count_below(self, path: Pattern) -> int:
-        """How many nodes there are below `path`, at any depth; 0 if it does not exist. Raises `PossiblyManyNodes`."""
-        node = self._find(path)
-        if node is self._tree.root:
-            return self._tree.node_count
-        if node is None:
-            return 0
-        size = size_of(node) - 1
-        self._tree.effort.take(size)
-        return size
-
-    def keep_while(self, path: Path) -> Pairs:
-        """What the node at `path` is kept while: absolute patterns and conditions; empty if nothing was stated."""
-        return self._tree.kept.pairs.get(tuple(path), ())
-
-    def made_on_the_way(self, path: Path) -> bool:
-        """Whether the node at exactly this path is there for the nodes below it alone."""
-        node = self._tree.lookup(path)
-        return node is not None and node.made_on_the_way and node.encoded is None
-
-    # --- reading many nodes ---------------------------------------------------------------------------------------
-
-    def exists(self, pattern: Pattern) -> bool:
-        """Whether a node matches. The root always exists."""
-        return next(self._matches(pattern), None) is not None
-
-    def has_data(self, pattern: Pattern) -> bool:
-        """Whether a node matches and all that match have data."""
-        found = False
-        for _, node in self._matches(pattern):
-            found = True
-            if not has_data(node.encoded):
-                return False
-        return found
-
-    def count(self, pattern: Pattern) -> int:
-        """How many nodes match: `**` counts everything but the root, the root's own path counts 1."""
-        return sum(1 for _ in self._matches(pattern))
-
-    def get_many(self, pattern: Pattern) -> dict[Path, Any]:
-        """The data of every node that matches (None of those without), by path, in the order of paths."""
-        return {path: view_of(node).data for path, node in self._matches(pattern)}
-
-    def matches(self, pattern: Pattern, after: Path | None = None) -> Iterator[tuple[Path, NodeView]]:
-        """Every node that matches, in the order of paths; with `after`, only those that come after that path.
-
-        The tree must not change meanwhile.
-        """
-        for path, node in find_matches(self._tree.root, resolve(pattern), after, self._tree.effort):
-            yield path, view_of(node)
-
-    def every_match(self, pattern: Pattern) -> Iterator[tuple[Path, NodeView]]:
-        """As `matches`, whatever it takes, also in a transaction: for what would be wrong if it missed a node."""
-        for path, node in find_matches(self._tree.root, resolve(pattern)):
-            yield path, view_of(node)
-
-    def fold(self, pattern: Pattern, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
-        """Call `function(path, node, accumulator)` on every node that matches, in the order of paths.
-
-        Without a match the answer is `initial`. The tree must not change meanwhile.
-        """
-        accumulator = initial
-        for path, node in self._matches(pattern):
-            accumulator = function(path, view_of(node), accumulator)
-        return accumulator
-
-    def for_each(self, pattern: Pattern, function: Callable[[Path, NodeView], None]) -> None:
-        """Call `function(path, node)` on every node that matches, in the order of paths."""
-        for path, node in self._matches(pattern):
-            function(path, view_of(node))
-
-    def fold_below(self, path: Path, function: Callable[[Path, NodeView, T], T], initial: T) -> T:
-        """As `fold`, on the node at `path` and all below it. A missing node gives `initial`."""
-        accumulator = initial
-        start = self._find(path)
-        if start is not None:
-            for node_path, node in walk(check_path(path), start):
-                self._tree.effort.take(1)
-                accumulator = function(node_path, view_of(node), accumulator)
-        return accumulator
 
     # --- writing one node -----------------------------------------------------------------------------------------
 
@@ -355,10 +225,6 @@ class Store:
             transaction.end()
             effort.left = UNBOUNDED
 
-    def spend(self, steps: int) -> None:
-        """Count this work against what the command or read under way may take; raises `TooMuch`."""
-        self._tree.effort.take(steps)
-
     # --- the whole tree -------------------------------------------------------------------------------------------
 
     def to_data(self) -> list[Any]:
@@ -425,73 +291,6 @@ class Store:
         self.revision = revision
         if changes:
             self._tell(Commit(revision, changes))
-
-    # --- finding --------------------------------------------------------------------------------------------------
-
-    def _matches(self, pattern: Pattern) -> Iterator[tuple[Path, Node]]:
-        return find_matches(self._tree.root, resolve(pattern), None, self._tree.effort)
-
-    def _find(self, path: Pattern) -> Node | None:
-        """The one node that is meant, or None if it is missing or a condition does not hold."""
-        try:
-            return self._target(path)[1]
-        except (NodeNotFound, MismatchingNode):
-            return None
-
-    def _one(self, path: Pattern) -> Node:
-        target, node = self._target(path)
-        if node is None:
-            raise _not_found(target, self._depth_reached(target))
-        return node
-
-    def _depth_reached(self, path: Path) -> int:
-        """The number of names up to and including the first that is missing."""
-        node, depth = self._tree.root, 0
-        while depth < len(path) and path[depth] in node.children:
-            node = node.children[path[depth]]
-            depth += 1
-        return min(depth + 1, len(path))
-
-    def _target(self, pattern: Pattern) -> tuple[Path, Node | None]:
-        """The path that is meant and its node, if there is one; raises if a condition on the way does not hold."""
-        node: Node | None = self._tree.root
-        if type(pattern) is tuple:
-            try:
-                for name in pattern:
-                    node = node.children[name]  # type: ignore[index, union-attr]  # as in `get`
-            except (KeyError, TypeError):
-                if is_plain_path(pattern):
-                    return pattern, None
-            else:
-                return pattern, node  # type: ignore[return-value]  # all were names
-        path, conditions = one_node(pattern)
-        node = self._tree.root
-        for depth, name in enumerate(path):
-            node = None if node is None else node.children.get(name)
-            condition = conditions[depth]
-            if condition is not None:
-                self._require(condition, path, depth + 1, node)
-        return path, node
-
-    def _puts(self, pattern: Pattern) -> list[Path]:
-        """The paths that `put_many` writes: what matches up to the names at the end of the pattern, and those names."""
-        resolved = resolve(pattern)
-        names: list[str] = []
-        while resolved and isinstance(resolved[-1], str):
-            names.insert(0, resolved[-1])
-            resolved = resolved[:-1]
-        return [(*path, *names) for path, _ in find_matches(self._tree.root, resolved, None, self._tree.effort)]
-
-    def _require(self, condition: Condition, path: Path, depth: int, node: Node | None) -> None:
-        """Raises unless the condition holds of the node at `path[:depth]`, on the way to `path`."""
-        check_condition(condition)
-        self._tree.effort.take(condition.steps_on(node))
-        if condition.holds(node, path[depth - 1] if depth else ""):
-            return
-        if node is None:
-            raise _not_found(path, depth, condition)
-        details = {**_where(path, depth), "condition": condition.to_data(), "node_props": view_of(node).to_data()}
-        raise MismatchingNode(f"the node {'/'.join(path[:depth])} is not as expected", details)
 
     # --- operations, inside `_run` --------------------------------------------------------------------------------
 
@@ -618,21 +417,3 @@ class Store:
                 observer(commit)
             except Exception:  # the commit is made; whoever looks on cannot change that
                 log.exception("an observer of commits crashed at revision %d", commit.revision)
-
-
-# --- errors -------------------------------------------------------------------------------------------------------
-
-
-def _where(path: Path, depth: int) -> dict[str, Any]:
-    return {
-        "node_name": path[depth - 1] if depth else "",
-        "node_path": list(path[:depth]),
-        "node_is_target": depth == len(path),
-    }
-
-
-def _not_found(path: Path, depth: int, condition: Condition | None = None) -> NodeNotFound:
-    details = _where(path, depth)
-    if condition is not None:
-        details["condition"] = condition.to_data()
-    return NodeNotFound(f"there is no node {'/'.join(path[:depth])}", details)
