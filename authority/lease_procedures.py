@@ -60,10 +60,13 @@ def may_be_given(rows: Rows, server: str) -> bool:
 
 
 def given_late(rows: Rows, server: str, incarnation: int) -> None:
-    """The log learns that a server was given an entity as this incarnation: if that is dead, it is swept once more."""
+    """The log learns that a server was given an entity as this incarnation: if that is dead, it is swept once more.
+
+    Also if it is being swept just now: whoever does that may have looked before.
+    """
     row = find_lease(rows, server)
-    if row is not None and row.swept and row.has_outlived(incarnation):
-        _save(rows, row.changed(swept=False))
+    if row is not None and row.has_outlived(incarnation):
+        _save(rows, row.changed(swept=False, late=row.late + 1))
 
 
 def check_lease(rows: Rows, server: str) -> None:
@@ -135,10 +138,16 @@ def lease_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Nothing is left of what earlier incarnations simulated: whoever is returning is alive again."""
+    """Nothing is left of what earlier incarnations simulated: whoever is returning is alive again.
+
+    `late` and `phase` are those of the row before anybody looked. If they are others now, the log has learned since of
+    something that may be left, or ended the lease of this incarnation too: the row stays as it is, to be swept again.
+    """
     row = find_lease(rows, args["server"])
     if row is None or row.incarnation != args["incarnation"]:
         raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
+    if (row.late, row.phase) != (args["late"], LeasePhase(args["phase"])):
+        return row.to_data()
     phase = LeasePhase.ALIVE if row.phase is LeasePhase.RETURNING else row.phase
     return _save(rows, row.changed(phase=phase, swept=True))
 

@@ -378,7 +378,8 @@ class LeaseRow(_Row):
     """The lease of one simulation server: which incarnation has it, and whether it is over.
 
     `nonce` is the incarnation's own secret, by which the next one shows that it comes after it. `swept` means that
-    nothing is left that an earlier incarnation simulated, nor this one if its lease is over.
+    nothing is left that an earlier incarnation simulated, nor this one if its lease is over. `late` counts what the log
+    learned to have been given to one that had been outlived by then: whoever has looked around must not have missed it.
 
     With `sole` the server's own disk counts (`authority.sole`), since its renewal number `sole_at`.
     """
@@ -388,6 +389,7 @@ class LeaseRow(_Row):
     nonce: str
     phase: LeasePhase = LeasePhase.RETURNING
     swept: bool = False
+    late: int = 0
     sole: bool = False
     sole_at: int = 0
 

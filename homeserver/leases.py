@@ -228,12 +228,10 @@ class Leases:
         if row is None or row.incarnation != incarnation:
             return
         if await self._sweep(row):
-            data = await self._store.submit("lease.swept", server=server, incarnation=incarnation)
-            # Between the last look and that decision the log may have learned of a pass to an earlier incarnation. Of
-            # what it learns later it has this swept once more itself.
-            swept = LeaseRow.from_data(data)
-            while not await self._sweep(swept) and self.granter.office:
-                await self._clock.sleep_s(self.terms.look_every_ns / 1e9)
+            # What the log has learned since of an earlier incarnation has this one swept again by the next look, of
+            # whoever grants leases then.
+            seen = {"late": row.late, "phase": row.phase.value}
+            await self._store.submit("lease.swept", server=server, incarnation=incarnation, **seen)
 
 
 def digest_of(peers: list[str]) -> str:

@@ -526,7 +526,8 @@ class TransfersAtHome(Transfers):
         """A server begins a life, and nothing is left of the last one that somebody would have to go on with."""
         args = {"server": server, "incarnation": incarnation, "nonce": f"{server}-{incarnation}"}
         self.store.run("lease.claim", {**args, "previous_nonce": f"{server}-{incarnation - 1}"})
-        self.store.run("lease.swept", {"server": server, "incarnation": incarnation})
+        seen = {"late": 0, "phase": "returning"}
+        self.store.run("lease.swept", {"server": server, "incarnation": incarnation, **seen})
 
     def take_id(self, transfer_id: str, server: str, target: str) -> None:
         """Somebody wants another entity, one of this server, moved under this id; nobody ever does it."""

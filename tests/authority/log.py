@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 
 from authority.errors import Reason, Refused
+from authority.lease_procedures import find_lease
 from authority.procedures import PROCEDURES
 from authority.records import Role, TransferRecord
 from tests.authority.rows import DictRows, directory_row
@@ -50,6 +51,12 @@ class Log:
 
     def propose(self, transfer_id: str = "transfer-1", target: str = S2, **args: Any) -> Any:
         return self.run("transfer.propose", transfer_id=transfer_id, target=target, **{"entity": BALL, **args})
+
+    def swept(self, server: str) -> Any:
+        """Whoever grants leases has looked, and nothing is left of what earlier incarnations had."""
+        row = find_lease(self.rows, server)
+        assert row is not None
+        return self.run("lease.swept", server=server, incarnation=row.incarnation, late=row.late, phase=row.phase.value)
 
     def commit(self, transfer_id: str = "transfer-1", target: str = S2, **args: Any) -> Any:
         return self.run("transfer.commit", **request(transfer_id, target, **args))

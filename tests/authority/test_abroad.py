@@ -27,7 +27,7 @@ def log() -> Log:
     log.run("lease.take_office", by=HOMESERVER, after=0)
     for server in (S1, S2):
         log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
-        log.run("lease.swept", server=server, incarnation=1)
+        log.swept(server)
     log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="ask")
     return log
 

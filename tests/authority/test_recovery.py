@@ -130,7 +130,7 @@ def leased() -> Log:
     log.run("lease.take_office", by="alpha.h1", after=0)
     for server in (S1, S2, S3):
         log.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
-        log.run("lease.swept", server=server, incarnation=1)
+        log.swept(server)
     log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="ask")
     return log
 
@@ -142,8 +142,8 @@ def comes_back(log: Log, server: str, incarnation: int = 2) -> None:
     log.run("lease.claim", server=server, incarnation=incarnation, nonce=nonce, previous_nonce=previous)
 
 
-def over(log: Log, server: str) -> None:
-    log.run("lease.expire", server=server, incarnation=1, office=1)
+def over(log: Log, server: str, incarnation: int = 1) -> None:
+    log.run("lease.expire", server=server, incarnation=incarnation, office=1)
 
 
 def found(epoch: int = 2, target: str = S2) -> dict[str, Any]:
@@ -223,13 +223,31 @@ def test_a_pass_of_which_the_log_hears_when_its_target_was_swept_already_has_it_
         comes_back(leased, S2)
     else:
         over(leased, S2)
-    number = 2 if how == "came back" else 1
-    leased.run("lease.swept", server=S2, incarnation=number)
+    leased.swept(S2)
     leased.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, incarnation=1)])
     lease = find_lease(leased.rows, S2)
     assert lease is not None
-    assert (lease.incarnation, lease.swept) == (number, False)
+    assert not lease.swept
     assert leased.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]]) == [BALL]
+
+
+def test_who_has_looked_before_the_log_heard_of_a_pass_does_not_call_its_dead_target_swept(leased: Log) -> None:
+    delegated(leased)
+    comes_back(leased, S2)
+    looked = {"server": S2, "incarnation": 2, "late": 0, "phase": "returning"}
+    leased.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, incarnation=1)])
+    row = leased.run("lease.swept", **looked)
+    assert (row["swept"], row["phase"]) == (False, "returning"), "whoever grants leases then sweeps it again"
+    assert leased.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]]) == [BALL]
+    assert leased.swept(S2)["swept"]
+
+
+def test_a_former_granter_does_not_call_swept_whose_lease_its_successor_has_ended(leased: Log) -> None:
+    comes_back(leased, S2)
+    leased.swept(S2)
+    over(leased, S2, 2)
+    row = leased.run("lease.swept", server=S2, incarnation=2, late=0, phase="alive")
+    assert not row["swept"], "what its last incarnation had is not taken from it yet"
 
 
 def test_what_is_given_through_the_log_is_given_to_the_present_life(leased: Log) -> None:
@@ -325,7 +343,7 @@ def test_an_entity_is_given_to_the_life_that_said_it_has_a_copy(leased: Log) -> 
     over(leased, S1)
     leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
     comes_back(leased, S2)
-    leased.run("lease.swept", server=S2, incarnation=2)
+    leased.swept(S2)
     for incarnation, done in ((1, []), (2, [BALL])):
         (item,) = found()["items"]
         assert leased.run("recovery.finish", items=[item | {"incarnation": incarnation}]) == done
@@ -433,7 +451,7 @@ def test_failures_row_42_a_server_that_comes_back_is_given_nothing_until_all_was
     assert leased.run("lease.claim", **claim, previous_nonce=S1)["phase"] == "returning"
     leased.refuses(Reason.TARGET_DOWN, "entity.create", entity="alpha.n", kind="ball", spawner=ADA, server=S1)
     assert leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]]) == [BALL]
-    leased.run("lease.swept", server=S1, incarnation=2)
+    leased.swept(S1)
     assert leased.run("recovery.finish", **found(target=S1)) == [BALL]
     assert leased.rows.entity(BALL).fence == Fence(3), "epochs only rise"
 

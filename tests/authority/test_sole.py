@@ -17,7 +17,7 @@ def leased(log: Log) -> Log:
     log.run("lease.take_office", by="alpha.h1", after=0)
     for server in (S1, S2):
         log.run("lease.claim", server=server, incarnation=1, nonce=NONCE, previous_nonce="")
-        log.run("lease.swept", server=server, incarnation=1)
+        log.swept(server)
     return log
 
 

@@ -46,7 +46,7 @@ async def leased(home: Home, server: str) -> None:
     """A server of paper that has a lease, for as long as one lasts that nobody renews."""
     await Server(home, server).register()
     await home.node.store.submit("lease.claim", server=server, incarnation=1, nonce="0" * 32, previous_nonce="")
-    await home.node.store.submit("lease.swept", server=server, incarnation=1)
+    await home.node.store.submit("lease.swept", server=server, incarnation=1, late=0, phase="returning")
 
 
 async def ended(home: Home, server: str) -> None:
