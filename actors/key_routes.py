@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from actors.key_service import DEFAULT_OVERLAP_S, KeyService, KeysRefused, NotPublishedYet
 from actors.operator import operator_access
-from actors.web import ApiError, StrictRoute
+from actors.web import ApiError, RequestBody, StrictRoute
 from crypto.errors import KeyFileError
 from crypto.key_forms import KID_CHARS
 from crypto.key_store import KeyRing
@@ -36,11 +36,7 @@ class PinTable(Protocol):
         ...
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class RotateBody(_Body):
+class RotateBody(RequestBody):
     """New keys for this server."""
 
     overlap_s: float = Field(
@@ -48,7 +44,7 @@ class RotateBody(_Body):
     )
 
 
-class RevokeBody(_Body):
+class RevokeBody(RequestBody):
     """A key of this server that nobody may believe any more."""
 
     kid: str = Field(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 import trio
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from actors import sys
 from actors.display import picture
@@ -24,7 +24,7 @@ from actors.server_process import ServerProcess
 from actors.status_report import ServerStatus, formatted
 from actors.streaming import JsonLines, stream_responses
 from actors.system import System
-from actors.web import ApiError, StrictRoute
+from actors.web import ApiError, RequestBody, StrictRoute
 
 __all__ = ["actor_routes"]
 
@@ -97,10 +97,8 @@ class Inside(ActorRow):
     statistics: StatisticsView | None
 
 
-class NewState(BaseModel):
+class NewState(RequestBody):
     """What an actor's state shall be."""
-
-    model_config = ConfigDict(extra="forbid")
 
     state: Any = Field(description="as it is shown, but for what shall be changed")
 

@@ -8,16 +8,17 @@ import http
 import json
 import logging
 import math
+import re
 import reprlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import trio
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
@@ -28,7 +29,9 @@ __all__ = [
     "ERROR_RESPONSES",
     "ApiError",
     "ErrorBody",
+    "RequestBody",
     "StrictRoute",
+    "Text",
     "WebService",
     "document_once",
     "prepare_app",
@@ -40,6 +43,7 @@ _log = logging.getLogger("actors.web")
 # Generous for JSON that people write; sealed parcels with a state in them have a route limit of their own.
 DEFAULT_BODY_BYTES: Final = 64 * 1024
 _VALUE_CHARS: Final = 200
+_INTEGER: Final = re.compile(r"-?[0-9]+")
 _MESSAGE_CHARS: Final = 500
 _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxlong = _REPR.maxother = _VALUE_CHARS
@@ -57,6 +61,20 @@ class ErrorBody(BaseModel):
     message: str = Field(description="one sentence for people")
     value: Any = Field(default=None, description="the offending value, shortened")
     details: Any = Field(default=None, description="more about the offender for programs, where there is more")
+
+
+class RequestBody(BaseModel):
+    """Base of the bodies of requests: no other fields than these, and `"1"`, `1.0` and `true` are no integers.
+
+    A number that need not be whole may be an integer. Fields that are no JSON, as enumerations and tuples, take
+    `pydantic.Strict(False)`.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+"""A line of text that people read in logs, tables and terminals: without control characters, and of one line."""
 
 
 # Put on every route, so that the OpenAPI document says what errors look like.
@@ -240,16 +258,23 @@ async def _refuse_strange_queries(request: Request) -> None:
     app: FastAPI = request.app
     method = "get" if request.method == "HEAD" else request.method.lower()
     documented = app.openapi()["paths"][route.path_format][method].get("parameters", [])
-    known = {parameter["name"] for parameter in documented if parameter["in"] == "query"}
+    known = {parameter["name"]: parameter["schema"] for parameter in documented if parameter["in"] == "query"}
     seen: set[str] = set()
-    for name, _ in request.query_params.multi_items():
+    for name, text in request.query_params.multi_items():
         if name not in known:
             takes = f"takes {', '.join(sorted(known))}" if known else "takes none"
-            text = f"query.{_short(name, _VALUE_CHARS)}: there is no such parameter; {request.method} here {takes}"
-            raise ApiError(422, "invalid_field", text, name)
+            message = f"query.{_short(name, _VALUE_CHARS)}: there is no such parameter; {request.method} here {takes}"
+            raise ApiError(422, "invalid_field", message, name)
         if name in seen:
             raise ApiError(422, "invalid_field", f"query.{name}: it is given twice", name)
+        if "integer" in _types(known[name]) and not _INTEGER.fullmatch(text):
+            # Pydantic takes `1.0`, ` 1` and `1_0` too, which a typing error may be.
+            raise ApiError(422, "invalid_field", f"query.{name}: give it in digits, as an integer", text)
         seen.add(name)
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    return {option["type"] for option in schema.get("anyOf", [schema]) if "type" in option}
 
 
 class _StrictRequest(Request):

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from actors import CallTimeout, Exit
 from actors.key_routes import key_routes
 from actors.observation import actor_routes
 from actors.operator import operator_access
-from actors.web import ERROR_RESPONSES, ApiError, document_once, prepare_app
+from actors.web import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
 from authority.certificates import Name
 from authority.records import Role
 from simserver.entity import Inspect
@@ -56,10 +56,8 @@ class Quarantined(BaseModel):
     error: str = Field(description="what went wrong, or why it is not tried any more")
 
 
-class ReleaseBody(BaseModel):
+class ReleaseBody(RequestBody):
     """Simulate it again."""
-
-    model_config = ConfigDict(extra="forbid")
 
     discard_inputs: bool = Field(
         default=False, description="the inputs that wait count as applied, and are not: they may be what is wrong"

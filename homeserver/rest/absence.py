@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from actors.web import StrictRoute
+from actors.web import RequestBody, StrictRoute
 from authority.absence import LeavePolicy
 from authority.certificates import Name
 from homeserver.rest.access import check_player_proof, client_access
@@ -22,10 +22,8 @@ __all__ = ["absence_routes"]
 MAX_OWNED = 10_000
 
 
-class LeaveBody(BaseModel):
+class LeaveBody(RequestBody):
     """The owner's player goes away."""
-
-    model_config = ConfigDict(extra="forbid")
 
     by: Name = Field(description="the owner")
     owner_rev: Revision = Field(description="the present revision of its ownership")

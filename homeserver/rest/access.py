@@ -5,6 +5,7 @@ as a bearer token; what is done in a player's name takes that player's signature
 instance, and looking into actors, takes the operator token (`actors.operator`). Servers prove the join token.
 """
 
+import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final, NoReturn
@@ -99,11 +100,17 @@ async def check_player_proof(
         raise ApiError(403, "proof_expired", text, expires_at_s)
     revisions = revisions or {}
     expected = {**expected, **revisions}
-    if statement != expected:
-        different = sorted(k for k in statement.keys() | expected.keys() if statement.get(k) != expected.get(k))
+    signed, wanted = _written(statement), _written(expected)
+    if signed != wanted:
+        different = sorted(k for k in signed.keys() | wanted.keys() if signed.get(k) != wanted.get(k))
         if all(name in revisions and type(statement.get(name)) is int for name in different):
             _raise_stale(statement, {name: revisions[name] for name in different})
         raise ApiError(403, "proof_mismatch", "the proof is about something else", ", ".join(different))
+
+
+def _written(statement: Mapping[str, Any]) -> dict[str, str]:
+    """As JSON, field by field: for Python, 1 is also `true` and `1.0`."""
+    return {name: json.dumps(value) for name, value in statement.items()}
 
 
 def _raise_stale(signed: Mapping[str, Any], present: Mapping[str, int]) -> NoReturn:

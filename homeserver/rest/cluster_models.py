@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from actors.web import RequestBody, Text
 from authority.settings import ServerName
 from homeserver.node import Node
 from tree.replica import Replica
@@ -67,23 +68,19 @@ class ClusterView(BaseModel):
     routes: dict[str, int] = Field(description="other instances and how many hops away they are (H)")
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class MemberBody(_Body):
+class MemberBody(RequestBody):
     """A member to let in. Start it with `join = true`, before or after."""
 
     name: ServerName
-    host: Annotated[str, Field(min_length=1, max_length=255)]
+    host: Annotated[Text, Field(min_length=1, max_length=255)]
     raft_port: int = Field(ge=1, le=65535)
-    replaces: str | None = Field(default=None, max_length=255, description="the member that goes when this one votes")
+    replaces: Text | None = Field(default=None, max_length=255, description="the member that goes when this one votes")
 
 
-class LeaderBody(_Body):
+class LeaderBody(RequestBody):
     """Who shall lead."""
 
-    name: str | None = Field(default=None, max_length=255, description="a voter; null: whoever is best prepared")
+    name: Text | None = Field(default=None, max_length=255, description="a voter; null: whoever is best prepared")
 
 
 class LeaderView(BaseModel):

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from actors.web import ApiError, StrictRoute
+from actors.web import ApiError, RequestBody, StrictRoute
 from authority.certificates import Name
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.homes import check_home
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["deletion_routes"]
 
 
-class DeleteBody(BaseModel):
+class DeleteBody(RequestBody):
     """Delete an entity."""
-
-    model_config = ConfigDict(extra="forbid")
 
     by: Name = Field(description="its master")
     master_rev: Revision = Field(description="the present revision of its mastership")

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from actors.web import StrictRoute
+from actors.web import RequestBody, StrictRoute
 from authority.certificates import Name, TransferId
 from authority.group_commit import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["group_routes"]
 
 
-class NewGroup(BaseModel):
+class NewGroup(RequestBody):
     """Move several entities of this instance to one simulation server, all in one step or none, or each by itself."""
-
-    model_config = ConfigDict(extra="forbid")
 
     entities: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=1, max_length=MAX_GROUP)
     to: Name = Field(description="the simulation server that shall have authority over all of them")

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from actors.web import StrictRoute
+from actors.web import RequestBody, StrictRoute
 from authority.certificates import Name, OwnerName
 from authority.records import EntityRecord
 from homeserver.rest.access import check_player_proof, client_access
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["hierarchy_routes"]
 
 
-class ParentBody(BaseModel):
+class ParentBody(RequestBody):
     """Give an entity a parent, another one, or none."""
-
-    model_config = ConfigDict(extra="forbid")
 
     by: Name = Field(description="the master of both; the master of either to take the parent away")
     parent: Annotated[OwnerName, Field(description="an entity of this instance, or empty for none")]

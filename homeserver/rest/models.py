@@ -4,8 +4,9 @@ import json
 from collections import Counter
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, Strict, model_validator
 
+from actors.web import RequestBody, Text
 from authority.absence import MAX_OWNER_TIMEOUT_S, LeavePolicy
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, OwnerName, TransferId
@@ -49,7 +50,7 @@ __all__ = [
 
 # Whoever asks for directory rows chooses it anew each time; the proof that comes with the rows is about it.
 Nonce = Annotated[str, Field(min_length=16, max_length=64)]
-Kind = Annotated[str, Field(min_length=1, max_length=64)]
+Kind = Annotated[Text, Field(min_length=1, max_length=64)]
 Proof = Annotated[
     str, Field(max_length=8192, description="compact JWS (ES256) of a statement, signed with a player's key")
 ]
@@ -72,18 +73,21 @@ def _plain(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
+# What JSON can only write as something else: enumerations as text, tuples as lists.
+_WRITTEN: Final = Strict(False)
+AnyRule = Annotated[Rule, _WRITTEN]
+AnyOrphanPolicy = Annotated[OrphanPolicy, _WRITTEN]
+AnyLeavePolicy = Annotated[LeavePolicy, _WRITTEN]
+AnyWant = Annotated[Want, _WRITTEN]
+
 KeysVersion = Annotated[int, Field(ge=1, le=MAX_VERSION)]
 Statements = Annotated[
-    tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...], Field(max_length=MAX_STATEMENTS)
+    tuple[Annotated[str, Field(max_length=MAX_STATEMENT_CHARS)], ...], Field(max_length=MAX_STATEMENTS), _WRITTEN
 ]
 
 
 # What may be said of an entity at its creation, and by its master later.
 POLICIES: Final = {"orphans", "on_leave", "heir", "owner_timeout_s"}
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class Health(BaseModel):
@@ -182,16 +186,16 @@ class RecoveriesView(BaseModel):
     )
 
 
-class NewEntity(_Body):
+class NewEntity(RequestBody):
     """Create an entity; its spawner becomes master and owner."""
 
     id: Name = Field(description="its instance must be this one, for example alpha.ball-1")
     kind: Kind = Field(description="what the world knows how to spawn, for example ball")
     spawner: Name = Field(description="the player who spawns it")
     server: Name = Field(description="the simulation server that simulates it first")
-    rule: Rule = Rule.ASK
-    orphans: OrphanPolicy = OrphanPolicy.ADOPT
-    on_leave: LeavePolicy = LeavePolicy.KEEP
+    rule: AnyRule = Rule.ASK
+    orphans: AnyOrphanPolicy = OrphanPolicy.ADOPT
+    on_leave: AnyLeavePolicy = LeavePolicy.KEEP
     heir: OwnerName = ""
     owner_timeout_s: int = Field(default=0, ge=0, le=MAX_OWNER_TIMEOUT_S)
     params: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
@@ -199,7 +203,7 @@ class NewEntity(_Body):
     )
 
 
-class RightsBody(_Body):
+class RightsBody(RequestBody):
     """Change rule, owner or master. Only the master may."""
 
     by: Name = Field(description="who asks: the master")
@@ -209,13 +213,13 @@ class RightsBody(_Body):
             " of the master, with the revisions as they are before the change"
         )
     )
-    rule: Rule | None = None
+    rule: AnyRule | None = None
     owner: Name | None = None
     master: Name | None = None
-    orphans: OrphanPolicy | None = Field(
+    orphans: AnyOrphanPolicy | None = Field(
         default=None, description="what becomes of it when its authority dies; if given, the statement names it too"
     )
-    on_leave: LeavePolicy | None = Field(
+    on_leave: AnyLeavePolicy | None = Field(
         default=None, description="what becomes of it when its owner leaves; if given, the statement names it too"
     )
     heir: OwnerName | None = Field(
@@ -230,13 +234,13 @@ class RightsBody(_Body):
     )
 
 
-class DelegationBody(_Body):
+class DelegationBody(RequestBody):
     """Let a group of simulation servers pass the entity among themselves (case 3)."""
 
     group: Annotated[list[Name], AfterValidator(each_once)] = Field(min_length=2, max_length=16)
 
 
-class NewTransfer(_Body):
+class NewTransfer(RequestBody):
     """Move an entity to another simulation server."""
 
     to: Name = Field(description="the simulation server that shall have authority")
@@ -249,7 +253,9 @@ class NewTransfer(_Body):
     transfer_id: TransferId | None = Field(
         default=None, description="choose it to be able to repeat the request; with a requester it is required"
     )
-    want: Want = Field(default=Want.BY_RULE, description="if it is not by_rule, the statement names it too: {…, want}")
+    want: AnyWant = Field(
+        default=Want.BY_RULE, description="if it is not by_rule, the statement names it too: {…, want}"
+    )
     ask_timeout_s: int = Field(
         default=ASK_LIFETIME_S, ge=1, le=ASK_LIFETIME_S, description="how long the master may take, if it is asked"
     )
@@ -286,7 +292,7 @@ class NewTransfer(_Body):
         return self
 
 
-class AnswerBody(_Body):
+class AnswerBody(RequestBody):
     """The master's answer to a request under the rule `ask`."""
 
     by: Name
@@ -371,7 +377,7 @@ class TransferView(BaseModel):
         )
 
 
-class KeysBody(_Body):
+class KeysBody(RequestBody):
     """Public keys of a player: a JWK set (RFC 7517) with one P-256 key for signing and one for key agreement.
 
     Keys that take the place of others come with the statements that lead to them; see docs/keys.md.
@@ -393,20 +399,20 @@ class KeysView(BaseModel):
     revision: int
 
 
-class RegisterBody(_Body):
+class RegisterBody(RequestBody):
     """A server of this instance registers its public keys and addresses; `proof` shows that it knows the join token."""
 
     role: Literal["simserver"]
     keys: dict[str, Any]
-    rest_url: Annotated[str, Field(max_length=256)]
-    link_host: Annotated[str, Field(max_length=256)]
+    rest_url: Annotated[Text, Field(max_length=256)]
+    link_host: Annotated[Text, Field(max_length=256)]
     link_port: Annotated[int, Field(ge=1, le=65535)]
     version: KeysVersion = 1
     statements: Statements = ()
     proof: Annotated[str, Field(max_length=128)]
 
 
-class ResetBody(_Body):
+class ResetBody(RequestBody):
     """New keys for a server or player that has lost its own, or whose keys were stolen."""
 
     keys: list[dict[str, Any]] = Field(
@@ -422,7 +428,7 @@ class RowsView(BaseModel):
     proof: str
 
 
-class ParcelBody(_Body):
+class ParcelBody(RequestBody):
     """A sealed parcel; see docs/protocol.md."""
 
     parcel: dict[str, Any]
@@ -434,7 +440,7 @@ class ParcelView(BaseModel):
     parcel: dict[str, Any]
 
 
-class DirectoryQuery(_Body):
+class DirectoryQuery(RequestBody):
     """Which directory rows are wanted: those of all homeservers, or the one of a name."""
 
     query: Literal["members", "row"]
@@ -442,7 +448,7 @@ class DirectoryQuery(_Body):
     nonce: Nonce
 
 
-class FederationBody(_Body):
+class FederationBody(RequestBody):
     """Something for another instance: either a sealed parcel for one of its homeservers, or a directory query."""
 
     to_instance: InstanceName

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from actors.web import ApiError, StrictRoute
+from actors.web import ApiError, RequestBody, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
 from authority.hops import Trace
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["quarantine_routes"]
 
 
-class ReleaseBody(BaseModel):
+class ReleaseBody(RequestBody):
     """Have an entity simulated again."""
-
-    model_config = ConfigDict(extra="forbid")
 
     by: Name = Field(description="its master")
     master_rev: Revision = Field(description="the present revision of its mastership")

@@ -2,12 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from actors.web import RequestBody
 from authority.asks import ASK_LIFETIME_S
 from authority.certificates import Name, TransferId
 from authority.rules import Want
-from homeserver.rest.models import Proof
+from homeserver.rest.models import AnyWant, Proof
 
 __all__ = ["AskTimeout", "CancelBody", "DivestBody", "HandBackBody", "LockBody", "NewOwnership"]
 
@@ -15,16 +16,12 @@ AskTimeout = Annotated[int, Field(ge=1, le=ASK_LIFETIME_S, description="how long
 Revision = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewOwnership(_Body):
+class NewOwnership(RequestBody):
     """Ask to own an entity where it is."""
 
     requester: Name
     transfer_id: TransferId = Field(description="choose it; the same request again gets the same answer")
-    want: Want = Want.BY_RULE
+    want: AnyWant = Want.BY_RULE
     owner_rev: Revision | None = Field(
         default=None, description="refused when somebody else became owner since this revision"
     )
@@ -34,14 +31,14 @@ class NewOwnership(_Body):
     )
 
 
-class CancelBody(_Body):
+class CancelBody(RequestBody):
     """Take a request back."""
 
     by: Name = Field(description="its requester, or the entity's master")
     proof: Proof = Field(description="statement {action: cancel, transfer_id, expires_at_s}")
 
 
-class DivestBody(_Body):
+class DivestBody(RequestBody):
     """Give an entity up."""
 
     by: Name = Field(description="the owner")
@@ -51,7 +48,7 @@ class DivestBody(_Body):
     )
 
 
-class HandBackBody(_Body):
+class HandBackBody(RequestBody):
     """Give an entity back."""
 
     by: Name = Field(description="the owner")
@@ -60,7 +57,7 @@ class HandBackBody(_Body):
     )
 
 
-class LockBody(_Body):
+class LockBody(RequestBody):
     """Take a lock, or give it back."""
 
     by: Name

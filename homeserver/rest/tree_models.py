@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from actors.web import RequestBody
 from tree.json_form import to_json
 from tree.node import NodeView
 from tree.path import Path
@@ -35,10 +36,6 @@ KeepWhile = Annotated[
     Field(description="list of [pattern, condition]: the node stays while all hold; [] lets it stay; null: as it is"),
 ]
 PatternBody = Annotated[str | list[Any], Field(description="written form, for example jobs/*, or a list")]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class NodeState(BaseModel):
@@ -75,7 +72,7 @@ class NodePage(BaseModel):
     revision: int = Field(description="of the whole tree, when this page was read")
 
 
-class PutBody(_Body):
+class PutBody(RequestBody):
     """Set a node's data, making it and its parents if needed."""
 
     data: Data
@@ -83,7 +80,7 @@ class PutBody(_Body):
     keep_while: KeepWhile = None
 
 
-class CreateBody(_Body):
+class CreateBody(RequestBody):
     """Make a node that does not exist yet."""
 
     data: Data
@@ -116,14 +113,14 @@ class DeletedView(BaseModel):
     touched: list[TouchedView] | None = Field(description="with ?full=true")
 
 
-class ComparisonBody(_Body):
+class ComparisonBody(RequestBody):
     """The condition must hold of every node that matches, or of a missing node if none does."""
 
     path: PatternBody
     condition: Any = Field(description="see docs/rest.md")
 
 
-class OperationBody(_Body):
+class OperationBody(RequestBody):
     """One operation of a transaction; which of the fields it takes is in docs/rest.md."""
 
     op: Literal[
@@ -154,10 +151,10 @@ class OperationBody(_Body):
     full: bool = Field(default=False, description="tell every touched node")
 
 
-class TransactionBody(_Body):
+class TransactionBody(RequestBody):
     """If all comparisons hold, apply the operations under `then`, otherwise those under `else`: all of them or none."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     comparisons: list[ComparisonBody] = Field(default_factory=list, alias="if", max_length=1024)
     then: list[OperationBody] = Field(default_factory=list, max_length=1024)

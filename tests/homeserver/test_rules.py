@@ -263,6 +263,14 @@ async def test_only_the_master_changes_rights(game: Game) -> None:
     assert await game.api.refused(403, "not_master", "PATCH", path, body) == "alpha.bob"
     forged = body | {"by": "alpha.ada"}
     assert await game.api.refused(403, "wrong_signer", "PATCH", path, forged) == "alpha.ada"
+    # What shall stay is signed too, as null; and true is not 1.
+    signed = {"action": "rights", "entity": BALL, "rule": "allow"} | {
+        name: record[name] for name in ("rule_rev", "owner_rev", "master_rev")
+    }
+    short = {"by": "alpha.ada", "rule": "allow", "proof": game.ada.proof(**signed)}
+    assert await game.api.refused(403, "proof_mismatch", "PATCH", path, short) == "master, owner"
+    true = game.ada.proof(**signed | {"owner": None, "master": None, "rule_rev": True})
+    assert await game.api.refused(403, "proof_mismatch", "PATCH", path, short | {"proof": true}) == "rule_rev"
     assert await game.record() == record
 
 
