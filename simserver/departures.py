@@ -530,9 +530,9 @@ class Departures:
             departure.off_path["state"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
-    def _send_direct(self, departure: Departure, attempt: int) -> None:
+    def _send_direct(self, departure: Departure, attempt: int, hurry: bool = True) -> None:
         message = departure.direct(with_state=departure.plan.mode is Mode.EAGER or attempt > 1)
-        if self._courier.send(message, departure.base, departure.plan.target, on_path=True):
+        if self._courier.send(message, departure.base, departure.plan.target, on_path=True, hurry=hurry):
             departure.counters.update(requests=1, state_bytes=len(message.state))
 
     def _forward_journal(self, departure: Departure) -> None:

@@ -1,8 +1,10 @@
 """Signing the passes of entities that leave directly: those that leave together share one signature.
 
 Who leaves alone does not wait for others: the first pass after a pause is signed at once, and what comes in the same
-turn of the scheduler at its end. A signature cannot be taken back, so it is made when the message leaves, and for
-nobody whose departure is over by then.
+turn of the scheduler at its end. Where several left together a moment ago, with a tick, several more will with the next
+one: there the first waits for the others, whom the scheduler lets tick over several turns. So all of them share
+their signature, their parcel and the parcel of their answers, and none has the costs of one to itself. A signature
+cannot be taken back, so it is made when the message leaves, and for nobody whose departure is over by then.
 """
 
 from collections.abc import Callable
@@ -27,12 +29,18 @@ def _nobody(_token: str, _signer: str, _kid: str, _certificate: PassCertificate)
 
 _QUIET_NS: Final = 2_000_000
 _MOST: Final = 128
+# So long after several have left together the next are expected to do so too: with one of the next few ticks.
+_LATELY_NS: Final = 200_000_000
+# Nobody waits longer than this for others that come one by one; less than half a tick at 20 Hz.
+_GATHER_NS: Final = 20_000_000
 
 
 class Passes:
-    """`send` is told of each departure whose pass is signed, with the number of its attempt."""
+    """`send` is told of each departure whose pass is signed: the number of its attempt, and whether it is alone."""
 
-    def __init__(self, sealer: Sealer, clock: Clock, spawn: Spawn, send: Callable[[Departure, int], None]) -> None:
+    def __init__(
+        self, sealer: Sealer, clock: Clock, spawn: Spawn, send: Callable[[Departure, int, bool], None]
+    ) -> None:
         self._sealer: Final = sealer
         self._clock: Final = clock
         self._spawn: Final = spawn
@@ -41,6 +49,8 @@ class Passes:
         """Told of every pass that was signed. Whoever reads certificates here sets this: they come back."""
         self._waiting: list[tuple[Departure, int]] = []
         self._signed_ns = -_QUIET_NS
+        # When several were signed together.
+        self._company_ns = -_LATELY_NS
 
     def forget(self) -> None:
         """Whoever was to sign what waits is gone; it is tried again when nobody answers."""
@@ -49,18 +59,32 @@ class Passes:
     def sign(self, departure: Departure, attempt: int) -> None:
         """Sign the pass of an entity, now or together with others, and have it sent."""
         self._waiting.append((departure, attempt))
-        is_alone = len(self._waiting) == 1
-        is_quiet = self._clock.monotonic_ns() - self._signed_ns >= _QUIET_NS
-        if is_alone and (is_quiet or not self._spawn(self._sign_all)):
+        if len(self._waiting) > 1:
+            # Whoever was the first sees to it.
+            return
+        now_ns = self._clock.monotonic_ns()
+        is_quiet, is_alone = now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS
+        until_ns = now_ns if is_alone else now_ns + _GATHER_NS
+        if (is_quiet and is_alone) or not self._spawn(self._sign_all, until_ns):
             self._sign_waiting()
 
-    async def _sign_all(self) -> None:
+    async def _sign_all(self, until_ns: int) -> None:
+        """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""
+        before = 0
+        while before < len(self._waiting) < _MOST and self._clock.monotonic_ns() < until_ns:
+            before = len(self._waiting)
+            # In each turn trio runs everybody once, in any order: after two of them everybody has run in between.
+            await self._clock.sleep_s(0)
+            await self._clock.sleep_s(0)
         self._sign_waiting()
 
     def _sign_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._signed_ns = self._clock.monotonic_ns()
         open_ones = [(departure, attempt) for departure, attempt in waiting if not departure.machine.over]
+        is_alone = len(open_ones) == 1
+        if len(open_ones) > 1:
+            self._company_ns = self._signed_ns
         for start in range(0, len(open_ones), _MOST):
             together = open_ones[start : start + _MOST]
             passes = [departure.pass_certificate() for departure, _ in together]
@@ -69,4 +93,4 @@ class Passes:
             for (departure, attempt), one, token in zip(together, passes, tokens, strict=True):
                 self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one)
                 departure.passed_by(token)
-                self._send(departure, attempt)
+                self._send(departure, attempt, is_alone)

@@ -34,6 +34,7 @@ def departure(name: str, *, over: bool = False) -> Departure:
 class Desk:
     def __init__(self, nursery: trio.Nursery | None) -> None:
         self.sent: list[tuple[str, int]] = []
+        self.alone: list[str] = []
         self.nursery = nursery
         self.passes = Passes(HERE, TrioClock(), self._spawn, self._send)
 
@@ -42,11 +43,12 @@ class Desk:
             self.nursery.start_soon(function, *args)
         return self.nursery is not None
 
-    def _send(self, one: Departure, attempt: int) -> None:
+    def _send(self, one: Departure, attempt: int, is_alone: bool) -> None:
         first, last = one.chain
         said = PassCertificate.from_claims_untrusted(jose.verify_untrusted(last, sender=HERE.identity.public))
         assert (first, said.entity, said.parent) == (TOKEN, one.plan.entity, token_hash(TOKEN))
         self.sent.append((one.plan.entity, attempt))
+        self.alone += [one.plan.entity] if is_alone else []
 
 
 def signatures(*departures: Departure) -> int:
@@ -62,10 +64,62 @@ async def test_the_first_is_signed_at_once_and_the_others_together(autojump_cloc
         await trio.testing.wait_all_tasks_blocked()
         assert desk.sent == [("alpha.a", 0), ("alpha.b", 1), ("alpha.c", 2), ("alpha.d", 3)]
         assert (signatures(*leaving), signatures(*leaving[1:])) == (2, 1)
-        await trio.sleep(2 * module._QUIET_NS / 1e9)
+        await trio.sleep(module._LATELY_NS / 1e9)
         late = departure("e")
         desk.passes.sign(late, 1)
         assert desk.sent[-1] == ("alpha.e", 1)
+        assert desk.alone == ["alpha.a", "alpha.e"]
+
+
+async def test_who_left_together_leaves_together_with_the_next_tick_however_many_turns_that_takes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        desk = Desk(nursery)
+        for name in "abc":
+            desk.passes.sign(departure(name), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(module._LATELY_NS / 4e9)
+        leaving = [departure(name) for name in "defg"]
+        for one in leaving:
+            assert len(desk.sent) == 3
+            desk.passes.sign(one, 1)
+            # The scheduler of actors gives everybody else a turn.
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [entity for entity, _ in desk.sent[3:]] == ["alpha.d", "alpha.e", "alpha.f", "alpha.g"]
+        assert signatures(*leaving) == 1
+        assert desk.alone == ["alpha.a"]
+
+
+async def test_nobody_waits_long_for_others_that_come_one_by_one(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        desk = Desk(nursery)
+        for name in "abc":
+            desk.passes.sign(departure(name), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        first = departure("first")
+        desk.passes.sign(first, 1)
+        autojump_clock.jump(module._GATHER_NS / 1e9)
+        desk.passes.sign(departure("second"), 1)
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert len(first.chain) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_comes_alone_after_a_company_waits_a_turn_and_leaves_alone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        desk = Desk(nursery)
+        for name in "abc":
+            desk.passes.sign(departure(name), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.passes.sign(departure("d"), 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.sent[-1] == ("alpha.d", 1)
+        assert desk.alone == ["alpha.a", "alpha.d"]
 
 
 async def test_who_is_done_meanwhile_is_not_signed(autojump_clock: trio.testing.MockClock) -> None:
