@@ -100,6 +100,20 @@ class Queries:
 
     def exists(self, pattern: Pattern) -> bool:
         """Whether a node matches. The root always exists."""
+        if type(pattern) is tuple:
+            # As most are: names alone. It takes as many steps as the search would: one for each node on the way.
+            node, depth = self._tree.root, 0
+            try:
+                for name in pattern:
+                    node = node.children[name]  # type: ignore[index]  # as in `get`
+                    depth += 1
+            except (KeyError, TypeError):
+                if is_plain_path(pattern):
+                    self._tree.effort.take(depth)
+                    return False
+            else:
+                self._tree.effort.take(depth)
+                return True
         return next(self._matches(pattern), None) is not None
 
     def has_data(self, pattern: Pattern) -> bool:

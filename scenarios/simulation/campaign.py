@@ -90,6 +90,10 @@ class MixResult:
         """Runs per second of one worker."""
         return self.runs / self.busy_s if self.busy_s else 0.0
 
+    def per_s(self, figure: str) -> float:
+        """One of the figures per second of one worker."""
+        return self.figures.get(figure, 0) / self.busy_s if self.busy_s else 0.0
+
     def to_data(self) -> dict[str, Any]:
         """As plain data, the figures beside the rest."""
         data = asdict(self)

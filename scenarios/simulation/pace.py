@@ -20,8 +20,8 @@ class Pace:
 
     def __init__(self, campaign: Campaign, counted: str, title: str, clock: Callable[[], float] = monotonic) -> None:
         self.total: Final = campaign.seeds * len(campaign.mixes)
-        self._counted: Final = counted
-        self._title: Final = title
+        self.counted: Final = counted
+        self.title: Final = title
         self._workers: Final = campaign.shares
         self._clock: Final = clock
         self._began_s: Final = clock()
@@ -38,17 +38,17 @@ class Pace:
         """How far it is, how fast, and how long it still takes."""
         runs, passed_s = self._runs(results), self._passed_s()
         left_s = passed_s / runs * (self.total - runs) if runs else 0.0
-        return f"{runs:,} of {self.total:,} runs, {self.rate(results):,.0f} {self._title}/s, {_minutes(left_s)} left"
+        return f"{runs:,} of {self.total:,} runs, {self.rate(results):,.0f} {self.title}/s, {_minutes(left_s)} left"
 
     def summary(self, results: dict[str, MixResult]) -> str:
         """What was done, and how fast, in the end."""
         runs, passed_s = self._runs(results), self._passed_s()
-        rate = f"{self.rate(results):,.0f} {self._title} per second of wall time"
+        rate = f"{self.rate(results):,.0f} {self.title} per second of wall time"
         return f"{runs:,} runs in {_minutes(passed_s)} with {self._workers} workers, {rate}"
 
     def rate(self, results: dict[str, MixResult]) -> float:
         """The figure per second of wall time, of all workers together."""
-        return sum(one.figures.get(self._counted, 0) for one in results.values()) / max(self._passed_s(), 1e-9)
+        return sum(one.figures.get(self.counted, 0) for one in results.values()) / max(self._passed_s(), 1e-9)
 
     def _runs(self, results: dict[str, MixResult]) -> int:
         return sum(one.runs for one in results.values())

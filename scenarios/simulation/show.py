@@ -90,11 +90,12 @@ def run_and_show(
     screen = Console()
     if screen.width < _MIN_WIDTH:
         screen = Console(width=_MIN_WIDTH)
-    screen.print(_table(results, columns))
+    screen.print(_table(results, columns, pace))
     screen.print(pace.summary(results), highlight=False)
     _show(found, screen)
     if json_file is not None:
-        data = {"interrupted": interrupted, "mixes": [result.to_data() for result in results.values()]}
+        mixes = [one.to_data() | {f"{pace.title}_per_s": round(one.per_s(pace.counted))} for one in results.values()]
+        data = {"interrupted": interrupted, f"{pace.title}_per_s": round(pace.rate(results)), "mixes": mixes}
         write_atomically(json_file, json.dumps(data, indent=2) + "\n")
     sys.stdout.flush()
     if found:
@@ -161,11 +162,11 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
             return True
 
 
-def _table(results: Mapping[str, MixResult], columns: Mapping[str, str]) -> Table:
-    """One line per mix."""
+def _table(results: Mapping[str, MixResult], columns: Mapping[str, str], pace: Pace) -> Table:
+    """One line per mix; its rates are those of one worker."""
     table = Table(title="simulated clusters", title_justify="left")
     table.add_column("mix")
-    for title in ("runs", "violated", *columns.values(), "seeds/s"):
+    for title in ("runs", "violated", *columns.values(), "seeds/s", f"{pace.title}/s"):
         table.add_column(title, justify="right")
     table.add_column("violations, runs with each")
     for result in results.values():
@@ -175,6 +176,7 @@ def _table(results: Mapping[str, MixResult], columns: Mapping[str, str]) -> Tabl
             str(result.violated),
             *(f"{round(result.figures.get(name, 0)):,}" for name in columns),
             f"{result.seeds_per_s:.1f}",
+            f"{result.per_s(pace.counted):,.0f}",
             ", ".join(f"{kind} {count}" for kind, count in sorted(result.kinds.items())),
             style="red" if result.violated else "",
         )

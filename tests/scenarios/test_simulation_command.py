@@ -78,7 +78,10 @@ def test_ctrl_c_and_sigterm_show_what_was_done_so_far(
     assert process.returncode == 130
     assert "simulated clusters" in printed
     assert "writes per second of wall time" in printed
-    assert json.loads(file.read_text())["interrupted"] is True
+    report = json.loads(file.read_text())
+    assert report["interrupted"] is True
+    assert report["writes_per_s"] >= 0
+    assert [mix["writes_per_s"] >= 0 for mix in report["mixes"]] == [True]
 
 
 def test_a_campaign_says_how_fast_it_is_and_how_long_it_still_takes() -> None:
@@ -94,6 +97,7 @@ def test_a_campaign_says_how_fast_it_is_and_how_long_it_still_takes() -> None:
     assert pace.is_due() is False, "it was just said"
     now_s += SAY_EVERY_S
     assert pace.is_due() is True
+    assert MixResult("calm", 10, figures={"moves": 600}, busy_s=2.0).per_s(pace.counted) == 300
 
 
 def test_more_workers_than_seeds_share_the_mixes_of_a_seed() -> None:

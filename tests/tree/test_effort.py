@@ -190,6 +190,22 @@ def test_a_plain_path_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "path", [(), ("a",), ("a", "b"), ("a", "b", "c"), ("x",), ("a", "x"), ("a", "x", "y")], ids=str
+)
+def test_to_ask_for_a_plain_path_takes_what_the_search_for_it_takes(path: tuple[str, ...]) -> None:
+    store = Store()
+    store.put(("a", "b", "c"), 1)
+
+    def asked(transaction: Transaction, pattern: Any) -> tuple[bool, int]:
+        return transaction.exists(pattern), store._tree.effort.left
+
+    def searched(transaction: Transaction, pattern: Any) -> tuple[bool, int]:
+        return transaction.count(pattern) > 0, store._tree.effort.left
+
+    assert store.transact(asked, path, tuple) == store.transact(searched, path, tuple)
+
+
+@pytest.mark.parametrize(
     ("condition", "steps"),
     [
         (IfHasData(), 1),

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from authority.records import EntityRecord, LeaseRow, TransferRecord
+from authority.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
 from homeserver.store import Store, replicated_procedures
 from scenarios.simulation.servers.tasks import pause
 from tree.commands import Answer, Machine
-from tree.data import decode, encode
+from tree.data import decode, encode_shallow
 from tree.submissions import NoQuorum, OutcomeUnknown, value_of
 
 __all__ = ["Log", "Seat", "SimulatedStore"]
@@ -23,7 +23,7 @@ _COMMIT_S: Final = (0.0005, 0.004)
 _AWAY_S: Final = 0.5
 """How long somebody waits for a log that is away before he is told so."""
 
-Row = TypeVar("Row", EntityRecord, TransferRecord, LeaseRow)
+Row = TypeVar("Row", EntityRecord, TransferRecord, LeaseRow, LeaseOffice)
 Watch = Callable[[str, Any, Any], None]
 """Is told of every procedure that was not refused: its name, its arguments and its answer."""
 
@@ -38,6 +38,8 @@ class Log:
         self._machine: Final = Machine({**replicated_procedures(), **procedures})
         self._watch: Final = watch
         self._number = 0
+        self.known_rows: Final[dict[tuple[str, ...], tuple[bytes, Any]]] = {}
+        """The rows that were read last, and the bytes that they were read from: for all members, as rows are frozen."""
         self.dice: Final = dice
         self.is_away = False
         self.unknown_share = unknown_share
@@ -54,7 +56,7 @@ class Log:
         self._number += 1
         # As a command that was read from the log: what the procedure is given is nobody else's. Who repeats a command
         # is what `baton simulate raft` is about, so nothing is remembered of it here.
-        encoded = self._machine.execute(procedure, decode(encode(args)), f"simulated/{self._number}")
+        encoded = self._machine.execute(procedure, decode(encode_shallow(args)), f"simulated/{self._number}")
         answer = value_of(Answer.from_encoded(encoded))
         self._watch(procedure, args, answer)
         return answer
@@ -97,6 +99,11 @@ class Seat:
     def store(self) -> Any:
         """The tree."""
         return self._log.store
+
+    @property
+    def known_rows(self) -> dict[tuple[str, ...], tuple[bytes, Any]]:
+        """As of the log."""
+        return self._log.known_rows
 
     @property
     def is_cut_off(self) -> bool:
@@ -158,7 +165,9 @@ class SimulatedStore(Store):
     def __init__(self, seat: Any) -> None:
         super().__init__(lambda: seat)
         self._barrier: Any = _OneByOne(self)
-        self._known: Final[dict[tuple[str, ...], tuple[bytes, Any]]] = {}
+        self._tree: Final = seat.store
+        self._known: Final = seat.known_rows
+        self._known_leases: tuple[list[bytes | None], list[LeaseRow]] = ([], [])
 
     def entity(self, entity_id: str) -> EntityRecord | None:
         """As `Store.entity`."""
@@ -172,12 +181,24 @@ class SimulatedStore(Store):
         """As `Store.lease`."""
         return self._read(("leases", server), LeaseRow.from_data)
 
+    def lease_office(self) -> LeaseOffice:
+        """As `Store.lease_office`."""
+        return self._read(("lease_office",), LeaseOffice.from_data) or LeaseOffice()
+
+    def leases(self) -> list[LeaseRow]:
+        """As `Store.leases`."""
+        table = self._tree._find(("leases",))
+        encoded = [] if table is None else [node.encoded for node in table.children.values()]
+        if encoded != self._known_leases[0]:
+            self._known_leases = encoded, super().leases()
+        return list(self._known_leases[1])
+
     def _read(self, path: tuple[str, ...], read: Callable[[Any], Row]) -> Row | None:
-        node = self._replica.store._find(path)
+        node = self._tree._find(path)
         if node is None or node.encoded is None:
             return None
         known = self._known.get(path)
-        if known is None or known[0] != node.encoded:
+        if known is None or known[0] is not node.encoded:
             self._known[path] = known = (node.encoded, read(decode(node.encoded)))
         row: Row = known[1]
         return row

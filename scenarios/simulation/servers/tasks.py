@@ -104,10 +104,11 @@ class Process:
             awaited = task.send(None)
         except StopIteration:
             return
+        again = partial(self._do, self._life, partial(self._go_on, task))
         if isinstance(awaited, float):
-            self._schedule.after(awaited, partial(self._do, self._life, partial(self._go_on, task)))
+            self._schedule.after(awaited, again)
         elif isinstance(awaited, Answer):
-            awaited.call_when_here(partial(self._do, self._life, partial(self._go_on, task)))
+            awaited.call_when_here(again)
         else:
             task.throw(TypeError(f"{awaited!r} is awaited, which only trio knows; here is virtual time"))
 
