@@ -1,13 +1,15 @@
 """Reading signed certificates: whose they are, whether they verify, and how those of a chain follow from each other.
 
 A chain of certificates comes again with every pass, one link longer. What is remembered is that this very text was
-signed with this key in this name, and what it says, so that a chain costs what is new in it; whether the key is still
-good, and what its owner is, is asked every time.
+signed with this key in this name, and what it says, and of the last chain of an entity that its links follow from each
+other. So a chain costs what is new in it; whether the keys are still good, and what their owners are, is asked every
+time.
 """
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, TypeVar
 
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
@@ -19,7 +21,7 @@ from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from crypto.verified import Verified
 
-__all__ = ["MAX_KNOWN", "CertificateReader", "Chain"]
+__all__ = ["MAX_CHAINS", "MAX_KNOWN", "Asked", "CertificateReader", "Chain"]
 
 T = TypeVar("T")
 Chain = tuple[DelegationGrant, Sequence[PassCertificate]]
@@ -27,6 +29,10 @@ C = TypeVar("C", CommitCertificate, DelegationGrant, PassCertificate)
 
 MAX_KNOWN: Final = 4096
 """Certificates that are remembered, at 3 kB each; the longest unused is verified again when it comes."""
+MAX_CHAINS: Final = 1024
+"""Entities whose last chain is remembered; those of others are looked at link by link."""
+# Longer ones, which few have, are not: a pass takes some 1 kB.
+_MAX_LINKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,21 @@ class _Known:
     certificate: CommitCertificate | DelegationGrant | PassCertificate
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownChain:
+    """A chain whose links follow from each other: its tokens, who signed them with which key, and what they say."""
+
+    tokens: Sequence[str]
+    signers: frozenset[tuple[str, str, Role]]
+    grant: DelegationGrant
+    passes: Sequence[PassCertificate]
+
+
 Found = tuple[Role, PublicIdentity] | None
 """The role and the keys that are good now of who bears a name and signs with a key of an id; None if there is none."""
+
+Asked = dict[tuple[str, str], Found]
+"""Who bears a name and signs with a key of an id, as far as it was found out at one moment."""
 
 Reading = Generator[tuple[str, str], Found, T]
 """Reads, and asks on the way who bears a name and signs with a key of this id."""
@@ -66,6 +85,7 @@ class CertificateReader:
         self._signer_at_hand: Final = signer_at_hand
         self._now_s: Final = now_s
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._chains: OrderedDict[str, _KnownChain] = OrderedDict()
         # For certificates that share a signature.
         self._verified: Final = Verified()
 
@@ -106,7 +126,7 @@ class CertificateReader:
         return self._at_hand(self._reading_untrusted(token, kind, role))
 
     def _reading_untrusted(
-        self, token: str, kind: type[C], role: Role, asked: dict[tuple[str, str], Found] | None = None
+        self, token: str, kind: type[C], role: Role, asked: Asked | None = None
     ) -> Reading[tuple[str, C]]:
         """Read one. `asked` is what was found out so far in the same reading."""
         try:
@@ -137,7 +157,9 @@ class CertificateReader:
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
-    def signed(self, token: str, signer: str, kid: str, certificate: CommitCertificate | PassCertificate) -> None:
+    def signed(
+        self, token: str, signer: str, kid: str, certificate: CommitCertificate | DelegationGrant | PassCertificate
+    ) -> None:
         """This server itself signed it, in the name `signer` and with the key `kid`: it need not be verified here."""
         self._remember(token, _Known(signer, kid, certificate))
 
@@ -145,30 +167,33 @@ class CertificateReader:
         """A grant of the entity's home instance. Raises as `read_untrusted`."""
         return await self._asking(self._reading_grant_untrusted(token, entity))
 
-    def _reading_grant_untrusted(
-        self, token: str, entity: str, asked: dict[tuple[str, str], Found] | None = None
-    ) -> Reading[DelegationGrant]:
+    def _reading_grant_untrusted(self, token: str, entity: str, asked: Asked | None = None) -> Reading[DelegationGrant]:
         signer, grant = yield from self._reading_untrusted(token, DelegationGrant, Role.HOMESERVER, asked)
         if grant.entity != entity or instance_of(signer) != instance_of(entity):
             raise MessageError(f"the delegation of {entity} is not from its home instance")
         return grant
 
-    async def chain_untrusted(self, chain: Sequence[str], entity: str) -> Chain:
-        """The grant of the entity's home instance and the passes that follow from it. Raises as `read_untrusted`."""
-        return await self._asking(self._reading_chain_untrusted(chain, entity))
+    async def chain_untrusted(self, chain: Sequence[str], entity: str, asked: Asked | None = None) -> Chain:
+        """The grant of the entity's home instance and the passes that follow from it. Raises as `read_untrusted`.
+
+        Several that came at one moment may share what is `asked` about their signers.
+        """
+        return await self._asking(self._reading_chain_untrusted(chain, entity, asked))
 
     def chain_at_hand_untrusted(self, chain: Sequence[str], entity: str) -> Chain | None:
         """As `chain_untrusted`; None if somebody would have to be asked who has signed."""
         return self._at_hand(self._reading_chain_untrusted(chain, entity))
 
-    def _reading_chain_untrusted(self, chain: Sequence[str], entity: str) -> Reading[Chain]:
+    def _reading_chain_untrusted(self, chain: Sequence[str], entity: str, asked: Asked | None = None) -> Reading[Chain]:
         if len(chain) < 2:
             raise MessageError(f"the chain of {entity} holds no pass")
         # A few servers pass it to and fro: each of them is looked up once.
-        asked: dict[tuple[str, str], Found] = {}
-        grant = yield from self._reading_grant_untrusted(chain[0], entity, asked)
+        asked = {} if asked is None else asked
+        before = yield from self._beginning(chain, entity, asked)
+        grant = before.grant if before else (yield from self._reading_grant_untrusted(chain[0], entity, asked))
+        known = before.passes if before else ()
         steps = []
-        for token in chain[1:]:
+        for token in chain[len(known) + 1 :]:
             read = self._again(token, asked)
             if read is None:
                 read = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER, asked)
@@ -176,8 +201,38 @@ class CertificateReader:
             if signer != step.source:
                 raise MessageError(f"a pass by {step.source} is signed by somebody else")
             steps.append((token, step))
-        check_chain(grant, chain[0], steps)
-        return grant, [step for _, step in steps]
+        check_chain(grant, chain[len(known)], steps, known)
+        passes = [*known, *(step for _, step in steps)]
+        self._remember_chain(chain, entity, grant, passes)
+        return grant, passes
+
+    def _beginning(self, chain: Sequence[str], entity: str, asked: Asked) -> Reading[_KnownChain | None]:
+        """What this chain begins with, if that came before and whoever signed it is still to be believed."""
+        known = self._chains.get(entity)
+        if known is None or len(known.tokens) > len(chain) or list(chain[: len(known.tokens)]) != known.tokens:
+            return None
+        for signer, kid, role in known.signers:
+            found = asked.get((signer, kid))
+            if found is None:
+                found = asked[signer, kid] = yield signer, kid
+            if found is None or found[0] is not role or kid != found[1].signing_kid:
+                # What exactly is wrong, or that it is not, is told link by link.
+                return None
+        return known
+
+    def _remember_chain(
+        self, chain: Sequence[str], entity: str, grant: DelegationGrant, passes: Sequence[PassCertificate]
+    ) -> None:
+        links = [self._known[token] for token in chain if token in self._known] if len(chain) <= _MAX_LINKS else []
+        if len(links) < len(chain):
+            self._chains.pop(entity, None)
+            return
+        roles = (Role.HOMESERVER, *repeat(Role.SIMSERVER, len(passes)))
+        signers = frozenset((link.signer, link.kid, role) for link, role in zip(links, roles, strict=True))
+        self._chains[entity] = _KnownChain(list(chain), signers, grant, passes)
+        self._chains.move_to_end(entity)
+        if len(self._chains) > MAX_CHAINS:
+            self._chains.popitem(last=False)
 
     def _again(self, token: str, asked: Mapping[tuple[str, str], Found]) -> tuple[str, PassCertificate] | None:
         """A pass that is known, by somebody who has been found out; None for any other, of which the rest is to be

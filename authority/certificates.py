@@ -162,20 +162,28 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def check_chain(grant: DelegationGrant, grant_token: str, passes: Sequence[tuple[str, PassCertificate]]) -> Fence:
+def check_chain(
+    grant: DelegationGrant,
+    first: str,
+    passes: Sequence[tuple[str, PassCertificate]],
+    known: Sequence[PassCertificate] = (),
+) -> Fence:
     """Check that signed `passes` (token and content, oldest first) follow from `grant`; return the fence they lead to.
 
     Signatures must have been checked before: the grant's by a homeserver of the entity's instance, each pass's by its
-    `source`.
+    `source`. `first` is the token of the grant, or of the last of those passes that are `known` to follow from it.
 
     Raises:
         BrokenChain: a link does not follow from the one before.
     """
-    holder, fence, parents = grant.holder, grant.fence, {token_hash(grant_token), grant.replaces}
-    followed: list[PassCertificate] = []
+    if known:
+        holder, fence, parents = known[-1].target, known[-1].fence, {token_hash(first)}
+    else:
+        holder, fence, parents = grant.holder, grant.fence, {token_hash(first), grant.replaces}
+    followed = list(known)
     for token, step in passes:
         if len(followed) == MAX_CHAIN:
-            raise BrokenChain(f"a chain of {len(passes)} passes is longer than {MAX_CHAIN}", followed)
+            raise BrokenChain(f"a chain of {len(known) + len(passes)} passes is longer than {MAX_CHAIN}", followed)
         if step.entity != grant.entity or step.source != holder or step.parent not in parents:
             text = f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
             raise BrokenChain(text, followed)

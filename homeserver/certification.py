@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from actors.clock import Clock
-from authority.certificate_reader import CertificateReader
-from authority.certificates import BrokenChain, CommitCertificate, DelegationGrant
+from authority.certificate_reader import Asked, CertificateReader
+from authority.certificates import BrokenChain, CommitCertificate, DelegationGrant, PassCertificate
 from authority.records import EntityRecord, Role, TransferRecord
 from authority.sealing import Sealer
 from crypto import jose
@@ -44,11 +44,20 @@ class Certification:
 
     def grant_all(self, wanted: Sequence[tuple[EntityRecord, str]]) -> list[str]:
         """As `grant` of each of these; they share a signature, which whoever reads them verifies once."""
-        claims = [_granted(record, replaces).to_claims() for record, replaces in wanted]
-        return jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
+        grants = [_granted(record, replaces) for record, replaces in wanted]
+        identity, name = self._sealer.identity, self._sealer.name
+        tokens = jose.sign_all([grant.to_claims() for grant in grants], sender=identity, sender_id=name)
+        for token, grant in zip(tokens, grants, strict=True):
+            # They come back in chains, and need not be verified here.
+            self.reader.signed(token, name, identity.public.signing_kid, grant)
+        return tokens
 
-    async def passes_untrusted(self, chain: Sequence[str], entity_id: str) -> list[dict[str, Any]]:
+    async def passes_untrusted(
+        self, chain: Sequence[str], entity_id: str, asked: Asked | None = None
+    ) -> list[dict[str, Any]]:
         """Verify a chain of certificates (a grant, then passes) and return the passes as the log's arguments.
+
+        `asked` is as in `CertificateReader.chain_untrusted`.
 
         Raises:
             MessageError: a certificate, or how they follow from each other, is wrong.
@@ -56,8 +65,8 @@ class Certification:
         """
         if not chain:
             return []
-        _, passes = await self.reader.chain_untrusted(chain, entity_id)
-        return [step.model_dump(mode="json") for step in passes]
+        _, passes = await self.reader.chain_untrusted(chain, entity_id, asked)
+        return list(map(_args_of_pass, passes))
 
     async def followed_untrusted(self, chain: Sequence[str], entity_id: str) -> tuple[list[dict[str, Any]], bool]:
         """As `passes_untrusted`, of a chain that may break: the passes before it does, and whether it does.
@@ -69,12 +78,27 @@ class Certification:
         try:
             return await self.passes_untrusted(chain, entity_id), False
         except BrokenChain as broken:
-            return [step.model_dump(mode="json") for step in broken.followed], True
+            return list(map(_args_of_pass, broken.followed)), True
 
     async def _signer_of(self, name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
         row = await self._directory.row(name)
         keys = None if row is None else self._directory.parse(row)
         return None if row is None or keys is None else (row.role, keys)
+
+
+def _args_of_pass(step: PassCertificate) -> dict[str, Any]:
+    """All that the log keeps of it, or decides by."""
+    return {
+        "transfer_id": step.transfer_id,
+        "entity": step.entity,
+        "source": step.source,
+        "target": step.target,
+        "epoch": step.epoch,
+        "sub": step.sub,
+        "tick": step.tick,
+        "state_hash": step.state_hash,
+        "incarnation": step.incarnation,
+    }
 
 
 def _granted(record: EntityRecord, replaces: str) -> DelegationGrant:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors.breakpoints import Reached
 from actors.clock import Clock
+from authority.certificate_reader import Asked
 from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
@@ -30,7 +31,7 @@ from tree.submissions import NoQuorum, OutcomeUnknown
 if TYPE_CHECKING:
     from homeserver.transfers import Transfers
 
-__all__ = ["DECIDED", "InBulk", "Item", "args_of_report", "not_answered", "reply_of"]
+__all__ = ["DECIDED", "InBulk", "Item", "args_of_report", "not_answered", "not_learned", "reply_of"]
 
 _log = logging.getLogger("homeserver.transfers")
 DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
@@ -66,6 +67,16 @@ def reply_of(decided: Mapping[str, Any], transfer: TransferRecord, certificate: 
     )
 
 
+def not_learned(record: EntityRecord | None, passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The passes that the log may have to learn yet: a `record` of it may be behind, and knows what it knows.
+
+    A chain is told of with each of its passes, and every member would read the others only to skip them.
+    """
+    if record is None:
+        return list(passes)
+    return [item for item in passes if Fence(item["epoch"], item["sub"]) > record.fence]
+
+
 def args_of_report(report: Report, passes: list[dict[str, Any]]) -> dict[str, Any]:
     """A report as arguments of `transfer.report`; `passes` are those that led to it, verified."""
     body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
@@ -86,6 +97,7 @@ class Item:
     opened: Opened
     procedure: str
     args: dict[str, Any]
+    passes: Sequence[dict[str, Any]] = ()
     repeated: bool = False
     is_known: bool = False
     outcome: Any = None
@@ -128,9 +140,10 @@ class InBulk:
         """
         items: list[Item] = []
         rest: list[int] = []
+        asked: Asked = {}
         for place, one in enumerate(opened):
             try:
-                item = await self._item(place, one)
+                item = await self._item(place, one, asked)
             except Exception as error:  # whatever it is, it is nothing to the others
                 letters[place] = not_answered(one, error)
                 continue
@@ -153,8 +166,10 @@ class InBulk:
 
     # --- what is asked ---------------------------------------------------------------------------------------------
 
-    async def _item(self, place: int, one: Opened) -> Item | None:
+    async def _item(self, place: int, one: Opened, asked: Asked) -> Item | None:
         """What a message asks of the log; None if it is none of those that are answered here.
+
+        `asked` is what was asked about who signed others of the same parcel.
 
         Raises:
             MessageError: it is nothing that anybody may say.
@@ -164,7 +179,7 @@ class InBulk:
             case HandoffRequest() as request if self._is_plain(request, one.sender):
                 return self._of_handoff(place, one, request)
             case Report() as report if report.source == one.sender and self._is_here(report.entity, report.source):
-                return await self._of_report(place, one, report)
+                return await self._of_report(place, one, report, asked)
         return None
 
     def _is_here(self, *names: str) -> bool:
@@ -183,15 +198,15 @@ class InBulk:
         item.is_known, item.repeated = known is not None, known is not None and known.phase in DECIDED
         return item
 
-    async def _of_report(self, place: int, one: Opened, report: Report) -> Item | None:
-        passes: list[dict[str, Any]] = []
-        if report.chain:
-            record = self._store.entity(report.entity)
-            if record is None or not self._is_here(*record.delegation):
-                # Who is to be asked about others' signatures may be silent for a while.
-                return None
-            passes = await self._home.certificates.passes_untrusted(report.chain, report.entity)
-        return Item(place, one, "transfer.report", args_of_report(report, passes))
+    async def _of_report(self, place: int, one: Opened, report: Report, asked: Asked) -> Item | None:
+        if not report.chain:
+            return Item(place, one, "transfer.report", args_of_report(report, []))
+        record = self._store.entity(report.entity)
+        if record is None or not self._is_here(*record.delegation):
+            # Who is to be asked about others' signatures may be silent for a while.
+            return None
+        passes = await self._home.certificates.passes_untrusted(report.chain, report.entity, asked)
+        return Item(place, one, "transfer.report", args_of_report(report, not_learned(record, passes)), passes)
 
     # --- what it comes to ------------------------------------------------------------------------------------------
 
@@ -260,7 +275,7 @@ class InBulk:
 
     async def _reported(self, item: Item, renewals: list[tuple[EntityRecord, str]]) -> Letter:
         """As `Transfers._report` when it is noted; whose chain is long now is added to `renewals`, with its end."""
-        transfer, passes = item.outcome, item.args["passes"]
+        transfer, passes = item.outcome, item.passes
         record = self._store.entity(transfer["entity"])
         if record is not None and record.owner_rev > transfer.get("owner_rev", 0):
             await self._home.tell_of_owner_since(TransferRecord.from_data(transfer))

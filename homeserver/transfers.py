@@ -53,7 +53,7 @@ from homeserver.company import Alone, Company, Means, Step
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
-from homeserver.in_bulk import DECIDED, InBulk, args_of_report, not_answered, reply_of
+from homeserver.in_bulk import DECIDED, InBulk, args_of_report, not_answered, not_learned, reply_of
 from homeserver.store import Store
 from tree.submissions import NoQuorum
 
@@ -463,7 +463,8 @@ class Transfers:
             return await self._passed_on(report, home, opened)
         passes = await self.certificates.passes_untrusted(report.chain, report.entity)
         self._reached("reporting", report.transfer_id)
-        transfer = await self._noted_report(report, passes, self._means(opened))
+        new = not_learned(self._store.entity(report.entity), passes)
+        transfer = await self._noted_report(report, new, self._means(opened))
         self._reached("reported", report.transfer_id)
         await self.tell_of_owner_since(transfer)
         if len(passes) >= self.renew_after:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authority import certificate_reader
+from authority import certificate_reader, certificates
 from authority.certificate_reader import CertificateReader
 from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, shortened, token_hash
 from authority.epoch import Fence
@@ -122,6 +122,59 @@ def test_a_chain_is_the_homes_grant_and_passes_of_their_sources() -> None:
         directory.chain(chain[0], signed(first, S2))
     with pytest.raises(MessageError, match="does not follow"):
         directory.chain(chain[0], chain[2])
+
+
+def test_of_a_chain_that_came_before_only_what_is_new_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, chain = Directory(), chain_of(4)
+    directory.chain(*chain[:3])
+    checked: list[int] = []
+    check = certificates.check_chain
+
+    def counted(first: Any, token: str, new: Any, known: Any) -> Fence:
+        checked.append(len(new))
+        return check(first, token, new, known)
+
+    monkeypatch.setattr(certificate_reader, "check_chain", counted)
+    _, passes = directory.chain(*chain)
+    assert [step.sub for step in passes] == [1, 2, 3, 4]
+    assert directory.chain(*chain)[1] == passes
+    assert checked == [2, 0]
+    with pytest.raises(MessageError, match="does not follow"):
+        directory.chain(*chain, passed(chain[3], 5))
+    with pytest.raises(MessageError, match="outside its grant"):
+        directory.chain(*chain, passed(chain[4], 5, target="alpha.s9"))
+    # Another beginning is no beginning of this one, whatever follows from it.
+    with pytest.raises(MessageError, match="does not follow"):
+        directory.chain(grant(owner="alpha.ada"), *chain[1:])
+    assert directory.chain(*chain[:2])[1] == passes[:1]
+
+
+def test_a_chain_that_came_before_is_refused_once_one_of_its_signers_is_not_good_any_more() -> None:
+    for name, text in ((HOME, "does not verify"), (S1, "does not verify"), (S2, "does not verify")):
+        directory, chain = Directory(), chain_of(3)
+        directory.chain(*chain)
+        role, keys = directory.rows[name]
+        directory.rows[name] = (role, Identity.generate().public)
+        with pytest.raises(MessageError, match=text):
+            directory.chain(*chain)
+        directory.rows[name] = (Role.PLAYER, keys)
+        with pytest.raises(MessageError, match="no known"):
+            directory.chain(*chain)
+        directory.rows[name] = (role, keys)
+        assert len(directory.chain(*chain)[1]) == 3
+
+
+def test_few_short_chains_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_reader, "MAX_CHAINS", 2)
+    directory, chain = Directory(), chain_of(9)
+    directory.chain(*chain[:8])
+    assert list(directory.reader._chains) == [BALL]
+    directory.chain(*chain)
+    assert list(directory.reader._chains) == []
+    for name in ("alpha.a", "alpha.b", "alpha.c"):
+        token = grant(entity=name)
+        run_at_once(directory.reader.chain_untrusted([token, passed(token, 1, entity=name)], name))
+    assert list(directory.reader._chains) == ["alpha.b", "alpha.c"]
 
 
 def test_what_was_signed_here_is_not_verified_when_it_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

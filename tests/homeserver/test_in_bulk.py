@@ -41,10 +41,12 @@ class Kept:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.submitted: list[str] = []
+        self.passes: list[Any] = []
         self.fails: Exception | None = None
 
     async def submit(self, procedure: str, **args: Any) -> Any:
         self.submitted.append(procedure)
+        self.passes = [step["passes"] for _, step in args.get("steps", ())]
         if self.fails is not None:
             raise self.fails
         return PROCEDURES[procedure](self.log.rows, args)
@@ -246,6 +248,16 @@ async def test_reports_of_direct_passes_teach_the_log_and_renew_grants() -> None
     ((to, renewed),) = home.sent
     assert isinstance(renewed, Delegation), "only where the chain has become long"
     assert (to, renewed.entity) == (S1, BALL)
+
+
+async def test_the_log_is_told_only_of_passes_that_it_may_not_know_yet() -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 4), passed_to_and_fro(home, OTHER, 2)
+    for one, another, told_of in ((0, 0, [[1], [1]]), (3, 0, [[2, 3, 4], []]), (1, 1, [[], [2]])):
+        answers = await together(home, [ball[one], other[another]])
+        assert [answer.type for answer in answers] == ["report_reply"] * 2
+        assert [[item["sub"] for item in passes] for passes in home.kept.passes] == told_of
+    assert [message.type for _, message in home.sent] == ["delegation"], "the log knew the whole chain, which was long"
 
 
 async def test_grants_that_are_renewed_together_share_a_signature() -> None:
