@@ -51,6 +51,10 @@ class Parcel(BaseModel):
         """What it counts for in a hop: the sealed message and the body."""
         return len(self.sealed) + len(self.body)
 
+    def with_trace(self, trace: Trace) -> "Parcel":
+        """The same with other times and marks on its way; what is signed of a trace must be as it was."""
+        return Parcel(trace=trace, on_path=self.on_path, kind=self.kind, sealed=self.sealed, body=self.body)
+
     def to_data(self) -> dict[str, Any]:
         """As plain data for CBOR, and without a body for JSON too."""
         data = {

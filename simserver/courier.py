@@ -18,7 +18,7 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
 from authority.letters import Letter, Outbox
-from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, encode_link
+from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, Parcel, encode_link
 from authority.sealing import Sealer
 from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable
@@ -98,16 +98,23 @@ class Courier:
         address: tuple[str, int] | None = None,
         sent: Callable[[int], None] | None = None,
         hurry: bool = True,
+        sealed: Parcel | None = None,
     ) -> bool:
         """Seal a message and send it, now or after looking up where and for whom.
 
         What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
         more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
         are this message. False when it is not sent: nobody serves, or it is large, and on its way already.
+        `sealed` is what `seal_ahead` made of the same message: it leaves as it is.
         """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
             return False
+        if sealed is not None and (where := address or self._addresses.get(to)) is not None:
+            dated = sealed.with_trace(trace.leave(self._sealer.name, message.type, self._clock.monotonic_ns()))
+            self._post(to, where, encode_link(dated), 0)
+            self._get_ready_for(to)
+            return True
         if len(vars(message).get("state", b"")) > INLINE_STATE_BYTES:
             if self._large.is_under_way(trace.transfer_id, to, self._clock.monotonic_ns()):
                 # A repetition of tens of megabytes on top of themselves would only make them later.
@@ -124,18 +131,41 @@ class Courier:
             self._nursery.start_soon(self._carry, *destination)
         return True
 
+    def is_at_hand(self, to: str) -> bool:
+        """Whether what is sent there would leave at once, so that it is worth while to seal it ahead."""
+        return self._is_quiet((to, None, 0)) and to in self._addresses and self._home.keys_at_hand(to) is not None
+
+    def seal_ahead(self, message: Message, trace: Trace, to: str) -> Parcel:
+        """Seal the next hop of `trace` for somebody who is at hand; it has not left, and may never.
+
+        Raises:
+            ValueError: nobody is at hand.
+        """
+        if (keys := self._home.keys_at_hand(to)) is None:
+            raise ValueError(f"the keys of {to} are not at hand")
+        now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
+        self._note_sent((to, None, 0), now_ns)
+        return self._sealer.seal(message, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s, on_path=True)
+
+    def _is_quiet(self, destination: _Destination) -> bool:
+        """Whether nothing was sent there lately, nor waits."""
+        quiet_ns = self._clock.monotonic_ns() - self._sent_ns.get(destination, -_QUIET_NS)
+        return quiet_ns >= _QUIET_NS and not self._outbox.holds(destination)
+
+    def _note_sent(self, destination: _Destination, now_ns: int) -> None:
+        if len(self._sent_ns) >= MAX_KNOWN_ADDRESSES:
+            self._sent_ns.clear()
+        self._sent_ns[destination] = now_ns
+
     def _leaves_at_once(self, destination: _Destination, letter: _Letter) -> bool:
         """Send a letter here and now if nothing was sent there lately and nothing has to be looked up."""
         to, address, channel = destination
-        now_ns = self._clock.monotonic_ns()
-        if now_ns - self._sent_ns.get(destination, -_QUIET_NS) < _QUIET_NS or self._outbox.holds(destination):
+        if not self._is_quiet(destination):
             return False
         keys, where = self._home.keys_at_hand(to), address or self._addresses.get(to)
         if keys is None or where is None:
             return False
-        if len(self._sent_ns) >= MAX_KNOWN_ADDRESSES:
-            self._sent_ns.clear()
-        self._sent_ns[destination] = now_ns
+        self._note_sent(destination, self._clock.monotonic_ns())
         try:
             self._seal_and_post([letter], to, keys, where, channel)
         except Exception:

@@ -35,7 +35,7 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.names import instance_of
-from authority.outgoing import Case, Mode, Outgoing
+from authority.outgoing import Case, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from simserver.admission import Admission
@@ -47,8 +47,8 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
-from simserver.passes import Passes
 from simserver.patience import Patience
+from simserver.preparing import Preparations
 from simserver.reports import Reports
 from simserver.stayers import Stayers
 
@@ -101,7 +101,8 @@ class Departures:
         self._asking_for_room: set[str] = set()
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self.reports: Final = Reports(home, clock, counts, self._spawn)
-        self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
+        self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._sketch)
+        self.passes: Final = self._preparations.passes
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
         self._new_id = new_id
         # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
@@ -110,7 +111,7 @@ class Departures:
         self._by_transfer: dict[str, Departure] = {}
         self._begun: OrderedDict[str, None] = OrderedDict()
         self.stayers = Stayers(clock)
-        self._convoys: Final = Convoys(clock, self._spawn, self._begin_in_turn)
+        self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
         self._patience = Patience()
         # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
         self._alarm_ns = _NEVER_NS
@@ -136,7 +137,8 @@ class Departures:
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
         is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
-        return is_asking or entity in self._leaving or self._convoys.turnstile.waits(entity)
+        is_about_to = entity in self._preparations or self._convoys.turnstile.waits(entity)
+        return is_asking or is_about_to or entity in self._leaving
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
@@ -146,7 +148,7 @@ class Departures:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self.passes.forget()
+            self._preparations.forget()
             self._set_alarm()
             self.reports.resume()
             self._leave_taking.go_on()
@@ -169,11 +171,8 @@ class Departures:
             self._counts["departure_crowded"] += 1
             return
         plan = Plan(self._new_id(), entity, destination, direct=self._may_pass(entity, destination))
-        try:
-            # With its next tick the world says so again, or has thought of somewhere else.
-            self.begin(plan, may_wait=False)
-        except Exception:
-            self.went_wrong()
+        # With its next tick the world says so again, or has thought of somewhere else.
+        self._safely(self.begin, plan, may_wait=False)
 
     def _may_pass(self, entity: str, destination: str) -> bool:
         holding = self._holdings.get(entity)
@@ -206,32 +205,38 @@ class Departures:
     def _admitted(self, plan: Plan, may_wait: bool, reason: str) -> None:
         """The target has room, or the reason why it does not take the entity: that stays, and home hears of it."""
         self._asking_for_room.discard(plan.entity)
-        try:
-            if not reason:
-                self._leave_taking.begin(plan, partial(self._copy_ahead, plan, may_wait))
-            else:
-                self._counts[f"declined_{reason}"] += 1
-                self._decline(plan, reason)
-        except Exception:
-            self.went_wrong()
+        if not reason:
+            go = partial(self._safely, self._copy_ahead, plan, may_wait)
+            self._safely(self._leave_taking.begin, plan, go)
+        else:
+            self._counts[f"declined_{reason}"] += 1
+            self._safely(self._decline, plan, reason)
 
     def _copy_ahead(self, plan: Plan, may_wait: bool) -> None:
         """Let a large state go ahead while the entity is simulated; then, or at once, it is the entity's turn."""
-        try:
-            if (holding := self._sensible(plan)) is not None:
-                self._ahead.begin(plan, holding, partial(self._copied_ahead, may_wait))
-        except Exception:
-            self.went_wrong()
+        if (holding := self._sensible(plan)) is not None:
+            self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
 
     def _copied_ahead(self, may_wait: bool, plan: Plan, answered: bool) -> None:
+        if not answered:
+            self._counts["declined_target_failed"] += 1
+            self._decline(plan, Reason.TARGET_FAILED)
+        elif not self._prepares(plan, may_wait):
+            self._enter(plan, may_wait)
+
+    def _prepares(self, plan: Plan, may_wait: bool) -> bool:
+        """Whether what can be done before it stands still is done first, because it leaves alone; then it is frozen."""
+        if self._leaving or (holding := self._holdings.get(plan.entity)) is None or holding.life.frozen:
+            return False
         try:
-            if answered:
-                self._enter(plan, may_wait)
-            else:
-                self._counts["declined_target_failed"] += 1
-                self._decline(plan, Reason.TARGET_FAILED)
+            return self._preparations.begin(plan, holding, partial(self._safely, self._enter, plan, may_wait))
         except Exception:
+            # It leaves without.
             self.went_wrong()
+            return plan.entity in self._preparations
+
+    def _sketch(self, plan: Plan, holding: Holding) -> Departure:
+        return self._depart(plan, holding, holding.life.at_rest())
 
     def copied_ahead(self, opened: Opened, message: Precopied) -> None:
         """A target has got a part of a state that goes ahead."""
@@ -337,6 +342,13 @@ class Departures:
     async def _guarded(self, function: Callable[..., Awaitable[None]], *args: Any) -> None:
         try:
             await function(*args)
+        except Exception:
+            self.went_wrong()
+
+    def _safely(self, function: Callable[..., object], *args: Any, **how: Any) -> None:
+        """Do it; what goes wrong in it stays its own."""
+        try:
+            function(*args, **how)
         except Exception:
             self.went_wrong()
 
@@ -475,7 +487,10 @@ class Departures:
             case machine.SendState():
                 self._send_state(departure)
             case machine.SendDirect(attempt):
-                (self._send_direct if departure.chain else self.passes.sign)(departure, attempt)
+                if departure.chain:
+                    self._preparations.send(departure, attempt)
+                elif not self._preparations.leaves(departure):
+                    self.passes.sign(departure, attempt)
             case machine.SendActivate(certificate, attempt):
                 departure.counters["repeated_activate"] += attempt > 1
                 self._courier.send(departure.activate(certificate), departure.trace, plan.target, on_path=True)
@@ -530,11 +545,6 @@ class Departures:
             departure.off_path["state"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
-    def _send_direct(self, departure: Departure, attempt: int, hurry: bool = True) -> None:
-        message = departure.direct(with_state=departure.plan.mode is Mode.EAGER or attempt > 1)
-        if self._courier.send(message, departure.base, departure.plan.target, on_path=True, hurry=hurry):
-            departure.counters.update(requests=1, state_bytes=len(message.state))
-
     def _forward_journal(self, departure: Departure) -> None:
         items = departure.holding.life.take_journal()
         if items:
@@ -584,16 +594,5 @@ class Departures:
         for move in moves:
             if self.stayers.may_be_moved(move.entity):
                 # Over the link: it puts requests together, and no HTTP server is in the way.
-                self._begin_guarded(Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True))
-
-    def _begin_guarded(self, plan: Plan) -> None:
-        try:
-            self.begin(plan)
-        except Exception:
-            self.went_wrong()
-
-    def _begin_in_turn(self, plan: Plan) -> None:
-        try:
-            self._enter(plan, True)
-        except Exception:
-            self.went_wrong()
+                plan = Plan(move.transfer_id, move.entity, move.target, transport="link", in_company=True)
+                self._safely(self.begin, plan)

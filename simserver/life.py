@@ -437,14 +437,19 @@ class Life:
         """No tick from here on: the entity at rest. None if it is frozen already, or has left."""
         if self.frozen or self.over:
             return None
-        encoded = self.encoded()
-        digest = state_hash(encoded)
-        self.state_bytes = len(encoded)
-        now_ns = self._env.monotonic_ns()
+        frozen = self.at_rest()
+        self.state_bytes = len(frozen.state)
         self.wake()
         self.frozen = True
-        self.stint.ended_tick, self.stint.ended_hash, self.stint.ended_ns = self.tick, digest, now_ns
+        self.stint.ended_tick, self.stint.ended_hash = self.tick, frozen.state_hash
+        self.stint.ended_ns = frozen.frozen_ns
         self._env.custody.changed(self.stint)
+        return frozen
+
+    def at_rest(self) -> Frozen:
+        """What a freeze at this moment would give; nothing is changed by it."""
+        encoded = self.encoded()
+        digest, now_ns = state_hash(encoded), self._env.monotonic_ns()
         return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
 
     def thaw(self) -> None:

@@ -8,6 +8,7 @@ cannot be taken back, so it is made when the message leaves, and for nobody whos
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from actors.clock import Clock
@@ -17,7 +18,7 @@ from crypto import jose
 from simserver.departing import Departure
 from simserver.reports import Spawn
 
-__all__ = ["Passes"]
+__all__ = ["Pass", "Passes"]
 
 Signed = Callable[[str, str, str, PassCertificate], None]
 """Told of a token, who signed it, with which key, and what it says."""
@@ -25,6 +26,15 @@ Signed = Callable[[str, str, str, PassCertificate], None]
 
 def _nobody(_token: str, _signer: str, _kid: str, _certificate: PassCertificate) -> None:
     """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass that is signed: its token, what it says, and the chain that it goes on from."""
+
+    token: str
+    certificate: PassCertificate
+    before: tuple[str, ...]
 
 
 _QUIET_NS: Final = 2_000_000
@@ -62,11 +72,31 @@ class Passes:
         if len(self._waiting) > 1:
             # Whoever was the first sees to it.
             return
-        now_ns = self._clock.monotonic_ns()
-        is_quiet, is_alone = now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS
+        is_quiet, is_alone, now_ns = self._pace()
         until_ns = now_ns if is_alone else now_ns + _GATHER_NS
         if (is_quiet and is_alone) or not self._spawn(self._sign_all, until_ns):
             self._sign_waiting()
+
+    def is_quiet(self) -> bool:
+        """Whether nobody is being passed, nor was a moment ago, and nobody left in company lately."""
+        is_quiet, is_alone, _ = self._pace()
+        return is_quiet and is_alone and not self._waiting
+
+    def _pace(self) -> tuple[bool, bool, int]:
+        """Whether nobody was passed a moment ago, and nobody in company lately; and the time."""
+        now_ns = self._clock.monotonic_ns()
+        return now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS, now_ns
+
+    def sign_ahead(self, departure: Departure) -> Pass:
+        """Sign the pass of a departure that has not begun, and may never; nobody may be sent it until it has."""
+        self._signed_ns = self._clock.monotonic_ns()
+        certificate = departure.pass_certificate()
+        token = jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
+        return Pass(token, certificate, departure.holding.chain)
+
+    def has_left(self, signed: Pass) -> None:
+        """What was signed ahead has been sent: it may come back."""
+        self.signed(signed.token, self._sealer.name, self._sealer.identity.public.signing_kid, signed.certificate)
 
     async def _sign_all(self, until_ns: int) -> None:
         """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""

@@ -62,6 +62,9 @@ class Mail:
     asked: list[Message] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
     is_open: bool = True
+    left: list[Any] = field(default_factory=list)
+    ahead: list[Any] = field(default_factory=list)
+    is_near: bool = False
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         await trio.lowlevel.checkpoint()
@@ -84,8 +87,17 @@ class Mail:
     def members(self) -> Sequence[DirectoryRow]:
         return ()
 
-    def send(self, message: Message, trace: Trace, to: str, **_: Any) -> None:
+    def send(self, message: Message, trace: Trace, to: str, *, sealed: Any = None, **_: Any) -> bool:
         self.sent.append((to, message))
+        self.left.append(sealed)
+        return True
+
+    def is_at_hand(self, to: str) -> bool:
+        return self.is_near
+
+    def seal_ahead(self, message: Message, trace: Trace, to: str) -> Any:
+        self.ahead.append(message)
+        return message
 
     def tell_player(self, player: str, message: Any) -> None:
         self.sent.append((player, message))
