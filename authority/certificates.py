@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from authority.epoch import MAX_EPOCH, Fence
+from authority.epoch import MAX_EPOCH, Fence, check_epoch
 from authority.errors import MessageError
 from authority.names import NAME_PATTERN
 from authority.ownership import Ownership
@@ -71,16 +71,13 @@ class _Certificate(BaseModel):
             MessageError: it is not a certificate of this kind.
         """
         try:
-            return cls.model_validate(_with_tuples(claims))
+            return cls.model_validate(cls._from_json(claims))
         except (ValidationError, TypeError, ValueError) as error:
             raise MessageError(f"not a {cls.__name__}") from error
 
-
-def _with_tuples(claims: object) -> object:
-    """JSON has no tuples, and strict mode takes no list for one."""
-    if not isinstance(claims, dict):
+    @classmethod
+    def _from_json(cls, claims: object) -> object:
         return claims
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in claims.items()}
 
 
 class CommitCertificate(_Certificate):
@@ -121,6 +118,13 @@ class DelegationGrant(_Certificate):
     holder: Name
     group: tuple[Name, ...] = Field(min_length=2, max_length=16)
     replaces: Annotated[str, Field(pattern=r"^$|^[0-9a-f]{64}$")] = ""
+
+    @classmethod
+    def _from_json(cls, claims: object) -> object:
+        """JSON has no tuples, and strict mode takes no list for one."""
+        if not isinstance(claims, dict):
+            return claims
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in claims.items()}
 
     @property
     def ownership(self) -> Ownership:
@@ -177,23 +181,24 @@ def check_chain(
         BrokenChain: a link does not follow from the one before.
     """
     if known:
-        holder, fence, parents = known[-1].target, known[-1].fence, {token_hash(first)}
+        last = known[-1]
+        holder, epoch, sub, parents = last.target, last.epoch, last.sub, {token_hash(first)}
     else:
-        holder, fence, parents = grant.holder, grant.fence, {token_hash(first), grant.replaces}
+        holder, epoch, sub, parents = grant.holder, grant.epoch, grant.sub, {token_hash(first), grant.replaces}
     followed = list(known)
     for token, step in passes:
         if len(followed) == MAX_CHAIN:
             raise BrokenChain(f"a chain of {len(known) + len(passes)} passes is longer than {MAX_CHAIN}", followed)
         if step.entity != grant.entity or step.source != holder or step.parent not in parents:
-            text = f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {fence}"
+            text = f"pass {step.fence} of {step.entity} by {step.source} does not follow {holder}'s {Fence(epoch, sub)}"
             raise BrokenChain(text, followed)
-        passed = fence.passed()
-        if (step.epoch, step.sub) != passed or step.target not in grant.group:
+        sub = check_epoch(sub + 1)
+        if step.sub != sub or step.epoch != epoch or step.target not in grant.group:
             text = f"pass {step.fence} of {step.entity} to {step.target} is outside its grant"
             raise BrokenChain(text, followed)
         followed.append(step)
-        holder, fence, parents = step.target, passed, {token_hash(token)}
-    return fence
+        holder, parents = step.target, {token_hash(token)}
+    return Fence(epoch, sub)
 
 
 def shortened(chain: Sequence[str], renewal: str, replaces: str) -> tuple[str, ...]:

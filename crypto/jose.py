@@ -252,12 +252,24 @@ def verify_untrusted(
     under it. With `verified`, a signature that is known to fit is not verified again; all the rest is.
     """
     head, is_of_many, way = token.partition("~")
-    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=_MAX_STATEMENT_CHARS)
-    header, kind = signed.header, _STATEMENTS_TYPE if is_of_many else _STATEMENT_TYPE
-    if header.keys() != _STATEMENT_FIELDS or header["typ"] != kind or not is_name(header["iss"]):
-        raise Malformed("this is not a batonpass statement")
+    signed = _head_of_many(head) if is_of_many else _head(head, _STATEMENT_TYPE, _MAX_STATEMENT_CHARS)
     payload = _signed_payload_untrusted(head, signed, sender, now_s, verified)
     return jws.json_object_untrusted(_text_of_many_untrusted(way, payload) if is_of_many else payload)
+
+
+def _head(head: str, kind: str, max_chars: int) -> jws.Compact:
+    """What is signed of a statement of this kind, taken apart. Nothing is proved yet. Raises Malformed."""
+    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=max_chars)
+    header = signed.header
+    if header.keys() != _STATEMENT_FIELDS or header["typ"] != kind or not is_name(header["iss"]):
+        raise Malformed("this is not a batonpass statement")
+    return signed
+
+
+# The same for all that share it, which come one after the other; at 4 kB each.
+@lru_cache(maxsize=64)
+def _head_of_many(head: str) -> jws.Compact:
+    return _head(head, _STATEMENTS_TYPE, _MAX_HEAD_CHARS)
 
 
 def _signed_payload_untrusted(
@@ -289,6 +301,7 @@ def _max_chars(payload_bytes: int) -> int:
 
 
 _MAX_STATEMENT_CHARS: Final = _max_chars(MAX_STATEMENT_BYTES)
+_MAX_HEAD_CHARS: Final = _max_chars(merkle.ROOT_BYTES)
 
 
 # A program has few bounds, and asks with each message.

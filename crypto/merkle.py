@@ -7,17 +7,21 @@ bits of a leaf's index say which way each step of its proof goes.
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from crypto.errors import Malformed
 
-__all__ = ["MAX_LEAVES", "MAX_PROOF_BYTES", "root_and_proofs", "root_untrusted"]
+__all__ = ["MAX_LEAVES", "MAX_PROOF_BYTES", "ROOT_BYTES", "root_and_proofs", "root_untrusted"]
 
 MAX_DEPTH: Final = 10
 MAX_LEAVES: Final = 1 << MAX_DEPTH
 _INDEX_BYTES: Final = 2
 _HASH_BYTES: Final = 32
+ROOT_BYTES: Final = _HASH_BYTES
 MAX_PROOF_BYTES: Final = _INDEX_BYTES + MAX_DEPTH * _HASH_BYTES
+# Four leaves have the same way up above this depth.
+_LOW: Final = 2
 _NOTHING: Final = bytes(_HASH_BYTES)
 
 
@@ -50,9 +54,17 @@ def root_untrusted(text: bytes, proof: bytes) -> bytes:
     index = int.from_bytes(proof[:_INDEX_BYTES], "big")
     if rest or not 0 <= depth <= MAX_DEPTH or index >> depth:
         raise Malformed("a proof is an index and as many hashes as the tree is deep")
-    node = _leaf(text)
-    for step in range(depth):
-        at = _INDEX_BYTES + step * _HASH_BYTES
-        sibling = proof[at : at + _HASH_BYTES]
+    low = _INDEX_BYTES + min(depth, _LOW) * _HASH_BYTES
+    node = _climbed(_leaf(text), proof[_INDEX_BYTES:low], index)
+    return _climbed_before(node, proof[low:], index >> _LOW)
+
+
+def _climbed(node: bytes, siblings: bytes, index: int) -> bytes:
+    for step in range(len(siblings) // _HASH_BYTES):
+        sibling = siblings[step * _HASH_BYTES : (step + 1) * _HASH_BYTES]
         node = _node(sibling, node) if index >> step & 1 else _node(node, sibling)
     return node
+
+
+# Neighbours come together, and have the upper part of their way up in common. At 1 kB each.
+_climbed_before: Final = lru_cache(maxsize=512)(_climbed)

@@ -7,7 +7,7 @@ whenever it is told of a new life.
 """
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Awaitable, Hashable, Iterable
 from typing import Final
 
 import trio
@@ -35,25 +35,41 @@ def entity_name(entity: str) -> Hashable:
     return ("entity", entity)
 
 
+class _AttendNow:
+    """Cast to itself: whoever has begun since the last one wants an actor."""
+
+
 class Caretaker(Server[None]):
     """Started with `(EntityEnvironment, Holdings)`, after the supervisor called `ENTITIES`."""
 
     def init(self, arg: tuple[EntityEnvironment, Holdings]) -> Ok[None]:
         """Listen for new lives from here on, and begin with those that are there."""
         self._env, self._holdings = arg
+        # Bounded by how many live here; who is left in it when this crashes is found among them.
+        self._waiting: list[Life] = []
         self._holdings.caretaker = self.ref
         return Ok(None, then=Continue(None))
 
     async def handle_continue(self, value: None, state: None) -> None:
         """Give an actor to whoever has none."""
-        for number, holding in enumerate(self._holdings, 1):
-            await self._attend(holding.life)
+        await self._attend_all(holding.life for holding in self._holdings)
+
+    def handle_cast(self, message: Life | _AttendNow, state: None) -> Awaitable[None] | None:
+        """A life has begun. Those of one parcel are attended to together, in one task and not in one for each."""
+        if isinstance(message, _AttendNow):
+            waiting, self._waiting = self._waiting, []
+            return self._attend_all(waiting)
+        if not self._waiting:
+            # Comes after those that are in the mailbox already.
+            self.ref.cast(_AttendNow())
+        self._waiting.append(message)
+        return None
+
+    async def _attend_all(self, lives: Iterable[Life]) -> None:
+        for number, life in enumerate(lives, 1):
+            await self._attend(life)
             if number % BREATHER == 0:
                 await trio.lowlevel.checkpoint()
-
-    async def handle_cast(self, message: Life, state: None) -> None:
-        """A life has begun."""
-        await self._attend(message)
 
     async def _attend(self, life: Life) -> None:
         if life.over or life.has_actor:

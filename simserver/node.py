@@ -157,8 +157,9 @@ class Node:
         tick, rounds = TickNow(), self.environment.rounds
         rounds.count += 1
         for holding in self.holdings:
-            sleep = holding.life.sleep
-            if sleep is None or sleep.is_over(rounds.count):
+            life = holding.life
+            # Who stands still for a hand-over has nothing to do with it: in bulk that is every second one.
+            if not life.frozen and (life.sleep is None or life.sleep.is_over(rounds.count)):
                 holding.cast(tick)
         return True
 

@@ -100,3 +100,17 @@ def test_a_statement_that_was_not_among_them_is_refused_though_their_signature_i
     for token, error in wrong:
         with pytest.raises(error):
             jose.verify_untrusted(token, sender=ALICE.public, verified=verified)
+
+
+@given(st.integers(2, 70), st.data())
+def test_what_neighbours_have_in_common_proves_nothing_for_others(count: int, data: st.DataObject) -> None:
+    """The upper part of a way up is known from neighbours: a lower part that is not theirs does not lead to it."""
+    texts = [bytes([number]) for number in range(count)]
+    root, proofs = root_and_proofs(texts)
+    place = data.draw(st.integers(0, count - 1))
+    assert root_untrusted(texts[place], proofs[place]) == root
+    other = data.draw(st.integers(0, count - 1).filter(lambda other: other != place))
+    assert root_untrusted(texts[place], proofs[other]) != root
+    at = data.draw(st.integers(2, len(proofs[place]) - 1))
+    changed = proofs[place][:at] + bytes([proofs[place][at] ^ 1]) + proofs[place][at + 1 :]
+    assert root_untrusted(texts[place], changed) != root

@@ -1,6 +1,6 @@
 """Every entity that is held has an actor, whoever is killed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -20,6 +20,7 @@ from authority.epoch import Fence
 from simserver.caretaker import ENTITIES, Caretaker, entity_name
 from simserver.entity import Inspect, TickNow
 from simserver.holdings import Holding, Holdings
+from simserver.life import Life
 from tests.simserver.stage import BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -68,6 +69,25 @@ async def test_an_entity_has_an_actor_a_moment_after_it_came_and_none_after_it_l
     population.holdings.leave(BALL, "alpha.s2", Fence(2))
     assert population.system.whereis(entity_name(BALL)) is None
     await population.looked_after()
+
+
+async def test_those_that_begin_together_are_attended_to_together(
+    population: Population, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once: list[int] = []
+    attend_all = Caretaker._attend_all
+
+    async def counted(self: Caretaker, lives: Iterable[Life]) -> None:
+        together = list(lives)
+        at_once.append(len(together))
+        await attend_all(self, together)
+
+    monkeypatch.setattr(Caretaker, "_attend_all", counted)
+    population.spawn(*(f"alpha.e{number}" for number in range(5)))
+    await population.looked_after()
+    population.spawn("alpha.late")
+    await population.looked_after()
+    assert at_once == [5, 1]
 
 
 async def test_it_may_leave_and_come_back_before_anybody_has_looked(population: Population) -> None:
