@@ -79,6 +79,8 @@ class Ledger(LedgerRows):
         )
         self._replica = Replica(self._config, _PROCEDURES)
         self._is_used = False
+        # Whose checkpoint is a row of the tree, or about to be; None until the tree has been read.
+        self._with_checkpoint: set[str] | None = None
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
         self._unwritten: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
@@ -112,6 +114,7 @@ class Ledger(LedgerRows):
             if not self._has_started:
                 # What lived here when the process began; later, it is this process that they live in.
                 self._has_started = True
+                self._with_checkpoint = self._find_with_checkpoint()
                 self.interrupted = self._find_interrupted()
                 self._warn_of_interrupted()
             task_status.started()
@@ -181,6 +184,13 @@ class Ledger(LedgerRows):
             for entity in store.children((ENTITIES,)):
                 yield entity, store.get((ENTITIES, entity))
 
+    def _find_with_checkpoint(self) -> set[str]:
+        """Those of the tree, and those that were noted before it was read."""
+        store = self._replica.store
+        written = store.children((CHECKPOINTS,)) if store.exists((CHECKPOINTS,)) else ()
+        noted = (entity for (table, entity), row in self._unwritten.items() if table == CHECKPOINTS and row is not None)
+        return {*written, *noted}
+
     def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
         """Keep the state of an entity that lives here, however large, as a file if need be; whether there is room."""
         if len(state) <= MAX_WRITE_BYTES:
@@ -199,11 +209,24 @@ class Ledger(LedgerRows):
         return max((one for one in (small, large) if one is not None), key=lambda one: one[:2], default=None)
 
     def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
+        if table == CHECKPOINTS and not self._note_checkpoint(entity, row):
+            return
         self._unwritten[table, entity] = row
-        if table == CHECKPOINTS and (entity in self._large or entity in self._unwritten_large):
+        self._wake.set()
+
+    def _note_checkpoint(self, entity: str, row: dict[str, Any] | None) -> bool:
+        """Know that there is about to be a checkpoint, or none; whether there is anything to write for that."""
+        if entity in self._large or entity in self._unwritten_large:
             # It has left, or its state has become small: its file goes once that is written.
             self._unwritten_large[entity] = None
-        self._wake.set()
+            self._wake.set()
+        known = self._with_checkpoint
+        if known is None:
+            return True
+        # In bulk nobody stays until one is due, and there is none to delete.
+        is_news = row is not None or entity in known
+        (known.discard if row is None else known.add)(entity)
+        return is_news
 
     def _next_rows(self) -> list[tuple[tuple[str, str], dict[str, Any] | None]]:
         """What is written next, in one command."""

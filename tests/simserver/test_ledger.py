@@ -109,6 +109,38 @@ async def test_who_is_stopped_writes_down_what_lives_here_and_who_is_killed_befo
     assert await stopped(9, early=False) == (Fence(1), 7, b"state")
 
 
+async def test_whoever_leaves_takes_its_checkpoint_along_also_one_of_an_earlier_life(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        for name in ("alpha.a", "alpha.b", "alpha.c"):
+            ledger.checkpoint(name, Fence(1), 1, b"state")
+        await ledger.flush()
+        ledger.left("alpha.a", "alpha.s2", Fence(2))
+        await ledger.flush()
+    early = Ledger("alpha.s1", tmp_path)
+    # Before it has been read nobody knows whether there is one.
+    early.left("alpha.b", "alpha.s2", Fence(2))
+    early.checkpoint("alpha.d", Fence(1), 1, b"state")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(early.serve)
+        early.left("alpha.c", "alpha.s2", Fence(2))
+        early.left("alpha.d", "alpha.s2", Fence(2))
+        await early.flush()
+        nursery.cancel_scope.cancel()
+    async with running(tmp_path) as ledger:
+        assert {name: ledger.checkpoint_of(f"alpha.{name}") for name in "abcd"} == dict.fromkeys("abcd")
+
+
+async def test_no_checkpoint_is_deleted_where_none_is(tmp_path: Path) -> None:
+    async with running(tmp_path) as ledger:
+        ledger.checkpoint("alpha.a", Fence(1), 1, b"state")
+        for name in ("alpha.a", "alpha.b"):
+            ledger.left(name, "alpha.s2", Fence(2))
+        assert [path for path, row in ledger._unwritten.items() if row is None] == [("checkpoints", "alpha.a")]
+        await ledger.flush()
+        ledger.left("alpha.a", "alpha.s3", Fence(3))
+        assert list(ledger._unwritten) == [("entities", "alpha.a")]
+
+
 LARGE = bytes(MAX_WRITE_BYTES + 1)
 
 

@@ -36,12 +36,13 @@ class Server:
             self.taken.append(type(message).__name__)
             return known
 
-        self._node = SimpleNamespace(
+        self._node: SimpleNamespace = SimpleNamespace(
             clock=clock,
             sealer=HERE,
             home=SimpleNamespace(keys_at_hand=lambda _name, _kid: keys),
             arrivals=SimpleNamespace(direct_at_hand=take, grant_at_hand=take),
             departures=SimpleNamespace(activated=lambda opened, message: take(message, opened)),
+            _done_at_once=lambda opened, received: Node._done_at_once(cast(Any, self._node), opened, received),
             _drop=lambda _received, _error: self.counts.update(["dropped"]),
             _went_wrong=lambda _received: self.counts.update(["wrong"]),
         )
