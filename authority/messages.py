@@ -26,7 +26,7 @@ from authority.letters import Batch
 from authority.message_base import Chain, ReasonText, Token
 from authority.message_base import FencedTransferModel as _Fenced
 from authority.message_base import MessageModel as _Message
-from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, Manifest, Parcel
+from authority.parcels import INLINE_STATE_BYTES, MAX_BODY_BYTES, MAX_STATE_BYTES, KeyAhead, Manifest, Parcel
 from authority.placement_messages import Census, CensusRequest, LoadReport, Moves
 from authority.player_messages import (
     MAX_INPUT_BYTES,
@@ -80,6 +80,7 @@ __all__ = [
     "Input",
     "InputAck",
     "InputItem",
+    "KeyAhead",
     "LeaseInquiry",
     "LeaseWord",
     "LetGo",
@@ -459,7 +460,7 @@ Message = Annotated[
 
 
 LinkMessage = Annotated[
-    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept,
+    Input | InputAck | NotHere | NotOwner | ImminentLoss | LetGo | Present | Copies | CopiesKept | KeyAhead,
     Field(discriminator="type"),
 ]
 

@@ -10,9 +10,10 @@ from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 from authority.message_base import MessageModel
 
-__all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "Manifest", "Parcel"]
+__all__ = ["INLINE_STATE_BYTES", "MAX_BODY_BYTES", "MAX_STATE_BYTES", "KeyAhead", "Manifest", "Parcel"]
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
+MAX_KEY_HEADER_BYTES: Final = 1024
 # A state up to this size is sealed with its message. A larger one travels beside it, and the message has a manifest: an
 # envelope takes 16/9 of its contents and 15 ms for a megabyte, and the link has encrypted the state already.
 INLINE_STATE_BYTES: Final = 16 * 1024
@@ -29,6 +30,16 @@ class Manifest(MessageModel):
     hash: Hash
     length: Annotated[int, Field(gt=INLINE_STATE_BYTES, le=MAX_STATE_BYTES)]
     stream: Literal[0] = 0
+
+
+class KeyAhead(MessageModel):
+    """What is sealed in the sender's next parcel begins with this header: its key can be agreed on until it comes.
+
+    Bare, over the link: nothing is believed because of it.
+    """
+
+    type: Literal["key_ahead"] = "key_ahead"
+    header: Annotated[bytes, Field(min_length=1, max_length=MAX_KEY_HEADER_BYTES)]
 
 
 class Parcel(BaseModel):

@@ -33,7 +33,7 @@ from authority.messages import (
 )
 from crypto import jose
 from crypto.errors import CryptoError
-from crypto.jwe import ContentKey
+from crypto.jwe import AgreedKey, ContentKey
 from crypto.keys import Identity, PublicIdentity
 
 __all__ = ["LIFETIME_S", "Opened", "Sealer"]
@@ -46,8 +46,12 @@ BATCH_TRACE: Final = "batch"
 MAX_READY: Final = 1024
 # What stands in the header of everything that is sealed here: its sender reads batches in columns.
 _CONTENT_TYPE: Final = "cbor;batch=columns"
+# The same of who agrees on the key of the next message before that comes.
+_CONTENT_TYPE_AHEAD: Final = "cbor;batch=columns;key=ahead"
 # Servers of whom that is known, by their names; of more than that some are written to as if it were not.
 MAX_READERS: Final = 4096
+# Servers with whom a key is agreed on for their next message, one each; that of the first is dropped first.
+MAX_AGREED: Final = 1024
 _BATCH: Final = "batch"
 
 
@@ -68,33 +72,64 @@ class Opened:
 class Sealer:
     """One server's name and identity, for everything it seals and opens."""
 
-    def __init__(self, name: str, identity: Identity) -> None:
+    def __init__(self, name: str, identity: Identity, *, agrees_ahead: bool = False) -> None:
+        """`agrees_ahead` if whoever seals for this server may tell it (`KeyAhead`) what with, so that it is `told`."""
         self.name = name
         self.identity = identity
         # For the next message to each of those to whom something was sent lately, by the keys of both.
         self._ready: OrderedDict[tuple[str, str], ContentKey] = OrderedDict()
-        # Who reads batches in columns, by what they sealed last; others run an older version.
-        self._readers: OrderedDict[str, None] = OrderedDict()
+        self._content_type: Final = _CONTENT_TYPE_AHEAD if agrees_ahead else _CONTENT_TYPE
+        # Of the next message of those who told it, by their names.
+        self._agreed_with: OrderedDict[str, AgreedKey] = OrderedDict()
+        # Who reads batches in columns, by what they sealed last, and whether they agree ahead; others run an older
+        # version.
+        self._readers: OrderedDict[str, bool] = OrderedDict()
 
     def change_identity(self, identity: Identity) -> None:
         """Sign with other keys, and open with them, from now on."""
         self.identity = identity
         self._ready.clear()
+        self._agreed_with.clear()
 
-    def get_ready(self, keys: PublicIdentity) -> None:
+    def agrees_ahead(self, name: str) -> bool:
+        """Whether this server has said that it agrees on the key of a message before that comes."""
+        return self._readers.get(name, False)
+
+    def told_untrusted(self, sender: str, header: bytes, now_s: float) -> None:
+        """The next message of `sender` begins with this header: agree on its key. Does nothing for strangers.
+
+        Raises:
+            MessageError: there can be no such message.
+        """
+        if sender not in self._readers:
+            # Players and whoever else has never sealed anything for this server have no such messages.
+            return
+        try:
+            agreed = jose.agree_ahead_untrusted(header, receiver=self.identity, now_s=now_s)
+        except CryptoError as error:
+            raise MessageError(f"{type(error).__name__}: {error}") from error
+        self._agreed_with.pop(sender, None)
+        self._agreed_with[sender] = agreed
+        if len(self._agreed_with) > MAX_AGREED:
+            self._agreed_with.popitem(last=False)
+
+    def get_ready(self, keys: PublicIdentity) -> bytes:
         """Agree on the key of the next message to whoever has these keys.
 
         Whoever has just sent something has time for that, and who waits for the next message has not: this is more than
-        half of what it costs to seal it. One key for each receiver, which `seal` uses up.
+        half of what it costs to seal it. One key for each receiver, which `seal` uses up. What a message with a new
+        key will begin with, so that its receiver can be told; nothing if there was a key.
         """
         parties = (self.identity.public.signing_kid, keys.agreement_kid)
-        if parties not in self._ready:
-            self._ready[parties] = self._agreed(keys)
-            if len(self._ready) > MAX_READY:
-                self._ready.popitem(last=False)
+        if parties in self._ready:
+            return b""
+        key = self._ready[parties] = self._agreed(keys)
+        if len(self._ready) > MAX_READY:
+            self._ready.popitem(last=False)
+        return key.header
 
     def _agreed(self, keys: PublicIdentity) -> ContentKey:
-        return jose.agree(sender=self.identity, receiver=keys, content_type=_CONTENT_TYPE)
+        return jose.agree(sender=self.identity, receiver=keys, content_type=self._content_type)
 
     def seal(
         self,
@@ -203,10 +238,10 @@ class Sealer:
         return Opened(message, sender, trace, in_batch=True)
 
     def _note_reader(self, name: str, content_type: str) -> None:
-        if content_type != _CONTENT_TYPE:
+        if content_type not in {_CONTENT_TYPE, _CONTENT_TYPE_AHEAD}:
             self._readers.pop(name, None)
-        elif name not in self._readers:
-            self._readers[name] = None
+        else:
+            self._readers[name] = content_type == _CONTENT_TYPE_AHEAD
             if len(self._readers) > MAX_READERS:
                 self._readers.popitem(last=False)
 
@@ -224,10 +259,13 @@ class Sealer:
                 sender=sender,
                 now_s=now_s,
                 max_bytes=MAX_BODY_BYTES,
+                agreed=self._agreed_with,
             )
         except CryptoError as error:
             raise MessageError(f"{type(error).__name__}: {error}") from error
         claims, trace = opened.claims, parcel.trace
+        # A key is good for one message, and this was the next.
+        self._agreed_with.pop(claims.sender, None)
         self._note_reader(claims.sender, opened.content_type)
         if claims.transfer_id != trace.transfer_id or claims.trace_digest != trace.digest(claims.sequence):
             raise MessageError(f"the hop trace of {trace.transfer_id} was changed on the way")

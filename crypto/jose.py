@@ -47,6 +47,7 @@ _WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_n
 _SEALED_TYPE: Final = "batonpass-sealed"
 _STATEMENT_TYPE: Final = "batonpass-statement"
 _STATEMENTS_TYPE: Final = "batonpass-statements"
+_NOBODY: Final[Mapping[str, jwe.AgreedKey]] = {}
 _SEALED_FIELDS: Final = frozenset({"alg", "typ", "cty", "kid", "iss", "aud", "tid", "seq", "exp", "trace"})
 _STATEMENT_FIELDS: Final = frozenset({"alg", "typ", "kid", "iss"})
 
@@ -126,6 +127,14 @@ def agree(*, sender: Identity, receiver: PublicIdentity, content_type: str = "")
     return jwe.agree(receiver.agreement, apu=apu, apv=apv, cty=content_type)
 
 
+def agree_ahead_untrusted(header: bytes, *, receiver: Identity, now_s: float) -> jwe.AgreedKey:
+    """Agree on the key of a message that is still to come, by what it will begin with (`jwe.ContentKey.header`).
+
+    Raises a CryptoError as `open_untrusted` does for the message: Malformed, WrongReceiver, Expired, Revoked.
+    """
+    return jwe.agree_ahead_untrusted(header, lambda apv: receiver.agreement_key(apv, now_s))
+
+
 def peek_untrusted(sealed: str) -> tuple[str, str]:
     """Who a sealed message or a statement says it is from, so that its keys can be looked up, and with which of them it
     says it is signed, so that newer ones can be fetched. Nothing is proved yet.
@@ -169,6 +178,7 @@ def open_untrusted(
     now_s: float,
     max_bytes: int = 1_000_000,
     seen: Seen | None = None,
+    agreed: Mapping[str, jwe.AgreedKey] = _NOBODY,
 ) -> Opened:
     """Verify, then decrypt, a sealed message for `receiver_id` from `sender`; `now_s` is Unix time in
     seconds.
@@ -182,6 +192,8 @@ def open_untrusted(
 
     Give a `seen` where doing twice what a message asks for would be wrong. Where a repetition must get its answer
     again, because the first may have been lost, recognise it by (sender, transfer_id, sequence) instead.
+
+    `agreed` are keys of messages to come, by their senders (`agree_ahead_untrusted`).
     """
     signed = jws.read_untrusted(sealed, max_header_chars=MAX_HEADER_CHARS, max_chars=_max_sealed_chars(max_bytes))
     claims = _claims_untrusted(signed.header)
@@ -196,7 +208,8 @@ def open_untrusted(
     if seen is None:
         require_short_life(claims.expires_at_s, now_s)
     apu = str(signed.header["kid"])
-    payload, content_type = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes)
+    ahead = agreed.get(claims.sender)
+    payload, content_type = _decrypt_untrusted(encrypted, claims, receiver, apu, now_s, max_bytes, ahead)
     if seen is not None:
         seen.admit(signed.signed, sender=claims.sender, expires_at_s=claims.expires_at_s, now_s=now_s)
     return Opened(payload, claims, content_type)
@@ -346,20 +359,27 @@ def _fitting_untrusted(signed: jws.Compact, key: ec.EllipticCurvePublicKey) -> b
 
 
 def _decrypt_untrusted(
-    token: bytes, claims: Claims, receiver: Identity, sender_kid: str, now_s: float, max_bytes: int
+    token: bytes,
+    claims: Claims,
+    receiver: Identity,
+    sender_kid: str,
+    now_s: float,
+    max_bytes: int,
+    agreed: jwe.AgreedKey | None,
 ) -> tuple[bytes, str]:
     """The payload, and what its sender calls it."""
     try:
-        encrypted = jwe.read_untrusted(token, max_bytes=max_bytes)
+        encrypted = jwe.read_untrusted(token, max_bytes=max_bytes, agreed=agreed)
     except Malformed as error:
         raise Malformed(f"what {claims.sender} signed: {error}") from error
+    header = encrypted.header
     try:
-        key = receiver.agreement_key(encrypted.apv, now_s)
+        key = receiver.agreement_key(header.apv, now_s)
     except CryptoError as error:
         raise type(error)(f"{claims.sender} wrote to {claims.receiver}: {error}") from error
-    if encrypted.apu != sender_kid:
+    if header.apu != sender_kid:
         raise Tampered(f"{claims.sender} signed what somebody else had sealed")
     try:
-        return encrypted.decrypt_untrusted(key), encrypted.cty
+        return encrypted.decrypt_untrusted(key), header.cty
     except Tampered as error:
         raise Tampered(f"the seal of what {claims.sender} signed does not fit") from error

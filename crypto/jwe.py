@@ -9,7 +9,7 @@ own key there (its messages of one pair of keys all have the same content key). 
 
 import hashlib
 import os
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -25,9 +25,11 @@ from crypto.keys import decode_point_untrusted, encode_point, thumbprint
 
 __all__ = [
     "OVERHEAD_CHARS",
+    "AgreedKey",
     "Compact",
     "ContentKey",
     "agree",
+    "agree_ahead_untrusted",
     "box_decrypt_untrusted",
     "box_encrypt",
     "encrypt",
@@ -49,22 +51,44 @@ _HARMLESS: Final = frozenset({"typ", "cty", "kid"})
 
 
 @dataclass(frozen=True, slots=True)
-class Compact:
-    """A compact JWE, taken apart: who the parties are said to be, and what is needed to decrypt it."""
+class Header:
+    """What the header of a compact JWE says: who the parties are said to be, and what to agree with."""
 
     apu: str
     apv: str
     cty: str
     protected: bytes
     epk: ec.EllipticCurvePublicKey
+
+    def cipher_of(self, key: ec.EllipticCurvePrivateKey) -> AESGCM:
+        """What decrypts, if `key` is the one that it was encrypted for."""
+        return AESGCM(_derive(key.exchange(ec.ECDH(), self.epk), _party(self.apu), _party(self.apv)))
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedKey:
+    """The key of one message, agreed on by its receiver when there is only its header (`agree_ahead_untrusted`)."""
+
+    header: Header
+    key: ec.EllipticCurvePrivateKey
+    cipher: AESGCM
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A compact JWE, taken apart; `agreed` if its key is known."""
+
+    header: Header
     nonce: bytes
     sealed: bytes
+    agreed: AgreedKey | None = None
 
     def decrypt_untrusted(self, key: ec.EllipticCurvePrivateKey) -> bytes:
         """What was encrypted for `key`. Raises Tampered when key, parties or contents are not those of the sender."""
-        content_key = _derive(key.exchange(ec.ECDH(), self.epk), _party(self.apu), _party(self.apv))
+        agreed = self.agreed
+        cipher = agreed.cipher if agreed is not None and agreed.key is key else self.header.cipher_of(key)
         try:
-            return AESGCM(content_key).decrypt(self.nonce, self.sealed, self.protected)
+            return cipher.decrypt(self.nonce, self.sealed, self.header.protected)
         except InvalidTag as error:
             raise Tampered("the seal does not fit") from error
 
@@ -80,6 +104,11 @@ class ContentKey:
     def __init__(self, cipher: AESGCM, protected: bytes) -> None:
         self._cipher: AESGCM | None = cipher
         self._protected: Final = protected
+
+    @property
+    def header(self) -> bytes:
+        """What the message will begin with, up to the first dot; its receiver can agree on the key by that."""
+        return self._protected
 
     def encrypt(self, plaintext: bytes) -> bytes:
         """A compact JWE, ASCII. Raises RuntimeError for a second one."""
@@ -145,21 +174,45 @@ def box_decrypt_untrusted(token: bytes, key: ec.EllipticCurvePrivateKey, *, max_
     return read_untrusted(token, max_bytes=max_bytes).decrypt_untrusted(key)
 
 
-def read_untrusted(token: bytes, *, max_bytes: int) -> Compact:
-    """Take a compact JWE apart. Raises Malformed, also when it holds more than `max_bytes`."""
+def agree_ahead_untrusted(protected: bytes, key_of: Callable[[str], ec.EllipticCurvePrivateKey]) -> AgreedKey:
+    """Agree on the key of a message of which there is only the header; `key_of` gives the key for an `apv`.
+
+    Nothing else comes of it than the time that is saved: the message is verified and decrypted as any other.
+
+    Raises Malformed, and what `key_of` raises.
+    """
+    if len(protected) > _MAX_HEADER_CHARS:
+        raise Malformed(f"the header of a compact JWE has at most {_MAX_HEADER_CHARS} characters here")
+    header = _header_untrusted(protected)
+    key = key_of(header.apv)
+    return AgreedKey(header, key, header.cipher_of(key))
+
+
+def _header_untrusted(protected: bytes) -> Header:
+    fields = json_object_untrusted(base64url.decode_untrusted(protected))
+    apu, apv, epk = _fields_untrusted(fields)
+    return Header(apu, apv, fields.get("cty", ""), protected, epk)
+
+
+def read_untrusted(token: bytes, *, max_bytes: int, agreed: AgreedKey | None = None) -> Compact:
+    """Take a compact JWE apart. Raises Malformed, also when it holds more than `max_bytes`.
+
+    With `agreed` the header is not read again if that is the key of this message.
+    """
     if len(token) > OVERHEAD_CHARS + base64url.encoded_chars(max_bytes):
         raise Malformed(f"a payload here has at most {max_bytes} bytes")
     parts = token.split(b".", 5)
     if len(parts) != 5 or parts[1] or len(parts[0]) > _MAX_HEADER_CHARS:
         raise Malformed("this is not a compact JWE without an encrypted key")
-    header = json_object_untrusted(base64url.decode_untrusted(parts[0]))
-    apu, apv, epk = _fields_untrusted(header)
+    if agreed is not None and agreed.header.protected != parts[0]:
+        agreed = None
+    header = _header_untrusted(parts[0]) if agreed is None else agreed.header
     nonce, ciphertext, tag = map(base64url.decode_untrusted, parts[2:])
     if len(nonce) != _NONCE_BYTES or len(tag) != _TAG_BYTES:
         raise Malformed("A128GCM has a nonce of 12 bytes and a tag of 16")
     if len(ciphertext) > max_bytes:
         raise Malformed(f"a payload here has at most {max_bytes} bytes, this has {len(ciphertext)}")
-    return Compact(apu, apv, header.get("cty", ""), parts[0], epk, nonce, ciphertext + tag)
+    return Compact(header, nonce, ciphertext + tag, agreed)
 
 
 def _fields_untrusted(header: dict[str, Any]) -> tuple[str, str, ec.EllipticCurvePublicKey]:

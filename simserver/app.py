@@ -85,7 +85,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         rotate_every_s=config.rotate_keys_every_s or math.inf,
     )
     pins = Pins(PinFile(config.directory / "keys" / "pins.jsonl"))
-    sealer = Sealer(config.name, keys.identity)
+    sealer = Sealer(config.name, keys.identity, agrees_ahead=True)
     home = Home(sealer, config.instance, config.home_urls, read_secret(config.join_token_file), client, clock, pins)
     link = LinkService(
         lambda port: LinkEndpoint(config.name, keys.identity, home.handshakes, host=config.link.host, port=port),

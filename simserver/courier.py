@@ -18,7 +18,7 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
 from authority.letters import Letter, Outbox
-from authority.messages import INLINE_STATE_BYTES, LinkMessage, Message, Parcel, encode_link
+from authority.messages import INLINE_STATE_BYTES, KeyAhead, LinkMessage, Message, Parcel, encode_link
 from authority.sealing import Sealer
 from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable
@@ -241,11 +241,18 @@ class Courier:
     async def _get_ready_later(self) -> None:
         await self._clock.sleep_s(_READY_AFTER_S)
         while self._wants_key:
-            keys = self._home.keys_at_hand(self._wants_key.pop())
+            name = self._wants_key.pop()
+            keys = self._home.keys_at_hand(name)
             if keys is not None:
-                self._sealer.get_ready(keys)
+                self._tell_ahead(name, self._sealer.get_ready(keys))
             # A tenth of a millisecond each: what arrives meanwhile has its turn.
             await trio.lowlevel.checkpoint()
+
+    def _tell_ahead(self, name: str, header: bytes) -> None:
+        """Have a receiver agree on the key of the next message, too, unless messages to it are many."""
+        where = self._addresses.get(name)
+        if header and where is not None and self._sealer.agrees_ahead(name) and self._is_quiet((name, None, 0)):
+            self._post(name, where, encode_link(KeyAhead(header=header)), 0)
 
     async def _address(self, name: str) -> tuple[str, int] | None:
         row = await self._home.row(name)

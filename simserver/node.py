@@ -30,6 +30,7 @@ from authority.messages import (
     HandoffReply,
     Input,
     InputItem,
+    KeyAhead,
     LetGo,
     Moves,
     NotHere,
@@ -196,10 +197,18 @@ class Node:
                     self.departures.let_go(message.entity, received.peer)
                 elif isinstance(message, Present):
                     self._present(message, received.peer)
+                elif isinstance(message, KeyAhead):
+                    self._told_key(message, received)
                 else:
                     self.counts["unexpected_message"] += 1
             # The link has ended: whoever restarts it, restarts this.
             await trio.sleep_forever()
+
+    def _told_key(self, message: KeyAhead, received: Received) -> None:
+        try:
+            self.sealer.told_untrusted(received.peer, message.header, self.clock.unix_s())
+        except MessageError as error:
+            self._drop(received, error)
 
     def _drop(self, received: Received, error: Exception) -> None:
         self.counts["bad_message"] += 1

@@ -45,6 +45,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "chain": st.lists(TOKENS, max_size=3),
     "columns": st.none() | st.dictionaries(st.text(max_size=5), WHOLE, max_size=2),
     "counters": st.dictionaries(st.text(max_size=32), WHOLE, max_size=3),
+    "header": st.binary(min_size=1, max_size=64),
     "data": st.binary(max_size=20),
     "direct": st.booleans(),
     "discard_inputs": st.booleans(),

@@ -22,11 +22,12 @@ from authority.messages import (
     MAX_NOTICE_MS,
     MAX_STATE_BYTES,
 )
+from authority.parcels import MAX_KEY_HEADER_BYTES
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, MAX_MOVES
 from authority.precopy import MAX_KEPT_BYTES, MAX_RECIPE_BYTES
 from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
-from authority.sealing import LIFETIME_S, MAX_READERS, MAX_READY
+from authority.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
@@ -51,6 +52,8 @@ EXPECTED = {
     "batch, before it is sealed": f"{MAX_BATCH_BYTES // 1024} KiB",
     "value that stands for a whole column of a batch": f"{MAX_SHARED} characters",
     "servers known to read columns": f"{MAX_READERS:,}",
+    "header of a key that is told ahead": f"{MAX_KEY_HEADER_BYTES:,} bytes",
+    "servers with whom a key is agreed on ahead": f"{MAX_AGREED:,}",
     "rows of a census": f"{MAX_CENSUS}",
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import pytest
 import trio
 import trio.testing
 
 from authority.hops import Trace
-from authority.messages import OwnerRequest, Parcel, decode_link_untrusted
+from authority.messages import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
 from authority.sealing import Sealer
+from crypto import base64url
 from crypto.keys import Identity, PublicIdentity
 from simserver import courier as module
 from simserver.courier import Courier
@@ -213,3 +215,22 @@ async def test_nothing_is_sealed_ahead_for_whom_it_would_have_to_wait(autojump_c
         assert not place.courier.is_at_hand("alpha.s3")
         place.send("a")
         assert not place.courier.is_at_hand("alpha.s2")
+
+
+async def test_who_agrees_ahead_is_told_of_the_next_key_when_it_is_made(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    HERE.change_identity(HERE.identity)
+    async with serving() as place:
+        place.send("a")
+        await trio.sleep(2 * module._READY_AFTER_S)
+        assert len(place.posted) == 1
+        monkeypatch.setattr(HERE, "agrees_ahead", lambda _: True)
+        place.send("b")
+        await trio.sleep(2 * module._READY_AFTER_S)
+        told = decode_link_untrusted(place.posted[-1])
+        assert isinstance(told, KeyAhead)
+        place.send("c")
+        parcel = decode_link_untrusted(place.posted[-1])
+        assert isinstance(parcel, Parcel)
+        assert told.header in base64url.decode_untrusted(parcel.sealed.split(".")[1].encode())

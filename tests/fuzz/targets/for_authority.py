@@ -47,6 +47,20 @@ def parcel() -> Parcel:
     )
 
 
+KNOWING = Sealer("beta.h1", IDENTITIES["beta.h1"])
+KNOWING.open_untrusted(parcel(), sender=IDENTITIES["alpha.h1"].public, now_ns=90, now_s=NOW_S)
+
+
+def _key_ahead(data: bytes) -> None:
+    """Whatever header, of a message that is still to come, by somebody who has sealed something before."""
+    KNOWING.told_untrusted("alpha.h1", data, NOW_S)
+
+
+def _key_ahead_seeds() -> list[bytes]:
+    keys = [IDENTITIES[name].public for name in ("beta.h1", "alpha.h1")]
+    return [Sealer("alpha.h1", IDENTITIES["alpha.h1"]).get_ready(one) for one in keys]
+
+
 def _batch_parcel() -> Parcel:
     """Two messages in one parcel, one of them on its numbered path."""
     letters = [Letter(MESSAGE, TRACE, on_path=True), Letter(MESSAGE, Trace("transfer-1"))]
@@ -261,6 +275,13 @@ TARGETS = [
         message_seeds,
         (MessageError,),
         plain="cbor",
+    ),
+    Target(
+        "key-ahead",
+        _key_ahead,
+        ["authority.sealing:Sealer.told_untrusted", "crypto.jose:agree_ahead_untrusted"],
+        _key_ahead_seeds,
+        (MessageError,),
     ),
     Target(
         "authority-link",

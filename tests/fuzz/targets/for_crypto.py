@@ -140,6 +140,8 @@ def _box(data: bytes) -> object:
 def _jwe_header(data: bytes) -> object:
     """Whatever protected header, in an otherwise well-formed JWE."""
     protected = base64url.encode(to_json(from_json(data)))
+    # By itself, as it is told ahead of its message: it must be no easier.
+    jwe.agree_ahead_untrusted(protected, lambda _: BETA.agreement)
     return jwe.box_decrypt_untrusted(
         b".".join((protected, *_jwe_by().split(b".")[1:])), BETA.agreement, max_bytes=MAX_BYTES
     )
@@ -438,7 +440,12 @@ TARGETS = [
     Target(
         "jwe-header",
         _jwe_header,
-        ["crypto.jwe:_fields_untrusted", "crypto.jwe:_coordinate_untrusted"],
+        [
+            "crypto.jwe:agree_ahead_untrusted",
+            "crypto.jwe:_header_untrusted",
+            "crypto.jwe:_fields_untrusted",
+            "crypto.jwe:_coordinate_untrusted",
+        ],
         _jwe_headers,
         (Malformed, Tampered),
         plain="json",
