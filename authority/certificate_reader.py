@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, TypeVar
 
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.certificates import (
+    BrokenChain,
+    CommitCertificate,
+    DelegationGrant,
+    KeyNotGood,
+    PassCertificate,
+    UnprovenChain,
+    check_chain,
+)
 from authority.errors import MessageError
 from authority.names import instance_of
 from authority.records import Role
 from crypto import jose
-from crypto.errors import CryptoError
+from crypto.errors import CryptoError, Expired, Revoked, UnknownSender
 from crypto.keys import PublicIdentity
 from crypto.verified import Verified
 
@@ -116,7 +124,7 @@ class CertificateReader:
         """A certificate of this kind, and who signed it, which is a server of this role.
 
         Raises:
-            MessageError: it is not that, or does not verify.
+            MessageError: it is not that, or does not verify; `KeyNotGood` if that is for its key alone.
             What `signer_of` raises.
         """
         return await self._asking(self._reading_untrusted(token, kind, role))
@@ -137,13 +145,17 @@ class CertificateReader:
                 found = yield signer, kid
             if asked is not None:
                 asked[signer, kid] = found
-            if found is None or found[0] is not role:
+            if found is None:
+                raise KeyNotGood(f"{signer} is no known {role}")
+            if found[0] is not role:
                 raise MessageError(f"{signer} is no known {role}")
             if known is None:
                 claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s(), verified=self._verified)
                 known = _Known(signer, kid, kind.from_claims_untrusted(claims))
             else:
                 found[1].signing_key(kid, self._now_s())
+        except (Expired, Revoked, UnknownSender) as error:
+            raise KeyNotGood(f"a certificate does not verify: {error}") from error
         except CryptoError as error:
             raise MessageError(f"a certificate does not verify: {error}") from error
         if not isinstance(known.certificate, kind):
@@ -169,14 +181,16 @@ class CertificateReader:
 
     def _reading_grant_untrusted(self, token: str, entity: str, asked: Asked | None = None) -> Reading[DelegationGrant]:
         signer, grant = yield from self._reading_untrusted(token, DelegationGrant, Role.HOMESERVER, asked)
-        if grant.entity != entity or instance_of(signer) != instance_of(entity):
-            raise MessageError(f"the delegation of {entity} is not from its home instance")
-        return grant
+        return _of_home(signer, grant, entity)
 
     async def chain_untrusted(self, chain: Sequence[str], entity: str, asked: Asked | None = None) -> Chain:
-        """The grant of the entity's home instance and the passes that follow from it. Raises as `read_untrusted`.
+        """The grant of the entity's home instance and the passes that follow from it.
 
         Several that came at one moment may share what is `asked` about their signers.
+
+        Raises:
+            MessageError: as of `read_untrusted`; `BrokenChain`; `UnprovenChain` if all that is wrong is a key.
+            What `signer_of` raises.
         """
         return await self._asking(self._reading_chain_untrusted(chain, entity, asked))
 
@@ -189,18 +203,29 @@ class CertificateReader:
             raise MessageError(f"the chain of {entity} holds no pass")
         # A few servers pass it to and fro: each of them is looked up once.
         asked = {} if asked is None else asked
+        unproven: list[KeyNotGood] = []
         before = yield from self._beginning(chain, entity, asked)
-        grant = before.grant if before else (yield from self._reading_grant_untrusted(chain[0], entity, asked))
+        try:
+            grant = before.grant if before else (yield from self._reading_grant_untrusted(chain[0], entity, asked))
+        except KeyNotGood as error:
+            unproven.append(error)
+            grant = _of_home(*_claimed_untrusted(chain[0], DelegationGrant), entity)
         known = before.passes if before else ()
         steps = []
         for token in chain[len(known) + 1 :]:
             read = self._again(token, asked)
             if read is None:
-                read = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER, asked)
+                try:
+                    read = yield from self._reading_untrusted(token, PassCertificate, Role.SIMSERVER, asked)
+                except KeyNotGood as error:
+                    unproven.append(error)
+                    read = _claimed_untrusted(token, PassCertificate)
             signer, step = read
             if signer != step.source:
                 raise MessageError(f"a pass by {step.source} is signed by somebody else")
             steps.append((token, step))
+        if unproven:
+            raise _unproven(unproven[0], grant, chain[len(known)], steps, known)
         check_chain(grant, chain[len(known)], steps, known)
         passes = [*known, *(step for _, step in steps)]
         self._remember_chain(chain, entity, grant, passes)
@@ -245,3 +270,32 @@ class CertificateReader:
             return None
         self._known.move_to_end(token)
         return known.signer, known.certificate
+
+
+def _of_home(signer: str, grant: DelegationGrant, entity: str) -> DelegationGrant:
+    if grant.entity != entity or instance_of(signer) != instance_of(entity):
+        raise MessageError(f"the delegation of {entity} is not from its home instance")
+    return grant
+
+
+def _claimed_untrusted(token: str, kind: type[C]) -> tuple[str, C]:
+    """In whose name a certificate is, and what it says; nothing is proved. Raises `MessageError`."""
+    try:
+        return jose.peek_sender_untrusted(token), kind.from_claims_untrusted(jose.peek_statement_untrusted(token))
+    except CryptoError as error:
+        raise MessageError(f"a certificate cannot be read: {error}") from error
+
+
+def _unproven(
+    why: KeyNotGood,
+    grant: DelegationGrant,
+    parent: str,
+    steps: Sequence[tuple[str, PassCertificate]],
+    known: Sequence[PassCertificate],
+) -> MessageError:
+    """What is to be said of a chain with a key that is not good: nobody looks for what could not have happened."""
+    try:
+        check_chain(grant, parent, steps, known)
+    except BrokenChain as broken:
+        return MessageError(f"{why}; and {broken}")
+    return UnprovenChain(str(why), steps[-1][1])

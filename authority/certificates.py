@@ -25,9 +25,11 @@ __all__ = [
     "BrokenChain",
     "CommitCertificate",
     "DelegationGrant",
+    "KeyNotGood",
     "Name",
     "PassCertificate",
     "TickNumber",
+    "UnprovenChain",
     "check_chain",
     "shortened",
     "token_hash",
@@ -157,6 +159,25 @@ class BrokenChain(MessageError):
     def __init__(self, text: str, followed: Sequence[PassCertificate]) -> None:
         super().__init__(text)
         self.followed = tuple(followed)
+
+
+class KeyNotGood(MessageError):
+    """A certificate was signed with a key that is not good (any more): it was revoked, has ended, or is nobody's.
+
+    Others may have verified it while the key was good.
+    """
+
+
+class UnprovenChain(MessageError):
+    """Passes that would follow from their grant, of which one is by a key that is not good (any more).
+
+    So nobody can be shown that they happened, and they may have: whoever has the entity must be looked for. `last` is
+    what the last of them says, of which nothing is proved.
+    """
+
+    def __init__(self, text: str, last: PassCertificate) -> None:
+        super().__init__(text)
+        self.last = last
 
 
 # A chain comes again with every pass, one token longer.

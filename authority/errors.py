@@ -88,6 +88,9 @@ class Reason(StrEnum):
     """The transfer id belongs to a transfer of another entity or target."""
     UNKNOWN_TARGET = "unknown_target"
     """No simulation server of this name is registered."""
+    UNPROVEN = "unproven"
+    """The entity was passed directly, and a key with which that was signed is not good any more: whoever has it is
+    looked for."""
     WRONG_HOME = "wrong_home"
     """The record lives in another instance."""
 

@@ -414,6 +414,8 @@ class RecoveryRow(_Row):
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
     nobody else has a copy of `came_epoch` or later, under which the entity came from there.
+    With `contested` nobody can prove who has it: somebody else may have begun by a pass of `last`, or of whoever was
+    passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
     """
 
@@ -422,6 +424,7 @@ class RecoveryRow(_Row):
     epoch: int
     held: bool = False
     disk: bool = False
+    contested: bool = False
     abroad: tuple[str, ...] = ()
     abroad_too: tuple[str, ...] = ()
     came_epoch: int = 0

@@ -74,7 +74,10 @@ class Collect(MessageModel):
 
 
 class FoundItem(FencedModel):
-    """A copy that a server has, or, with `holds`, an entity that it simulates under a fence of its own chain."""
+    """A copy that a server has; with `holds`, of an entity that it simulates under a fence of its own chain.
+
+    Or that it has simulated under this fence until it was asked, and heard of the raised one.
+    """
 
     tick: TickNumber
     state_hash: Hash

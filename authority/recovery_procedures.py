@@ -13,13 +13,14 @@ from authority.abroad import asked_abroad, has_begun, is_abroad
 from authority.deletion import bury
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.group_commit import refuse_group
 from authority.lease_procedures import check_lease, find_lease, incarnation_of
-from authority.records import EntityRecord, RecoveryRow
+from authority.records import EntityRecord, Phase, RecoveryRow
 from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.sole import is_sole
-from authority.transfer_rows import find_transfer
+from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = ["RECOVERY_PROCEDURES"]
 
@@ -109,7 +110,32 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
     return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target)
 
 
-def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
+def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """A server of its delegation says that an entity was passed on, and cannot prove it: a key is not good any more.
+
+    Nobody will be able to, and another server may have begun by that pass while the key was good. So the fence is
+    raised, and whoever has the entity is asked for it like any other. The `transfers` that are open end (`unproven`).
+    Nothing is done if the log knows of the pass (to the fence `epoch`, `sub`), or is beyond it. Whether the entity is
+    being recovered then.
+
+    Raises `Refused` (`no_delegation`) if `by` could not have been passed it.
+    """
+    data = rows.get_or(("entities", args["entity"]), None)
+    record = None if data is None else EntityRecord.from_data(data)
+    if record is None or record.epoch != args["epoch"] or args["sub"] <= record.sub:
+        return record is not None and not record.authority
+    if args["by"] not in record.delegation:
+        raise Refused(Reason.NO_DELEGATION, f"{record.id} is not delegated to {args['by']}")
+    for name in args["transfers"]:
+        transfer = find_transfer(rows, name)
+        if transfer is not None and transfer.entity == record.id and transfer.phase is Phase.PERMITTED:
+            save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=Reason.UNPROVEN.value))
+            refuse_group(rows, transfer, Reason.UNPROVEN)
+    _begin(rows, record, *record.delegation, contested=True)
+    return True
+
+
+def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = False) -> str:
     """Raise the fence, and have copies looked for: here, and wherever these servers are at home."""
     known = rows.get_or(("recoveries", record.id), None)
     known = None if known is None else RecoveryRow.from_data(known)
@@ -124,7 +150,9 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str) -> str:
         entity=record.id,
         last=record.authority,
         epoch=raised.epoch,
-        held=record.orphans is OrphanPolicy.FREEZE,
+        # Who has died, if anybody, is not known of what is contested.
+        held=record.orphans is OrphanPolicy.FREEZE and not contested,
+        contested=contested,
         disk=from_disk or is_sole(rows, record.authority),
         abroad=abroad,
         abroad_too=abroad_too,
@@ -227,6 +255,7 @@ RECOVERY_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]
     "recovery.again": recovery_again,
     "recovery.begin": recovery_begin,
     "recovery.begin_abroad": recovery_begin_abroad,
+    "recovery.contest": recovery_contest,
     "recovery.finish": recovery_finish,
     "recovery.lost": recovery_lost,
     "recovery.strand": recovery_strand,

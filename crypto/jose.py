@@ -285,6 +285,17 @@ def _head_of_many(head: str) -> jws.Compact:
     return _head(head, _STATEMENTS_TYPE, _MAX_HEAD_CHARS)
 
 
+def peek_statement_untrusted(token: str) -> dict[str, Any]:
+    """What a statement says, of which nothing is proved: anybody may have written it.
+
+    Raises Malformed, or Tampered for one of many that does not lead to the root that it comes with.
+    """
+    head, is_of_many, way = token.partition("~")
+    signed = jws.read_untrusted(head, max_header_chars=MAX_HEADER_CHARS, max_chars=_MAX_STATEMENT_CHARS)
+    payload = signed.read_verified()
+    return jws.json_object_untrusted(_text_of_many_untrusted(way, payload) if is_of_many else payload)
+
+
 def _signed_payload_untrusted(
     head: str, signed: jws.Compact, sender: PublicIdentity, now_s: float, verified: Verified | None
 ) -> bytes:

@@ -60,7 +60,7 @@ class Compact:
         return self.read_verified()
 
     def read_verified(self) -> bytes:
-        """The payload of what has been verified. Raises Malformed."""
+        """The payload of what has been verified, or of what is not believed. Raises Malformed."""
         return base64url.decode_untrusted(self.encoded_payload)
 
 

@@ -60,7 +60,8 @@ class Certification:
         `asked` is as in `CertificateReader.chain_untrusted`.
 
         Raises:
-            MessageError: a certificate, or how they follow from each other, is wrong.
+            MessageError: a certificate, or how they follow from each other, is wrong; `UnprovenChain` if all that
+                is wrong is a key.
             NoQuorum, PeerUnreachable: nobody can say now who signed one.
         """
         if not chain:
@@ -80,9 +81,8 @@ class Certification:
         except BrokenChain as broken:
             return list(map(_args_of_pass, broken.followed)), True
 
-    async def _signer_of(self, name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
-        row = await self._directory.row(name)
-        keys = None if row is None else self._directory.parse(row)
+    async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
+        row, keys = await self._directory.signer(name, kid)
         return None if row is None or keys is None else (row.role, keys)
 
 

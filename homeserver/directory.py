@@ -67,6 +67,18 @@ class Directory:
             keys = None if row is None else self.parse(row)
         return None if keys is None else keys.valid_at(self._clock.unix_s())
 
+    async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
+        """The row and the keys of who has signed with the key `kid`, newer ones if that is not known here yet.
+
+        Keys whose time is over are among them. Raises what `row` raises.
+        """
+        row = await self.row(name)
+        keys = None if row is None else self.parse(row)
+        if keys is not None and kid and not keys.knows(kid):
+            row = await self._newer(name)
+            keys = None if row is None else self.parse(row)
+        return row, keys
+
     async def _newer(self, name: str) -> DirectoryRow | None:
         if instance_of(name) == self._instance:
             return await self._store.newer_row(name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from actors.breakpoints import Reached
 from actors.clock import Clock
 from authority.certificate_reader import Asked
-from authority.certificates import token_hash
+from authority.certificates import UnprovenChain, token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -205,7 +205,10 @@ class InBulk:
         if record is None or not self._is_here(*record.delegation):
             # Who is to be asked about others' signatures may be silent for a while.
             return None
-        passes = await self._home.certificates.passes_untrusted(report.chain, report.entity, asked)
+        try:
+            passes = await self._home.certificates.passes_untrusted(report.chain, report.entity, asked)
+        except UnprovenChain:
+            return None
         return Item(place, one, "transfer.report", args_of_report(report, not_learned(record, passes)), passes)
 
     # --- what it comes to ------------------------------------------------------------------------------------------

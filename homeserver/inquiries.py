@@ -51,9 +51,9 @@ class Inquiries:
         transfers.answer_by(LeaseInquiry, self.lease_word)
 
     def _at_home(
-        self, kind: type[_Asked], answer: Callable[[_Asked], Awaitable[Message]]
+        self, kind: type[_Asked], answer: Callable[[_Asked, str], Awaitable[Message]]
     ) -> Callable[[Opened], Awaitable[Message]]:
-        """Answers what is about entities of this instance, and has the others answered by theirs."""
+        """Answers what is about entities of this instance, by whom, and has the others answered by theirs."""
 
         async def answered(opened: Opened) -> Message:
             message = opened.message
@@ -62,7 +62,7 @@ class Inquiries:
             await self._check_may_ask(message, opened.sender)
             home = instance_of(message.entity)
             if home == self._instance:
-                return await answer(message)
+                return await answer(message, opened.sender)
             reply, _ = await self._federation.exchange(home, message, opened.trace, on_path=False)
             return reply
 
@@ -77,7 +77,7 @@ class Inquiries:
         if row is None or row.role not in (Role.SIMSERVER, Role.HOMESERVER):
             raise MessageError(f"{sender} is no server")
 
-    async def stage_word(self, request: StageInquiry) -> StageWord:
+    async def stage_word(self, request: StageInquiry, _sender: str) -> StageWord:
         """A server asks what became of a state that it has staged."""
         await self._store.fresh()
         record, transfer = self._store.entity(request.entity), self._store.transfer(request.transfer_id)
@@ -90,12 +90,12 @@ class Inquiries:
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
         return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
 
-    async def passed(self, message: Passed) -> ReportReply:
+    async def passed(self, message: Passed, sender: str) -> ReportReply:
         """A server simulates an entity that was passed to it."""
-        await self._transfers.learn_passes(message.entity, message.chain)
+        await self._transfers.learn_passes(message.entity, message.chain, sender)
         return ReportReply(transfer_id=message.transfer_id)
 
-    async def stranded(self, message: Stranded) -> StageWord:
+    async def stranded(self, message: Stranded, _sender: str) -> StageWord:
         """A server was given an entity and has no state to begin with."""
         args = message.model_dump(exclude={"type"})
         try:

@@ -201,8 +201,9 @@ class Recoveries:
             if self._waits_for_disk(row, answers):
                 self._in_vain_for[row.entity] = (seen, row.held)
                 continue
-            candidates = [_candidate(holder, item) for holder, some in answers.items() for item in some
-                          if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
+            found_of = [(holder, item) for holder, some in answers.items() for item in some
+                        if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
+            candidates = [_candidate(holder, item) for holder, item in _believed(row, found_of)]
             best = _best(row, candidates, answers, waits=self._waits_for_return(row))
             if not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
@@ -355,6 +356,15 @@ def _best(
         return choose(candidates, last=row.last)
     # Under the epoch before that of the raised fence it was there.
     return choose(candidates, last=row.last, held_since=row.epoch - 1) if row.last in answered else None
+
+
+def _believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:
+    """What may be gone on with: of what is contested, and its last authority simulated until now, only what that had.
+
+    Who has passed an entity on does not simulate it any more. Whoever has it by such a pass has it from a thief.
+    """
+    its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
+    return its_own or found
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -49,6 +49,7 @@ from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.certification import Certification
+from homeserver.chains import Chains
 from homeserver.company import Alone, Company, Means, Step
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
@@ -103,6 +104,7 @@ class Transfers:
         self.torn: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every hand-over that nobody had proposed, and that would have torn a hierarchy."""
         self.certificates: Final = Certification(sealer, directory, clock)
+        self._chains: Final = Chains(self.certificates, store)
         self._alone: Final = Alone(store, self.certificates)
         self._company: Final = Company(store, self.certificates)
         self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
@@ -360,7 +362,7 @@ class Transfers:
         A chain that breaks is refused by everybody who reads it, so nobody begins with what was passed by it: whoever
         signed that goes on, if the log still names it. With a word of its own, since a pass is not taken back else.
         """
-        passes, is_broken = await self.certificates.followed_untrusted(request.chain, request.entity)
+        passes, is_broken = await self._followed(request)
         args = self.args_of(request, passes)
         if is_broken:
             _log.error("%s has passed %s by a chain that breaks; it is refused", request.source, request.entity)
@@ -373,6 +375,9 @@ class Transfers:
         else:
             answer = await means.submit("transfer.commit", **args, incarnation=admitted.incarnation)
         return dict(answer)
+
+    async def _followed(self, request: HandoffRequest | HandoffAbort) -> tuple[list[dict[str, Any]], bool]:
+        return await self._chains.followed(request.chain, request.entity, request.source, request.transfer_id)
 
     def args_of(self, request: HandoffRequest, passes: list[dict[str, Any]]) -> dict[str, Any]:
         """A request to hand over as arguments of the log's procedures; `passes` are those that led to it, verified."""
@@ -415,7 +420,7 @@ class Transfers:
         if home != self._instance:
             return await self._passed_on(request, home, opened)
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
-        passes, _ = await self.certificates.followed_untrusted(request.chain, request.entity)
+        passes, _ = await self._followed(request)
         means = self._means(opened)
         decided = await means.submit("transfer.refuse", **args, passes=passes)
         self._waiting.take(request.transfer_id)
@@ -461,7 +466,7 @@ class Transfers:
         home = instance_of(report.entity)
         if home != self._instance:
             return await self._passed_on(report, home, opened)
-        passes = await self.certificates.passes_untrusted(report.chain, report.entity)
+        passes = await self._chains.passes(report.chain, report.entity, report.source)
         self._reached("reporting", report.transfer_id)
         new = not_learned(self._store.entity(report.entity), passes)
         transfer = await self._noted_report(report, new, self._means(opened))
@@ -516,9 +521,9 @@ class Transfers:
         """
         await self.post(owner_word(record), Trace(f"owner-{record.owner_rev:08d}"), record.authority, on_path=False)
 
-    async def learn_passes(self, entity_id: str, chain: Sequence[str]) -> None:
-        """Bring the log up to date with direct passes, and give the holder a new grant."""
-        passes = await self.certificates.passes_untrusted(chain, entity_id)
+    async def learn_passes(self, entity_id: str, chain: Sequence[str], by: str) -> None:
+        """Bring the log up to date with direct passes, as a server tells them, and give the holder a new grant."""
+        passes = await self._chains.passes(chain, entity_id, by)
         if passes:
             await self._store.submit("transfer.passed", entity=entity_id, passes=passes)
             await self._renew_grant(entity_id, chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))

@@ -4,7 +4,8 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 """
 
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
+from typing import Final
 
 import cbor2
 
@@ -27,6 +28,9 @@ from simserver.stages import Stages
 __all__ = ["Recovery"]
 
 _log = logging.getLogger("simserver.recovery")
+
+MAX_TAKEN_AWAY: Final = 16_384
+"""Of so many entities it is remembered that they were simulated until they were taken away; the oldest go first."""
 
 
 class Recovery:
@@ -51,6 +55,7 @@ class Recovery:
         self._lease = lease
         self._courier = courier
         self._counts = counts
+        self._taken_away: OrderedDict[str, Fence] = OrderedDict()
 
     # --- giving up -------------------------------------------------------------------------------------------------
 
@@ -109,7 +114,20 @@ class Recovery:
             return
         self._counts["taken_away"] += 1
         _log.warning("%s was simulated here under %s; the log is at %s", item.entity, holding.fence, item.fence)
+        self._forget_what_was_not_passed(holding)
         self._give_up(holding)
+        self._taken_away[item.entity] = holding.fence
+        self._taken_away.move_to_end(item.entity)
+        if len(self._taken_away) > MAX_TAKEN_AWAY:
+            self._taken_away.popitem(last=False)
+
+    def _forget_what_was_not_passed(self, holding: Holding) -> None:
+        """Who simulates an entity has not passed it on: a copy of after a pass under its epoch is from a thief."""
+        copy = self._copier.table.get(holding.id)
+        if copy is not None and copy.fence.epoch == holding.fence.epoch and copy.fence > holding.fence:
+            self._counts["copy_of_a_forged_pass"] += 1
+            _log.error("%s was copied here under %s, and is simulated under %s", holding.id, copy.fence, holding.fence)
+            self._copier.table.drop(holding.id)
 
     def _found(self, item: RaisedItem) -> FoundItem | None:
         holding, table = self._holdings.get(item.entity), self._copier.table
@@ -129,6 +147,8 @@ class Recovery:
         copy = table.get(item.entity)
         if copy is None:
             return None
+        # Whoever asks by the highest sub-epoch wants to know who simulates it now.
+        was_taken = item.sub < MAX_EPOCH and self._taken_away.get(item.entity) == copy.fence
         return FoundItem(
             entity=item.entity,
             epoch=copy.fence.epoch,
@@ -136,7 +156,7 @@ class Recovery:
             tick=copy.tick,
             state_hash=copy.state_hash,
             source=copy.source,
-            holds=holds,
+            holds=holds or was_taken,
         )
 
     def adopt(self, message: Adopt, sender: str) -> None:

@@ -65,6 +65,11 @@ class Keys:
         """The keys of a server, or None."""
         return identity_of(name).public if name in self._rows else None
 
+    async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
+        """As `homeserver.directory.Directory.signer`."""
+        row = self._rows.get(name)
+        return row, None if row is None else self.parse(row)
+
     def parse(self, row: DirectoryRow) -> PublicIdentity | None:
         """The keys in a row."""
         return identity_of(row.name).public

@@ -6,7 +6,15 @@ import pytest
 
 from authority import certificate_reader, certificates
 from authority.certificate_reader import CertificateReader
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, shortened, token_hash
+from authority.certificates import (
+    BrokenChain,
+    CommitCertificate,
+    DelegationGrant,
+    PassCertificate,
+    UnprovenChain,
+    shortened,
+    token_hash,
+)
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.records import Role
@@ -105,6 +113,36 @@ def test_the_longest_unused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     for token in (tokens[0], tokens[1], tokens[0], tokens[2]):
         directory.read(token)
     assert list(directory.reader._known) == [tokens[0], tokens[2]]
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_chain_with_a_key_that_is_not_good_is_unproven_whichever_it_is(place: int) -> None:
+    directory, chain = Directory(), chain_of(3)
+    directory.chain(*chain)
+    gone = S1 if place else HOME
+    for public in (Identity.generate().public, None):
+        if public is None:
+            del directory.rows[gone]
+        else:
+            directory.rows[gone] = (directory.rows[gone][0], public)
+        with pytest.raises(UnprovenChain) as caught:
+            directory.chain(*chain)
+        assert (caught.value.last.epoch, caught.value.last.sub, caught.value.last.transfer_id) == (1, 3, "transfer-3")
+
+
+def test_a_chain_of_which_more_is_wrong_than_a_key_is_no_unproven_one() -> None:
+    """Nobody looks for what cannot have happened."""
+    directory, chain = Directory(), chain_of(2)
+    other = passed(chain[-1], 3, epoch=7)
+    directory.rows[HOME] = (Role.HOMESERVER, Identity.generate().public)
+    for tokens in ([*chain, other], [chain[0], chain[2]], [chain[0], chain[0]], [chain[0], "a.b.c"]):
+        with pytest.raises(MessageError) as caught:
+            directory.chain(*tokens)
+        assert not isinstance(caught.value, UnprovenChain | BrokenChain)
+    body, _, mark = chain[1].rpartition(".")
+    with pytest.raises(MessageError) as caught:
+        directory.chain(chain[0], f"{body}.{mark[::-1]}")
+    assert not isinstance(caught.value, UnprovenChain), "a signature that does not fit was never good"
 
 
 def test_a_chain_is_the_homes_grant_and_passes_of_their_sources() -> None:

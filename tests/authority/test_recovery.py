@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.lease_procedures import find_lease
-from authority.records import Role
-from authority.recovery import Candidate, Copy, CopySource, CopyTable, all_answered, choose, followers_of
+from authority.records import RecoveryRow, Role
+from authority.recovery import Candidate, Copy, CopySource, CopyTable, OrphanPolicy, all_answered, choose, followers_of
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, S1, S2, S3, Log, passing, request
 from tests.authority.rows import directory_row
 
@@ -248,6 +248,49 @@ def test_a_former_granter_does_not_call_swept_whose_lease_its_successor_has_ende
     over(leased, S2, 2)
     row = leased.run("lease.swept", server=S2, incarnation=2, late=0, phase="alive")
     assert not row["swept"], "what its last incarnation had is not taken from it yet"
+
+
+# --- passes that nobody can prove ------------------------------------------------------------------------------------
+
+
+def contest(log: Log, epoch: int = 1, sub: int = 1, by: str = S1, transfers: tuple[str, ...] = ()) -> Any:
+    return log.run("recovery.contest", entity=BALL, epoch=epoch, sub=sub, by=by, transfers=transfers)
+
+
+@pytest.mark.parametrize("policy", list(OrphanPolicy))
+def test_what_was_passed_with_a_revoked_key_is_looked_for_under_a_raised_fence(
+    leased: Log, policy: OrphanPolicy
+) -> None:
+    """Nobody has died: it ends for no policy, and waits for nobody."""
+    delegated(leased)
+    record = leased.rows.entity(BALL)
+    leased.rows.put(("entities", BALL), record.changed(orphans=policy).to_data())
+    assert contest(leased, by=S2)
+    record = leased.rows.entity(BALL)
+    assert (record.authority, record.epoch, record.delegation, record.standing) == ("", 2, (), "recovering")
+    row = RecoveryRow.from_data(leased.rows.get_or(("recoveries", BALL), None))
+    assert (row.last, row.held, row.contested) == (S1, False, True)
+    assert contest(leased, by=S2), "it is being recovered"
+    assert leased.rows.entity(BALL).epoch == 2
+
+
+def test_only_a_server_of_the_delegation_can_contest_and_only_what_the_log_does_not_know(leased: Log) -> None:
+    delegated(leased)
+    leased.refuses(Reason.NO_DELEGATION, "recovery.contest", entity=BALL, epoch=1, sub=1, by=FAR, transfers=())
+    leased.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2)])
+    assert not contest(leased), "the log knows of that pass"
+    assert not contest(leased, epoch=0, sub=9)
+    assert not leased.run("recovery.contest", entity="alpha.no", epoch=1, sub=1, by=S1, transfers=())
+    assert leased.rows.entity(BALL).authority == S2
+    assert contest(leased, sub=2)
+
+
+def test_an_open_transfer_that_nobody_can_prove_has_its_result(leased: Log) -> None:
+    delegated(leased)
+    leased.propose("transfer-1", direct=True)
+    contest(leased, transfers=("transfer-1", "transfer-of-nobody"))
+    transfer = leased.transfer("transfer-1")
+    assert (transfer.phase, transfer.reason) == ("refused", Reason.UNPROVEN)
 
 
 def test_what_is_given_through_the_log_is_given_to_the_present_life(leased: Log) -> None:

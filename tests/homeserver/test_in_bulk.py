@@ -73,6 +73,10 @@ class Known:
         data = self.log.rows.get_or(("servers", name), None)
         return None if data is None else directory_row(name, data["role"])
 
+    async def signer(self, name: str, kid: str) -> tuple[Any, Any]:
+        row = await self.row(name)
+        return row, None if row is None else KEYS[name].public
+
     def parse(self, row: Any) -> Any:
         return KEYS[row.name].public
 

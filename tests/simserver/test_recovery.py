@@ -94,8 +94,12 @@ async def test_what_lives_here_under_a_fence_that_the_log_has_left_behind_goes_o
     assert not stint[0]["ended_ns"]
     assert (ended["ended_tick"], ended["ended_hash"]) == (1, found and found.state_hash)
     assert found is not None
-    assert (found.fence, found.tick, found.source, found.holds) == (Fence(3), 1, CopySource.OWN, False)
+    assert (found.fence, found.tick, found.source, found.holds) == (Fence(3), 1, CopySource.OWN, True)
     assert scene.raised == [(BALL, Fence(4))]
+    assert scene.collect(4) == found, "whoever asks again hears again that it was simulated until then"
+    asked_for_chains = scene.collect(4, MAX_EPOCH)
+    assert asked_for_chains is not None
+    assert not asked_for_chains.holds, "nobody simulates it"
     # And goes on from there, if it is given back.
     item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1)
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
@@ -103,6 +107,18 @@ async def test_what_lives_here_under_a_fence_that_the_log_has_left_behind_goes_o
     assert holding is not None
     assert (holding.fence, holding.life.tick) == (Fence(5), 1)
     assert isinstance(scene.sent.pop(), Adopted)
+
+
+@pytest.mark.parametrize(("fence", "counts"), [(Fence(3, 1), False), (Fence(4), True)])
+async def test_what_was_copied_here_after_a_pass_that_this_server_has_not_made_is_from_a_thief(
+    scene: Scene, fence: Fence, counts: bool
+) -> None:
+    """Of what the log gave to somebody else meanwhile the copy counts."""
+    scene.live()
+    scene.table.keep(BALL, Copy(fence, 9, b"theirs", "f" * 64))
+    found = scene.collect(5)
+    assert found is not None
+    assert (found.tick, found.holds) == ((9, False) if counts else (1, True))
 
 
 async def test_who_holds_it_by_a_chain_of_the_same_epoch_goes_on_and_tells_of_its_chain(scene: Scene) -> None:

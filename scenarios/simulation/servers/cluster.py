@@ -52,6 +52,7 @@ class Cluster:
         self.gone: Final[dict[str, None]] = {}
         """The servers that are dead for good."""
         parts, keys = parts or Parts(), Keys(mix.servers)
+        self._keys: Final = keys
         self.logs: Final = {
             instance: Log(
                 homes_of(instance), dice, mix.unknown_share, partial(self._decided, instance), parts.procedures
@@ -168,6 +169,11 @@ class Cluster:
             self.servers[server].crash()
             self.mail.died(server)
             self.judge.died(server)
+
+    def revoke(self, server: str) -> None:
+        """The keys of a simulation server are revoked: its home knows at once, the others when they look again."""
+        self.servers[server].change_keys(self._keys.revoke(server))
+        self.schedule.note(f"the keys of {server} are revoked")
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

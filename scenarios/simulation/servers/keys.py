@@ -16,7 +16,7 @@ from authority.names import instance_of
 from authority.records import DirectoryRow, Role
 from crypto.keys import Identity, PublicIdentity
 
-__all__ = ["Keys", "homes_of", "identity_of"]
+__all__ = ["Keys", "KeysKnown", "homes_of", "identity_of"]
 
 _HOMES: Final = 2
 
@@ -60,26 +60,48 @@ class _Signing:
 
 
 @cache
-def identity_of(name: str) -> Identity:
-    """The keys of the server of this name, the same ones in every run."""
-    number = int.from_bytes(name.encode(), "big")
+def identity_of(name: str, generation: int = 0) -> Identity:
+    """The keys of the server of this name, the same ones in every run; another generation after each revocation."""
+    number = int.from_bytes(f"{name}/{generation}".encode() if generation else name.encode(), "big")
     return Identity(cast(Any, _Signing(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
 
 
 class Keys:
-    """The key directory, as both kinds of server ask for it; nobody waits for an answer."""
+    """The key directory, as homeservers ask for it; nobody waits for an answer."""
 
     def __init__(self, servers: tuple[str, ...]) -> None:
         homes = [name for instance in dict.fromkeys(map(instance_of, servers)) for name in homes_of(instance)]
+        names = (*servers, *homes)
+        self._identities: Final = {name: identity_of(name) for name in names}
+        self._public: Final = {name: identity.public for name, identity in self._identities.items()}
+        self._parsed: Final = {keys.signing_kid: keys for keys in self._public.values()}
         self._rows: Final = {
             name: DirectoryRow(
                 name=name,
                 role=Role.HOMESERVER if name in homes else Role.SIMSERVER,
-                keys=identity_of(name).public.to_jwks(),
+                keys=self._public[name].to_jwks(),
                 link_port=1,
             )
-            for name in (*servers, *homes)
+            for name in names
         }
+
+    def identity(self, name: str) -> Identity:
+        """With which a server signs now."""
+        return self._identities[name]
+
+    def revoke(self, name: str) -> Identity:
+        """The keys of a server are revoked; those that take their place. There are thirty times in a run at most."""
+        before = self._public[name]
+        revoked = {**before.revoked, before.signing_kid: 0}
+        fresh = self._identities[name] = identity_of(name, len(revoked))
+        keys = PublicIdentity(fresh.public.signing, fresh.public.agreement, (), revoked)
+        self._public[name] = self._parsed[keys.signing_kid] = keys
+        self._rows[name] = self._rows[name].changed(keys=keys.to_jwks())
+        return fresh
+
+    def row_at_hand(self, name: str) -> DirectoryRow | None:
+        """The row of a server, or None."""
+        return self._rows.get(name)
 
     async def row(self, name: str) -> DirectoryRow | None:
         """The row of a server, or None."""
@@ -87,11 +109,15 @@ class Keys:
 
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
         """The keys of a server, or None."""
-        return identity_of(name).public if name in self._rows else None
+        return self._public.get(name)
 
-    def parse(self, row: DirectoryRow) -> PublicIdentity | None:
+    async def signer(self, name: str, kid: str) -> tuple[DirectoryRow | None, PublicIdentity | None]:
+        """As `homeserver.directory.Directory.signer`."""
+        return self._rows.get(name), self._public.get(name)
+
+    def parse(self, row: DirectoryRow) -> PublicIdentity:
         """The keys in a row."""
-        return identity_of(row.name).public
+        return self._parsed[row.keys["keys"][0]["kid"]]
 
     @property
     def instances(self) -> list[str]:
@@ -105,3 +131,33 @@ class Keys:
     def homes(self, instance: str) -> list[DirectoryRow]:
         """The rows of the instance's homeservers."""
         return [self._rows[name] for name in homes_of(instance)]
+
+
+class KeysKnown:
+    """What one simulation server knows of the directory: later keys when it is told, or sees a signature by them."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys: Final = keys
+        self._rows: Final[dict[str, DirectoryRow]] = {}
+
+    def look_again(self, name: str) -> None:
+        """It asks what the keys of a server are now, as all do now and then."""
+        self._rows.pop(name, None)
+
+    async def row(self, name: str) -> DirectoryRow | None:
+        """As `simserver.home.Home.row`."""
+        if name not in self._rows and (row := self._keys.row_at_hand(name)) is not None:
+            self._rows[name] = row
+        return self._rows.get(name)
+
+    async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
+        """As `simserver.home.Home.keys_of`."""
+        row = await self.row(name)
+        if row is not None and kid and not self._keys.parse(row).knows(kid):
+            self.look_again(name)
+            row = await self.row(name)
+        return None if row is None else self._keys.parse(row)
+
+    def homes(self, instance: str) -> list[DirectoryRow]:
+        """The rows of an instance's homeservers."""
+        return self._keys.homes(instance)

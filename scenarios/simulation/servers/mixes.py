@@ -42,6 +42,7 @@ class ServerMix:
     wander_share: float = 0.0  # of the ticks in which a world sends an entity elsewhere
     take: float = 0.5  # a player takes the ownership of an entity
     delegate: float = 1.0  # a group of servers may pass an entity directly
+    revoke: float = 0.0  # the keys of a simulation server are revoked
     drain: float = 0.0  # a server is emptied, or may be given entities again
     is_balanced: bool = False  # the homeservers move entities from hot servers to cool ones
     inputs_per_s: float = 10.0  # of each player
@@ -96,7 +97,7 @@ _RATED: Final = (
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
     *("pause", "crash", "crash_with_follower", "leave_alone", "kill"),
     *("crash_home", "away", "depose"),
-    *("attach", "absent", "create", "move_apart", "crash_under_way"),
+    *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke"),
 )
 
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
@@ -373,6 +374,23 @@ _MIXES: Final = (
         weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05),
         crash=0.08,
         depose=0.05,
+        unknown_share=0.03,
+    ),
+    ServerMix(
+        name="revocations",
+        purpose="keys are revoked while entities are passed directly, others hear of it late, and servers are killed",
+        players=("alpha.ada", "beta.bob"),
+        revoke=3.0,
+        move=12.0,
+        move_together=0.5,
+        wander_share=0.1,
+        delegate=8.0,
+        take=1.0,
+        weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.05, repeated_share=0.03),
+        cut=0.3,
+        cut_one_way=0.3,
+        pause=0.2,
+        crash=0.15,
         unknown_share=0.03,
     ),
 )

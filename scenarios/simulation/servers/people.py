@@ -1,6 +1,7 @@
 """What people do to a cluster: players and operators, who know nothing of each other."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from authority.errors import Reason
@@ -17,6 +18,7 @@ __all__ = ["People"]
 _ASK_AGAIN_S: Final = 1.0
 """Longer than a homeserver takes to say that nothing was decided."""
 _DELEGATES: Final = 3
+_HEARS_OF_KEYS_S: Final = (0.0, 3.0)
 _TOGETHER: Final = 3
 _APART: Final = 4
 _NOBODY_SHARE: Final = 0.2
@@ -135,6 +137,13 @@ class People:
         others = [name for name in near if name != record.authority]
         more = self._dice.sample(others, min(self._dice.randint(1, _DELEGATES - 1), len(others)))
         home.process.start_soon(home.delegate, entity, (record.authority, *more))
+
+    def revoke(self) -> None:
+        """The operator of a server revokes its keys; the others hear of it by and by."""
+        cluster, server = self._cluster, self._dice.choice(self._cluster.server_names)
+        cluster.revoke(server)
+        for other in cluster.servers.values():
+            cluster.schedule.after(self._dice.uniform(*_HEARS_OF_KEYS_S), partial(other.keys.look_again, server))
 
     def drain(self) -> None:
         """A server is to be emptied, or one that was may be given entities again; one of an instance at a time.

@@ -27,11 +27,12 @@ from authority.messages import (
 from authority.outgoing import Case, OutgoingPhase
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
+from crypto.keys import Identity
 from scenarios.simulation.attendance import Attendant
 from scenarios.simulation.servers.calls import Calls
 from scenarios.simulation.servers.company import Batch, Outbox
 from scenarios.simulation.servers.disk import Disk, LateStages, Nonces
-from scenarios.simulation.servers.keys import Keys, identity_of
+from scenarios.simulation.servers.keys import Keys, KeysKnown
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.mixes import ServerMix
 from scenarios.simulation.servers.notices import NoticeWatch
@@ -128,7 +129,7 @@ class SimulationServer:
         self.name: Final = name
         self.process: Final = process
         self.clock: Final = clock
-        self._keys: Final = keys
+        self.keys: Final = KeysKnown(keys)
         self._mail: Final = mail
         self._witness: Final = witness
         self._parts: Final = parts
@@ -136,7 +137,7 @@ class SimulationServer:
         self._calls: Final = Calls(process, mail)
         self._outbox: Final = Outbox(process, mail, in_company=mix.in_company, most=mix.in_parcel)
         self._overdue: set[str] = set()
-        self._sealer: Final = Sealer(name, identity_of(name))
+        self._sealer: Final = Sealer(name, keys.identity(name))
         self._disk: Final = Disk(process)
         self._stages: Final = LateStages()
         self._nonces: Final = Nonces(name)
@@ -196,7 +197,7 @@ class SimulationServer:
     def _built(self, environment: EntityEnvironment) -> Node:
         parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
         way = WayHome(
-            self.name, self._keys, self._calls, self.process, in_company=self._mix.in_company, most=self._mix.in_parcel
+            self.name, self.keys, self._calls, self.process, in_company=self._mix.in_company, most=self._mix.in_parcel
         )
         home, courier = cast(Any, way), cast(Any, self)
         stages, ledger = cast(Any, self._stages), cast(Any, self._disk)
@@ -316,6 +317,10 @@ class SimulationServer:
         for stage in self._stages.waiting():
             node.arrivals.restage(stage)
         node.recovery.remember(cast(Any, self._disk))
+
+    def change_keys(self, identity: Identity) -> None:
+        """Its keys were revoked; it signs with these from now on, also after a crash."""
+        self._sealer.change_identity(identity)
 
     def crash(self) -> None:
         """Kill it."""

@@ -13,7 +13,7 @@ from crypto.keys import PublicIdentity
 from homeserver.federation import PeerUnreachable
 from scenarios.simulation.servers.calls import CallRefused, Calls, Unanswered
 from scenarios.simulation.servers.company import Batch, VirtualCombiner
-from scenarios.simulation.servers.keys import Keys
+from scenarios.simulation.servers.keys import Keys, KeysKnown
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.tasks import Process
 from simserver.home import HomeRefused, HomeUnreachable
@@ -25,7 +25,7 @@ class WayHome:
     """As `simserver.home.Home`: the key directory, and questions to the members of the home instance in turn."""
 
     def __init__(
-        self, name: str, keys: Keys, calls: Calls, process: Process, *, in_company: bool, most: int = MAX_BATCH
+        self, name: str, keys: KeysKnown, calls: Calls, process: Process, *, in_company: bool, most: int = MAX_BATCH
     ) -> None:
         self._keys: Final = keys
         self._calls: Final = calls

@@ -101,6 +101,8 @@ def _open_signed_payload(data: bytes) -> object:
 def _statement(data: bytes) -> object:
     """The first byte chooses whether the rest is a whole statement, its payload, its header, or one of many."""
     if data[:1] == b"\x00":
+        with suppress(Malformed, Tampered):
+            jose.peek_statement_untrusted(_text(data[1:]))
         return jose.verify_untrusted(_text(data[1:]), sender=ROTATED.public)
     if data[:1] == b"\x03":
         text, _, proof = data[1:].partition(b"~")
@@ -415,6 +417,7 @@ TARGETS = [
         "jose-statement",
         _statement,
         [
+            "crypto.jose:peek_statement_untrusted",
             "crypto.jose:verify_untrusted",
             "crypto.jose:_signed_payload_untrusted",
             "crypto.jose:_text_of_many_untrusted",

@@ -220,7 +220,8 @@ def _signer_at_hand(name: str, _kid: str) -> tuple[Role, PublicIdentity] | None:
 def _chain_seeds() -> list[bytes]:
     grant = {**CERTIFICATE, "kind": "delegation", "source": "alpha.h1"}
     passed = {**CERTIFICATE, "kind": "pass", "sub": 1}
-    return [to_json([grant, passed]), to_json([grant]), to_json(["not a token"])]
+    by_nobody = jose.sign(passed, sender_id="alpha.nobody", sender=next(iter(IDENTITIES.values())))
+    return [to_json([grant, passed]), to_json([grant]), to_json(["not a token"]), to_json([grant, by_nobody])]
 
 
 TARGETS = [
@@ -288,6 +289,7 @@ TARGETS = [
         "homeserver-chain",
         _chain,
         [
+            "authority.certificate_reader:_claimed_untrusted",
             "authority.certificate_reader:CertificateReader._reading_chain_untrusted",
             "authority.certificate_reader:CertificateReader._reading_grant_untrusted",
             "authority.certificate_reader:CertificateReader._reading_untrusted",
