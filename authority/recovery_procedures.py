@@ -220,7 +220,7 @@ def _again(rows: Rows, args: Mapping[str, Any]) -> str:
     record, row = _find(rows, args["entity"], args["epoch"])
     if not row.target:
         raise Refused(Reason.TOO_LATE, f"{record.id} is looked for already", epoch=record.epoch)
-    return _begin(rows, record.changed(authority=row.last), row.last, row.target)
+    return _begin(rows, record.changed(authority=row.last), row.last, row.target, contested=row.contested)
 
 
 def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:

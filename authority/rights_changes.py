@@ -47,10 +47,14 @@ def _treat_orphan(rows: Rows, record: EntityRecord) -> None:
     data = rows.get_or(("recoveries", record.id), None)
     if data is None or record.authority:
         return
+    row = RecoveryRow.from_data(data)
+    if row.contested:
+        # Nobody has died, as far as anybody knows.
+        return
     if record.orphans is OrphanPolicy.DESPAWN:
         bury(rows, record)
         return
-    row = RecoveryRow.from_data(data).changed(held=record.orphans is OrphanPolicy.FREEZE)
+    row = row.changed(held=record.orphans is OrphanPolicy.FREEZE)
     rows.put(("recoveries", record.id), row.to_data())
 
 

@@ -61,10 +61,7 @@ STAGE_NS_PER_BYTE = 100
 # Transfers begun here lately, so that a late repetition of an order is recognised.
 MAX_BEGUN = 65_536
 _NEVER_NS: Final = 2**63
-
-
-def _random_id() -> str:
-    return secrets.token_hex(12)
+_RANDOM_ID: Final = partial(secrets.token_hex, 12)
 
 
 class Departures:
@@ -79,7 +76,7 @@ class Departures:
         admission: Admission,
         clock: Clock,
         counts: Counter[str],
-        new_id: Callable[[], str] = _random_id,
+        new_id: Callable[[], str] = _RANDOM_ID,
         reached: Reached = nowhere,
         kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
     ) -> None:
@@ -442,10 +439,13 @@ class Departures:
                 departure.trace = departure.base = opened.trace
             self._event(departure, machine.Staged())
 
-    def superseded(self, entity: str, fence: Fence) -> None:
-        """A certificate shows that the log is at `fence`: whatever is left here of the entity is of the past."""
+    def superseded(self, entity: str, fence: Fence, *, adopted: bool = False) -> None:
+        """What leaves here is of the past: a certificate is of `fence`, or the entity is gone on with (`adopted`)."""
         departure = self._leaving.get(entity)
         if departure is not None:
+            if adopted:
+                # It was taken from here before the log had decided, which has this ordered again, as after a step down.
+                self._begun.pop(departure.plan.transfer_id, None)
             self._event(departure, machine.Superseded(fence))
 
     def _event(self, departure: Departure, event: machine.Event) -> None:
@@ -499,6 +499,7 @@ class Departures:
             case machine.Retire(fence):
                 self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
+                self._begun.pop(plan.transfer_id, None)
                 self._retire(departure, authority, fence)
             case machine.Resume(fence, reason):
                 self._resume(departure, fence, reason)

@@ -285,6 +285,22 @@ def test_only_a_server_of_the_delegation_can_contest_and_only_what_the_log_does_
     assert contest(leased, sub=2)
 
 
+@pytest.mark.parametrize("policy", ["freeze", "despawn"])
+def test_a_policy_for_orphans_that_is_set_while_nobody_can_prove_who_has_it_is_for_later(
+    leased: Log, policy: str
+) -> None:
+    delegated(leased)
+    contest(leased)
+    for _ in range(2):
+        leased.run("entity.change_rights", entity=BALL, by=ADA, orphans=policy)
+        row = RecoveryRow.from_data(leased.rows.get_or(("recoveries", BALL), None))
+        assert (row.held, row.contested) == (False, True)
+        # And if whoever was given it does not go on with it.
+        epoch = leased.rows.entity(BALL).epoch
+        leased.run("recovery.finish", **found(epoch))
+        leased.run("recovery.again", items=[{"entity": BALL, "epoch": epoch + 1}])
+
+
 def test_an_open_transfer_that_nobody_can_prove_has_its_result(leased: Log) -> None:
     delegated(leased)
     leased.propose("transfer-1", direct=True)

@@ -441,3 +441,35 @@ def test_a_pass_of_which_the_log_learns_while_a_server_is_swept_is_not_left_with
     target.crash()
     target.start()
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.epoch > 1)
+
+
+@pytest.mark.parametrize("asks_first", [True, False])
+def test_a_transfer_that_the_log_has_not_decided_is_begun_again_where_the_entity_was_taken_and_given_back(
+    asks_first: bool,
+) -> None:
+    """Its server was cut off in the midst of it, and not killed: it knows that order, which has come to nothing."""
+    cluster = Cluster(MIXES["calm"], Random("given back"))
+    log, source, home = cluster.logs["alpha"], cluster.servers[SOURCE], cluster.homes["alpha.h1"]
+    passing(cluster, 1.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    log.run("entity.change_rights", {"entity": ENTITY, "by": record.master, "orphans": "freeze"})
+    cluster.judge.held[ENTITY] = None
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, EAGER)
+    until(cluster, lambda: (held := source.holding(ENTITY)) is not None and held.life.frozen)
+    for name in ("alpha.h1", "alpha.h2"):
+        cluster.mail.cut(SOURCE, name)
+        cluster.mail.cut(name, SOURCE)
+    if not asks_first:
+        source.node.departures._send_home = lambda *_args, **_how: None  # type: ignore[method-assign]
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.epoch == 2)
+    cluster.mail.heal()
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority == SOURCE)
+    if not asks_first:
+        del source.node.departures._send_home
+    until(cluster, lambda: cluster.servers[TARGET].holding(ENTITY) is not None)
+    transfer = home.store.transfer("transfer-1")
+    assert transfer is not None
+    assert transfer.phase in (Phase.COMMITTED, Phase.DONE)
+    come_to_rest(cluster)
+    assert cluster.judge.violations == []
