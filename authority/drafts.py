@@ -14,6 +14,7 @@ __all__ = ["Draft"]
 
 _Path = tuple[str, ...]
 _GONE: Final = object()
+_UNREAD: Final = object()
 
 
 class Draft:
@@ -21,44 +22,61 @@ class Draft:
 
     def __init__(self, rows: Rows) -> None:
         self._rows: Final = rows
-        self._read: Final[dict[_Path, Any]] = {}
-        self._kept: dict[_Path, Any] = {}
+        # What a step finds: what was read, what earlier steps have left, and what it has written itself.
+        self._found: Final[dict[_Path, Any]] = {}
+        self._kept: Final[dict[_Path, Any]] = {}
+        # What the step under way has written, and what it found there before.
         self._step: dict[_Path, Any] = {}
+        self._before: dict[_Path, Any] = {}
 
     def run(self, procedure: Callable[[Rows, Mapping[str, Any]], Any], args: Mapping[str, Any]) -> Any:
         """One step: the procedure's answer. What it raises undoes what it wrote, and nothing else."""
-        self._step = {}
-        answer = procedure(self, args)
+        self._step, self._before = {}, {}
+        try:
+            answer = procedure(self, args)
+        except BaseException:
+            self._undo()
+            raise
+        kept = self._kept
         for path, data in self._step.items():
             # In the order of the last writing, as if each had been written by itself.
-            self._kept.pop(path, None)
-            self._kept[path] = data
+            kept.pop(path, None)
+            kept[path] = data
         return answer
+
+    def _undo(self) -> None:
+        for path, data in self._before.items():
+            if data is _UNREAD:
+                del self._found[path]
+            else:
+                self._found[path] = data
+        self._step = {}
 
     def write(self) -> None:
         """Write what the steps that were through have left."""
+        rows = self._rows
         for path, data in self._kept.items():
             if data is not _GONE:
-                self._rows.put(path, data)
+                rows.put(path, data)
             else:
-                self._rows.delete(path)
+                rows.delete(path)
 
     def get_or(self, path: _Path, default: Any) -> Any:
         """As `Rows.get_or`."""
-        for rows in (self._step, self._kept, self._read):
-            if path in rows:
-                data = rows[path]
-                return default if data is _GONE else data
-        data = self._read[path] = self._rows.get_or(path, _GONE)
+        data = self._found.get(path, _UNREAD)
+        if data is _UNREAD:
+            data = self._found[path] = self._rows.get_or(path, _GONE)
         return default if data is _GONE else data
 
     def put(self, path: _Path, data: Any) -> None:
         """As `Rows.put`."""
-        self._step[path] = data
+        if path not in self._step:
+            self._before[path] = self._found.get(path, _UNREAD)
+        self._step[path] = self._found[path] = data
 
     def delete(self, path: _Path) -> None:
         """As `Rows.delete`."""
-        self._step[path] = _GONE
+        self.put(path, _GONE)
 
     def count_children(self, path: _Path) -> int:
         """As `Rows.count_children`."""

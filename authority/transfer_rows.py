@@ -21,6 +21,7 @@ __all__ = [
 # still needs (`_still_needed`), at most one for each entity.
 MAX_TRANSFERS: Final = 10_000
 DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
+_SETTLED: Final = (Phase.DONE.value, Phase.REFUSED.value)
 _QUEUE: Final = ("transfer_order",)
 # How many places at the head of the queue one new transfer looks at for rows to forget.
 _QUEUE_LOOKS: Final = 4
@@ -90,13 +91,13 @@ def _still_needed(rows: Rows, transfer_id: str) -> bool:
     The old authority may be cut off with the only copy of the state. Were this forgotten, the log would answer its
     repeated request with "you are not the holder", it would step down, and the entity would be lost.
     """
-    transfer = find_transfer(rows, transfer_id)
-    if transfer is None:
+    row = rows.get_or(("transfers", transfer_id), None)
+    # Most are done, and every new one asks: these are not read as records.
+    if row is None or row["phase"] in _SETTLED:
         return False
-    if transfer.group and transfer.phase in (Phase.PERMITTED, Phase.PREPARED):
-        # Forgotten, it would be committed without the others.
-        return True
+    transfer = TransferRecord.from_data(row)
     if transfer.phase is not Phase.COMMITTED:
-        return False
+        # One of a group: forgotten, it would be committed without the others.
+        return bool(transfer.group) and transfer.phase in (Phase.PERMITTED, Phase.PREPARED)
     data = rows.get_or(("entities", transfer.entity), None)
     return data is not None and EntityRecord.from_data(data).fence == transfer.fence

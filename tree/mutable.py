@@ -148,6 +148,25 @@ class MutableTree:
         if parent is not None and path[-1] in parent.children:
             self._removals.append(Removal(path, self._remove_child(path, parent), reason, self._views))
 
+    def take_leaf(self, path: Path, node: Node) -> Removal | None:
+        """As `remove` of a node without children, where nothing follows from that; None, and nothing done, if it does.
+
+        Where nothing is kept while something else holds, that is all it takes: most rows go like this.
+        """
+        above = path[:-1]
+        parent = self.lookup(above)
+        if parent is None or len(parent.children) < 2:
+            return None
+        self._note(above, parent)
+        self._note(path, node)
+        if self._frozen is not None:
+            self._frozen.keep_child(parent, path[-1])
+        parent.detach(path[-1])
+        parent.child_list_version += 1
+        self.node_count -= 1
+        self._log(self._undo_remove, parent, path[-1], node, 1)
+        return Removal(path, node, Reason.EXPLICIT, {})
+
     def reclaim(self, path: Path) -> None:
         """Remove the node at `path` if it is a useless parent, then its parent if that became one."""
         while path:

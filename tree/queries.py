@@ -54,11 +54,28 @@ class Queries:
 
     def get_or(self, path: Pattern, default: Any) -> Any:
         """The data at `path`, or `default` if there is no such node or it has no data. Raises `PossiblyManyNodes`."""
-        node = self._find(path)
+        node = self._at(path)
         if node is None or node.encoded is None or not has_data(node.encoded):
             return default
         self._tree.effort.take(steps_of_bytes(len(node.encoded)))
         return decode(node.encoded)
+
+    def _at(self, path: Pattern) -> Node | None:
+        """As `_find`; of plain names, as most paths are, without a look at what else they could mean."""
+        node: Node | None = self._tree.root
+        if type(path) is tuple:
+            try:
+                for name in path:
+                    node = node.children.get(name)  # type: ignore[arg-type, union-attr]  # as in `get`
+                    if node is None:
+                        break
+                else:
+                    return node
+            except TypeError:
+                pass
+            if is_plain_path(path):
+                return None
+        return self._find(path)
 
     def view(self, path: Pattern) -> NodeView | None:
         """The node with its versions, or None. Raises `PossiblyManyNodes`."""

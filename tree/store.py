@@ -123,6 +123,10 @@ class Store(Queries):
             return Effects({}, ())
         if node is None:
             return Effects({}, ())
+        if condition is None and target and not node.children and self._tree.undo is not None and not self._tree.kept:
+            leaf = self._tree.take_leaf(target, node)
+            if leaf is not None:
+                return Effects({}, (leaf,))
         if condition is not None:
             self._tree.effort.take(condition.steps_on(node))
             if not condition.holds(node, target[-1] if target else ""):

@@ -202,6 +202,7 @@ class History:
         self._max_events: Final = max_events
         self._max_bytes: Final = max_bytes
         self._events: deque[Event] = deque()
+        self._sizes: deque[int] = deque()
         self._bytes = 0
         self._oldest = revision
         self.revision = revision
@@ -230,8 +231,10 @@ class History:
         for path, kind, before, after in commit.changes:
             if kind is not Kind.CHILDREN:
                 event = Event(revision, kind, path, before, after)
+                size = event.size_bytes()
                 self._events.append(event)
-                self._bytes += event.size_bytes()
+                self._sizes.append(size)
+                self._bytes += size
                 if is_watched:
                     for watcher in self._watchers.about(path):
                         if event.matches(watcher.pattern) and watcher.offer(event):
@@ -246,6 +249,7 @@ class History:
     def reset(self, revision: int) -> None:
         """The tree was replaced as a whole, by a snapshot: what happened in between is not known, all are cut."""
         self._events.clear()
+        self._sizes.clear()
         self._bytes = 0
         self._oldest = self.revision = revision
         self.cut_all("the tree was replaced by a snapshot")
@@ -285,6 +289,5 @@ class History:
 
     def _trim(self) -> None:
         while self._events and (len(self._events) > self._max_events or self._bytes > self._max_bytes):
-            event = self._events.popleft()
-            self._bytes -= event.size_bytes()
-            self._oldest = event.revision
+            self._bytes -= self._sizes.popleft()
+            self._oldest = self._events.popleft().revision
