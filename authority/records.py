@@ -51,6 +51,8 @@ MAX_UNKNOWN_CHARS: Final = 2048
 
 
 _set: Final = object.__setattr__
+# `json.dumps` makes one for each text.
+_WRITER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class _Row(BaseModel):
@@ -256,7 +258,7 @@ def report_text(report: Any) -> str:
 
     Rows and commands of before have it as plain data.
     """
-    return report if isinstance(report, str) else "" if report is None else json.dumps(report, separators=(",", ":"))
+    return report if isinstance(report, str) else "" if report is None else _WRITER.encode(report)
 
 
 class TransferRecord(_Compact):
