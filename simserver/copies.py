@@ -167,10 +167,12 @@ class Copier:
         while True:
             for part in range(_PARTS):
                 await self._clock.sleep_s(max(self._interval_s / _PARTS, rest_s))
-                rest_s = await self._in_turns(self._due(part), self._copy)
-                if self._checkpoint_ns:
-                    rest_s = max(rest_s, await self._in_turns(self._without_checkpoint(), self._check_in_late))
-                await self._written()
+                due = self._due(part)
+                rest_s = await self._in_turns(due, self._copy) if due else 0.0
+                if self._checkpoint_ns and (late := self._without_checkpoint()):
+                    rest_s = max(rest_s, await self._in_turns(late, self._check_in_late))
+                if self._writing:
+                    await self._written()
             self._round += 1
             living = self._holdings.ids()
             for table in (self._copied, self._on_disk):
@@ -288,7 +290,10 @@ class Copier:
 
         Also who stands still for a hand-over, and while this server has no lease: it may be needed all the same.
         """
-        due = {entity: self._holdings.get(entity) for entity in self._times.due(self._clock.monotonic_ns())}
+        entities = self._times.due(self._clock.monotonic_ns())
+        if not entities:
+            return []
+        due = {entity: self._holdings.get(entity) for entity in entities}
         for entity in [one for one, holding in due.items() if holding is None]:
             self._times.gone(entity)
         return [holding for holding in due.values() if holding is not None]

@@ -15,6 +15,8 @@ __all__ = ["parser_of", "work"]
 
 # A run takes some ten megabytes; a system under test that goes in circles takes everything.
 _MEMORY_BYTES: Final = 2 << 30
+# What so many runs leave behind is thrown away at once.
+_RUNS_KEPT: Final = 4
 
 
 def parser_of(module: str) -> argparse.ArgumentParser:
@@ -43,6 +45,7 @@ def work(flags: argparse.Namespace, simulate: Callable[[str, int], Outcome]) -> 
     # few thousand objects finds nothing, and takes a tenth of the time.
     gc.freeze()
     gc.disable()
+    runs = 0
     for seed in range(flags.first, flags.until):
         for place, mix in enumerate(flags.mixes.split(",")):
             # Two by two, because odd seeds of some subjects take longer.
@@ -54,4 +57,6 @@ def work(flags: argparse.Namespace, simulate: Callable[[str, int], Outcome]) -> 
                 data["lines"] = outcome.lines
             sys.stdout.write(json.dumps(data) + "\n")
             sys.stdout.flush()
-            gc.collect()
+            runs += 1
+            if runs % _RUNS_KEPT == 0:
+                gc.collect()

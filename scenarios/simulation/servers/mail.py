@@ -98,9 +98,11 @@ class Mail:
                 del self._free_at_s[way]
 
     def _delay_s(self) -> float:
-        weather = self.weather
-        spike = weather.spike_s if self._dice.random() < weather.spike_share else 0.0
-        return self._dice.uniform(*weather.latency_s) + self._dice.uniform(0.0, spike)
+        # Twice what `uniform` does, without the calls: on the way of every message.
+        weather, draw = self.weather, self._dice.random
+        spike = weather.spike_s if draw() < weather.spike_share else 0.0
+        shortest_s, longest_s = weather.latency_s
+        return shortest_s + (longest_s - shortest_s) * draw() + spike * draw()
 
     def _arrive(self, sender: str, to: str, message: Any, stamp: int) -> None:
         if not self._cut.get((sender, to)):

@@ -458,7 +458,8 @@ class SimulationServer:
 
     def _tick(self) -> None:
         node = self.node
-        self._look_at_budgets()
+        if self._mix.budgets_ms:
+            self._look_at_budgets()
         if self._mix.notices_ms and (why := self._notices.look()):
             self._witness.faulty(self.name, why)
         before = [(holding.life, holding.life.tick) for holding in node.holdings]
@@ -475,7 +476,7 @@ class SimulationServer:
         Seen twice, because what was held up with a pause is done one after the other.
         """
         overdue, now_ns = set(), self.clock.monotonic_ns()
-        for departure in self.node.departures._leaving.values() if self._mix.budgets_ms else ():
+        for departure in self.node.departures._leaving.values():
             budget_ns, machine = departure.plan.freeze_budget_ms * 1_000_000, departure.machine
             is_open = machine.phase is OutgoingPhase.STAGING or (
                 machine.phase is OutgoingPhase.REQUESTED and machine.case is not Case.DIRECT
