@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from authority.records import EntityRecord, LeaseOffice, LeaseRow, TransferRecord
 from homeserver.store import Store, replicated_procedures
+from scenarios.simulation.servers.patience import impatient
 from scenarios.simulation.servers.tasks import pause
 from tree.commands import Answer, Machine
 from tree.data import decode, encode_shallow
@@ -35,7 +36,7 @@ class Log:
         self, members: tuple[str, ...], dice: random.Random, unknown_share: float, watch: Watch,
         procedures: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        self._machine: Final = Machine({**replicated_procedures(), **procedures})
+        self._machine: Final = Machine({**impatient(replicated_procedures()), **procedures})
         self._watch: Final = watch
         self._number = 0
         self.known_rows: Final[dict[tuple[str, ...], tuple[bytes, Any]]] = {}

@@ -16,9 +16,9 @@ __all__ = ["ServersOutcome", "simulate"]
 
 FAULTS_S: Final = 8.0
 HEAL_S: Final = 40.0
-"""Retries back off to a second at home and to four at players, groups wait for ten; a few of each."""
+"""Retries back off to a second at home and to four at players, groups wait for four (`patience`); a few of each."""
 REST_S: Final = 25.0
-"""What had begun just before is over by then: groups wait for ten seconds, after a notice of one; twice that."""
+"""What had begun just before is over by then: groups wait for four seconds, after a notice of one; some times that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
