@@ -42,7 +42,9 @@ def reasons_table() -> str:
         match name, text:
             case ast.Assign(targets=[ast.Name(id=member)]), ast.Expr(value=ast.Constant(value=str(meaning))):
                 reason = Reason[member]
-                lines.append(f"| `{reason}` | {REASON_STATUS.get(reason, 409)} | {meaning.rstrip('.')} |")
+                lines.append(
+                    f"| `{reason}` | {REASON_STATUS.get(reason, 409)} | {' '.join(meaning.split()).rstrip('.')} |"
+                )
             case _:
                 pass
     assert len(lines) == len(Reason) + 2, "every reason has a sentence"
