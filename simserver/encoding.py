@@ -5,6 +5,7 @@ the same. With a tick the world's state changes, and seldom anything else: what 
 put around it in the order of canonical CBOR.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import cbor2
@@ -17,11 +18,15 @@ __all__ = ["LifeEncoder"]
 
 # The whole of a larger one is not kept beside what it is of.
 _MAX_KEPT_BYTES: Final = 4096
+_TICK: Final = cbor2.dumps("tick")
+_WORLD: Final = cbor2.dumps("world")
 
 
-def _fields(fields: dict[str, Any]) -> bytes:
-    """Fields of a map, fewer than 24 of them, as they stand in it: without its head."""
-    return cbor2.dumps(fields, canonical=True)[1:]
+# A world has few kinds.
+@lru_cache(maxsize=256)
+def _front(kind: str, fields: int) -> bytes:
+    """The head of the whole map, which has so many fields, and what it has up to the number of the tick."""
+    return bytes([0xA0 | fields]) + cbor2.dumps({"kind": kind})[1:] + _TICK
 
 
 class LifeEncoder:
@@ -56,9 +61,10 @@ class LifeEncoder:
         beside = self._beside
         if beside[0] is not life.carried or beside[1] != life.ownership or beside[2] != life.schema:
             after = {"ownership": list(life.ownership), "schema": life.schema} | life.carried.to_data()
-            head = bytes([0xA0 | len(("kind", "tick", "inbox", "world")) + len(after)])
-            front = head + _fields({"kind": life.kind}) + cbor2.dumps("tick")
-            beside = self._beside = (life.carried, life.ownership, life.schema, (front, _fields(after)))
+            front = _front(life.kind, len(("kind", "tick", "inbox", "world")) + len(after))
+            # Without the head of a map of its own, which is one byte for fewer than 24 fields.
+            back = cbor2.dumps(after, canonical=True)[1:]
+            beside = self._beside = (life.carried, life.ownership, life.schema, (front, back))
         around: tuple[bytes, bytes] = beside[3]
         return around
 
@@ -66,5 +72,8 @@ class LifeEncoder:
         """From after the tick up to the world."""
         changes = inbox.changes
         if self._inbox[0] != changes:
-            self._inbox = (changes, _fields({"inbox": inbox.to_data()}) + cbor2.dumps("world"))
+            data = inbox.to_data()
+            # As it stands it is in order, but for the names of several sources.
+            encoded = cbor2.dumps({"inbox": data}, canonical=len(data["cursors"]) > 1)
+            self._inbox = (changes, encoded[1:] + _WORLD)
         return self._inbox[1]

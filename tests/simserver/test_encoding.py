@@ -1,0 +1,46 @@
+"""A life that is encoded piece by piece is the same, byte by byte, as its snapshot."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from authority.ownership import Ownership
+from simserver.encoding import LifeEncoder
+from simserver.inputs import Inbox
+from simserver.life import Snapshot
+from simserver.stepping import Carried
+
+MAPS = st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(allow_nan=False)), max_size=3)
+CURSORS = st.dictionaries(
+    st.text("abcxyz", min_size=1, max_size=6),
+    st.tuples(st.integers(0, 300), st.integers(0, 300), st.binary(min_size=16, max_size=16)).map(list),
+    max_size=3,
+)
+PENDING = st.lists(st.tuples(st.text(max_size=3), st.integers(0, 300), st.binary(max_size=4)).map(list), max_size=3)
+CARRIED = st.builds(
+    Carried, st.dictionaries(st.text("ab", min_size=1), st.integers(0, 99), max_size=3), st.binary(), st.integers(0, 99)
+)
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.text(max_size=4), st.integers(0, 2**40), MAPS, CURSORS, PENDING, st.booleans()), max_size=3),
+    CARRIED,
+    st.builds(Ownership, st.text(max_size=4), st.integers(0, 99)),
+)
+def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_time(
+    steps: list[tuple[str, int, dict[Any, Any], dict[str, Any], list[Any], bool]], carried: Carried, owner: Ownership
+) -> None:
+    encoder = LifeEncoder()
+    for changes, (_, tick, world, cursors, pending, forgotten) in enumerate(steps):
+        inbox = Inbox.from_data({"cursors": cursors, "pending": pending, "has_forgotten": forgotten})
+        inbox.changes = changes
+        kind = steps[0][0]
+        life = SimpleNamespace(
+            kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried
+        )
+        snapshot = Snapshot(kind, tick, world, inbox.to_data(), owner, 2, carried)
+        assert encoder.encode(cast(Any, life)) == snapshot.encode()
+        assert encoder.encode(cast(Any, life)) == snapshot.encode()
