@@ -89,8 +89,7 @@ class Reason(StrEnum):
     UNKNOWN_TARGET = "unknown_target"
     """No simulation server of this name is registered."""
     UNPROVEN = "unproven"
-    """The entity was passed directly, and a key with which that was signed is not good any more: whoever has it is
-    looked for."""
+    """The entity was passed directly with a key that is not good any more: whoever has it is looked for."""
     WRONG_HOME = "wrong_home"
     """The record lives in another instance."""
 
