@@ -120,6 +120,7 @@ class Replica(LocalTree):
         self._wake = trio.Event()
         self._applied = trio.Event()
         self._applied_announced = 0
+        self._nap = trio.CancelScope()  # the driver's sleep
         self._scope: Final = trio.CancelScope()
         self._failure: Exception | None = None
         self._journal: Journal | None = None
@@ -212,7 +213,8 @@ class Replica(LocalTree):
                 now_s = trio.current_time()
                 self._deadlines.wake_due(now_s)
                 idle_s, deadline_s = _running(self._raft).idle_for_s(), self._deadlines.next_s()
-                with trio.move_on_at(now_s + idle_s if deadline_s is None else min(now_s + idle_s, deadline_s)):
+                until_s = now_s + idle_s if deadline_s is None else min(now_s + idle_s, deadline_s)
+                with trio.move_on_at(until_s) as self._nap:
                     await self._wake.wait()
         except Exception as error:
             self._fail(error)
@@ -574,6 +576,9 @@ class Replica(LocalTree):
             _running(self._peers).flush()
         else:
             self._advance()
+            # That may have made something due before the driver wakes: the word of a commit above all.
+            due_s = trio.current_time() + _running(self._raft).idle_for_s()
+            self._nap.deadline = min(self._nap.deadline, due_s)
 
     def _send(self, name: str, message: Message) -> bool:
         return _running(self._peers).send(name, encode_message(message))

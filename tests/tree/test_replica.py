@@ -1,6 +1,7 @@
 """Real members on loopback, in one process: commit, fail over, restart, read, and survive odd commands."""
 
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import trio.testing
 
 from tests.tree.instances import configs, running_instance, until
 from tree import Aborted, DirectoryInUse, MalformedCommand, NoQuorum, OutcomeUnknown, Replica, ReplicaConfig
+from tree.raft_member import Timing
 
 
 async def test_one_member_alone_commits_and_remembers(tmp_path: Path) -> None:
@@ -42,6 +44,24 @@ async def test_many_commands_at_once_from_everywhere_apply_once_each(tmp_path: P
             for number in range(150):
                 nursery.start_soon(submit, instance.replicas()[number % 3], str(number))
         assert answers == [1] * 150
+
+
+def _has(replica: Replica, number: int) -> bool:
+    return bool(replica.store.get(("a",)) == number)
+
+
+async def test_followers_hear_of_a_commit_long_before_the_next_heartbeat(tmp_path: Path) -> None:
+    # Heartbeats beyond the test's deadline; whoever meets the others without a leader stands early all the same.
+    async with running_instance(tmp_path, 3, timing=Timing(200.0, 700.0, 800.0)) as instance:
+        leader = await instance.leader()
+        await leader.submit("tree.put", {"path": ["a"], "data": 0})
+        for replica in instance.replicas():
+            await replica.read_barrier()
+        # Several: something else may happen to bring the word of one along.
+        for number in range(1, 6):
+            await leader.submit("tree.put", {"path": ["a"], "data": number})
+            for replica in instance.replicas():
+                await until(partial(_has, replica, number))
 
 
 async def test_the_others_go_on_when_the_leader_stops_and_it_catches_up_when_it_returns(tmp_path: Path) -> None:
