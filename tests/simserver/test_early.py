@@ -64,7 +64,7 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
 ) -> None:
     holdings, counts = Holdings(Stage(system).environment, Written()), Counter[str]()
     part: Any = SimpleNamespace(get=lambda _: None, used=lambda _: None, arrived=lambda _: None)
-    part.superseded, part.send = lambda *_: None, lambda *_, **__: True
+    part.superseded, part.send = lambda *_, **__: None, lambda *_, **__: True
     arrivals = Arrivals(Sealer(HERE, IDENTITY), part, part, holdings, part, part, part, TrioClock(), counts)
     assert not arrivals.keep_early(BALL, item(1)), "nobody has spoken of it"
 
