@@ -198,13 +198,15 @@ class Recoveries:
         answers, silent = await self._ask(items, there, everybody)
         found, lost = [], []
         for row in rows:
-            if self._waits_for_disk(row, answers):
+            waits_for_return = self._waits_for_return(row)
+            if self._waits_for_disk(row, answers) or (waits_for_return and row.last not in answers):
                 self._in_vain_for[row.entity] = (seen, row.held)
                 continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
                         if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
             candidates = [_candidate(holder, item) for holder, item in _believed(row, found_of)]
-            best = _best(row, candidates, answers, waits=self._waits_for_return(row))
+            # Under the epoch before that of the raised fence the one that is back had it.
+            best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
             if not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
                 if silent == there.silent:
@@ -340,22 +342,12 @@ class Recoveries:
 
     def to_data(self) -> dict[str, Any]:
         """How it stands, for people."""
-        rows = self._store.recoveries()
+        rows = [(row, self._store.entity(row.entity)) for row in self._store.recoveries()]
         return {
-            "waiting": [row.to_data() for row in rows],
+            "waiting": [row.to_data() | {"standing": record.standing.value} for row, record in rows if record],
             "recent": [asdict(report) for report in reversed(self.recent)],
             "counts": dict(self.counts),
         }
-
-
-def _best(
-    row: RecoveryRow, candidates: Sequence[Candidate], answered: Collection[str], *, waits: bool
-) -> Candidate | None:
-    """The copy that an entity is gone on with from; none as long as its own server, for which it waits, is away."""
-    if not waits:
-        return choose(candidates, last=row.last)
-    # Under the epoch before that of the raised fence it was there.
-    return choose(candidates, last=row.last, held_since=row.epoch - 1) if row.last in answered else None
 
 
 def _believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:

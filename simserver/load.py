@@ -186,7 +186,7 @@ class Loads:
             inputs=inputs,
             moved_bytes=moved_bytes,
             asleep=self._holdings.asleep,
-            too_large=self._departures.stayers.too_large,
+            too_large=self._departures.stayers.too_large(self._holdings.ids()),
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:

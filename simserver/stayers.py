@@ -6,6 +6,7 @@ do not begin again at once. Neither matters for what is ordered: the group in wh
 """
 
 import logging
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,11 +67,10 @@ class Stayers:
         self.refused(entity)
         return True
 
-    @property
-    def too_large(self) -> int:
-        """How many were found to be too large a moment ago, and have not been found smaller since."""
-        now_ns = self._clock.monotonic_ns()
-        self._too_large_until_ns = {name: at_ns for name, at_ns in self._too_large_until_ns.items() if now_ns < at_ns}
+    def too_large(self, held: Container[str]) -> int:
+        """How many of those `held` were found to be too large a moment ago, and have not been found smaller since."""
+        now_ns, known = self._clock.monotonic_ns(), self._too_large_until_ns
+        self._too_large_until_ns = {name: at_ns for name, at_ns in known.items() if now_ns < at_ns and name in held}
         return len(self._too_large_until_ns)
 
     def note(self, entity: str) -> None:

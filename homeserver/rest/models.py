@@ -172,9 +172,9 @@ class RecoveriesView(BaseModel):
     """What dead simulation servers left: what is not gone on with yet, and what was, newest first."""
 
     waiting: list[dict[str, Any]] = Field(
-        description="{entity, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, state_hash, "
-        "source}; no target: copies are looked for, also in the instances `abroad`; with `disk` whoever was `last` is "
-        "waited for"
+        description="{entity, standing, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, "
+        "state_hash, source}; no target: copies are looked for, also in the instances `abroad`, or, if `standing` is "
+        "lost, there is none; with `disk` or `held` whoever was `last` is waited for"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"

@@ -115,6 +115,7 @@ async def _drain_view(node: Node, name: str) -> DrainView:
     entities, delegated = node.store.named_by(name)
     report = node.balancer.report(name)
     load = None if report is None or report.age_s > FRESH_S else report.load
+    waiting = sum(row.last == name and not row.target for row in node.store.recoveries())
     holds_nothing = _has_no_lease(node, name) if load is None else not load.entities
     return DrainView(
         server=name,
@@ -126,8 +127,9 @@ async def _drain_view(node: Node, name: str) -> DrainView:
         held=None if load is None else load.entities,
         leaving=None if load is None else load.leaving,
         too_large=None if load is None else load.too_large,
+        waiting=waiting,
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
-        empty=record is not None and not entities and not delegated and holds_nothing,
+        empty=record is not None and not entities and not delegated and not waiting and holds_nothing,
     )
 
 
@@ -140,7 +142,7 @@ def _has_no_lease(node: Node, name: str) -> bool:
 async def _remove(node: Node, name: str) -> ServerView:
     view = await _drain_view(node, name)
     row = node.store.row(name)
-    # One that is gone cannot say that it is empty; the log can.
+    # One that is gone cannot say that it is empty; the log can. That it is removed is what ends the waiting for it.
     left = view.entities + view.delegated + (view.held or 0)
     if row is None or view.id is None or left:
         how = f"drained, with {left} entities left" if view.draining else "not drained"

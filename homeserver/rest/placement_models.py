@@ -47,8 +47,12 @@ class DrainView(BaseModel):
     too_large: int | None = Field(
         description="of these, how many were found too large for a transfer lately (state_too_large): they stay"
     )
+    waiting: int = Field(
+        description="entities that it left when it died and nobody goes on with yet: copies are looked for, or its "
+        "disk or its return is waited for (GET /v1/recoveries)"
+    )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
     empty: bool = Field(
         description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
-        "lease and is silent (`held` is None): it can be stopped, upgraded or removed"
+        "lease and is silent (`held` is None), nor waits for it: it can be stopped, upgraded or removed"
     )

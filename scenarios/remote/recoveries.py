@@ -26,10 +26,11 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
     \b
     What an entity may wait for:
       copies      servers are asked for copies, or the one that was chosen has not gone on yet
+      any copy    nobody who is alive has one: it is lost, unless a server returns that has one on its disk
       the disk    of a server that was the last one alive: start it, or if it never will return,
-                  `baton drain SERVER` and `baton server remove SERVER`
+                  `baton server remove SERVER`
       its return  the entity's policy is to wait for the server that had it (orphans = freeze): start it,
-                  remove it as above, or set another policy
+                  remove it as above, or set another policy (if it is a server of another instance, only that helps)
       another instance  has or had it, and cannot be asked: look at that instance
 
     \b
@@ -58,6 +59,8 @@ def _waits_for(row: dict[str, Any]) -> str:
     if row["disk"]:
         return f"the disk of {row['last']}"
     abroad = [*row["abroad"], *row["abroad_too"]]
+    if row.get("standing") == "lost":
+        return "any copy: nobody who is alive has one"
     return "copies" + (f", here and in {', '.join(abroad)}" if abroad else "")
 
 

@@ -23,8 +23,8 @@ __all__ = ["add", "balance", "drain", "load", "remove"]
 _operator = partial(remote_options, "the operator token", "BATON_OPERATOR_TOKEN_FILE")
 _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server's answer as JSON.")
 POLL_S: Final = 0.25
-# How long nothing may be able to leave before nobody waits for that: time for another server to be started again.
-_NO_TARGET_S: Final = 15.0
+# How long nothing may be able to leave before nobody waits for that: time for a server to be started again.
+_STUCK_S: Final = 15.0
 _FOR_EVER_S: Final = 86_400.0
 _within = click.option(
     "--within",
@@ -49,9 +49,11 @@ def drain(server: Server, server_name: str, cancel: bool, no_wait: bool, json_wa
     The drain is in the instance's log, and its leader carries it out. Ctrl-C only ends the waiting: the same command
     waits on, and --cancel ends the drain. If no other server of the instance takes entities, because all are drained or
     gone, its entities stay where they are and are simulated; so do those whose states are too large for a transfer. If
-    only such are left, this ends with 1 after 15 s.
+    such are left, and nothing has left for 15 s, this ends with 1.
 
-    A dead server is empty as soon as its lease is over and the log has no entity on it.
+    A dead server is empty as soon as its lease is over, the log has no entity on it, and nothing that it left waits any
+    more: for copies, for its disk or for its return (`baton recoveries`). Start it again, or, if it will never return,
+    remove it.
 
     An empty server can be stopped, upgraded, started again (then --cancel), or removed with `baton server remove`.
 
@@ -84,9 +86,12 @@ def _telling_that_it_goes_on(server_name: str, again: str) -> Iterator[None]:
         raise
 
 
-def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, within_s: float) -> int:
-    since_s = had_target_s = time.monotonic()
-    shown = _Progress(json_wanted, since_s)
+def _wait(
+    server: Server, path: str, view: dict[str, Any], json_wanted: bool, within_s: float, *, removing: bool = False
+) -> int:
+    """Wait until a server is empty; if it is `removing`, no longer for what only waits for the server itself."""
+    since_s = moved_s = time.monotonic()
+    shown, before = _Progress(json_wanted, since_s), _left(view)
     for seen in _views(server, path, view):
         shown.show(seen)
         if not seen["draining"]:
@@ -96,13 +101,25 @@ def _wait(server: Server, path: str, view: dict[str, Any], json_wanted: bool, wi
             shown.done(seen)
             return 0
         now_s = time.monotonic()
-        # What is too large for a transfer stays for good, unless its world makes it smaller.
-        if seen["targets"] and (not seen["held"] or seen["held"] != seen.get("too_large")):
-            had_target_s = now_s
-        if now_s - since_s >= within_s or now_s - had_target_s >= _NO_TARGET_S:
+        if _left(seen) != before or not _may_stay(seen):
+            moved_s, before = now_s, _left(seen)
+        *elsewhere, waiting = before
+        if removing and waiting and not any(elsewhere) and now_s - moved_s >= _STUCK_S:
+            return 0
+        if now_s - since_s >= within_s or now_s - moved_s >= _STUCK_S:
             click.echo(f"baton: {_sentence(seen)}; the drain goes on", err=True)
             return 1
     raise AssertionError("views do not end")
+
+
+def _left(view: dict[str, Any]) -> tuple[int, ...]:
+    """What is left, of each kind; what waits for the server itself comes last."""
+    return (view["entities"], view["delegated"], view["held"] or 0, view.get("waiting", 0))
+
+
+def _may_stay(view: dict[str, Any]) -> bool:
+    """Whether there is what stays for good, as things are: too large, with nowhere to go, or left by the dead."""
+    return not view["targets"] or bool(view.get("too_large") or view.get("waiting"))
 
 
 def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -118,6 +135,8 @@ def _sentence(view: dict[str, Any]) -> str:
     held = "does not report" if view["held"] is None else f"holds {view['held']:,}, {view['leaving']:,} of them leaving"
     more = f", and {view['delegated']:,} may be passed to it" if view["delegated"] else ""
     stuck = "" if view["targets"] else "; no other server takes entities"
+    if waiting := view.get("waiting"):
+        stuck += f"; {waiting:,} that it left wait for it, or for copies: see `baton recoveries`"
     if too_large := view.get("too_large"):
         stuck += f"; {too_large:,} too large to be moved (state_too_large)"
     return f"{view['server']} {held}; {view['entities']:,} by the log{more}{stuck}"
@@ -265,7 +284,9 @@ def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> 
 def remove(server: Server, server_name: str, directory: Path | None, json_wanted: bool, within_s: float) -> int:
     """Drain SERVER, wait until it is empty, and take it out of the directory: nobody knows it any more.
 
-    Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off.
+    Without --dir its process runs on, with nothing to do: stop it. May be repeated after it was broken off. A dead
+    server for which entities wait is removed after 15 s: they go on from other copies, and what only its disk has is
+    lost.
 
     \b
     Example:
@@ -275,7 +296,7 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
     view: dict[str, Any] = {"name": server_name}
     try:
         with _telling_that_it_goes_on(server_name, f"baton server remove {server_name}"):
-            if status := _wait(server, path, server.call("POST", path), json_wanted, within_s):
+            if status := _wait(server, path, server.call("POST", path), json_wanted, within_s, removing=True):
                 return status
         view = server.call("DELETE", f"/v1/servers/{server_name}")
     except RemoteRefused as refused:

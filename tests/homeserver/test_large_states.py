@@ -131,3 +131,5 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
             if (await alpha.api.get("/v1/servers/alpha.s1/drain"))["too_large"] == 1:
                 break
             await trio.sleep(0.1)
+    # One that is no more keeps it waiting no longer.
+    assert one.departures.stayers.too_large({"alpha.other"}) == 0

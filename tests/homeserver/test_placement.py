@@ -9,7 +9,7 @@ import trio
 from authority.hops import Trace
 from authority.placement import Balance, Move, View
 from authority.placement_messages import CensusRequest, MoveItem, Moves
-from authority.records import DirectoryRow, Role
+from authority.records import DirectoryRow, RecoveryRow, Role
 from authority.settings import ConfigError
 from crypto.keys import Identity
 from homeserver.balancer import load_policy
@@ -100,7 +100,9 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
 
 
-async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_does_not_report(world: Home) -> None:
+async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_does_not_report(
+    world: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     operator, store, gone = Operator(world), world.node.store, "alpha.s9"
     row = DirectoryRow(name=gone, role=Role.SIMSERVER, keys=Identity.generate().public.to_jwks())
     await store.submit("directory.register", row=row.to_data())
@@ -111,7 +113,13 @@ async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_do
     assert (view["held"], view["empty"]) == (None, False), "it may be alive"
     await store.submit("lease.expire", server=gone, incarnation=1, office=store.lease_office().number)
     view = await operator.do("POST", f"/v1/servers/{gone}/drain")
-    assert (view["entities"], view["held"], view["empty"]) == (0, None, True)
+    assert (view["entities"], view["held"], view["waiting"], view["empty"]) == (0, None, 0, True)
+    # What it left is told; that it is removed is what ends the waiting for it.
+    waits = RecoveryRow(entity="alpha.left", last=gone, epoch=2, held=True)
+    taken = RecoveryRow(entity="alpha.taken", last=gone, epoch=2, target="alpha.s1")
+    monkeypatch.setattr(store, "recoveries", lambda: [waits, taken])
+    view = await operator.do("GET", f"/v1/servers/{gone}/drain")
+    assert (view["waiting"], view["empty"]) == (1, False)
     assert (await operator.do("DELETE", f"/v1/servers/{gone}"))["name"] == gone
 
 

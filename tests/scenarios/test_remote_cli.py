@@ -223,11 +223,14 @@ class Drained:
         self.now_s += 1.0
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
-    def wait(self, monkeypatch: pytest.MonkeyPatch, *, json_wanted: bool = True) -> tuple[int, float]:
+    def wait(
+        self, monkeypatch: pytest.MonkeyPatch, *, json_wanted: bool = True, removing: bool = False
+    ) -> tuple[int, float]:
         """The status, and how long it took."""
         monkeypatch.setattr("scenarios.remote.servers.time.monotonic", lambda: self.now_s)
         monkeypatch.setattr("scenarios.remote.servers.time.sleep", lambda _: None)
-        status = servers._wait(cast(Server, self), "", self.call("POST", ""), json_wanted=json_wanted, within_s=1000.0)
+        first = self.call("POST", "")
+        status = servers._wait(cast(Server, self), "", first, json_wanted, within_s=1000.0, removing=removing)
         return status, self.now_s
 
 
@@ -244,6 +247,9 @@ def test_a_drain_that_has_nowhere_to_go_is_not_waited_for(
     status, waited_s = Drained(kept).wait(monkeypatch)
     assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
     assert "3 too large to be moved (state_too_large); the drain goes on" in capsys.readouterr().err
+    # Also with others of which nobody knows why they stay.
+    status, waited_s = Drained(kept | {"held": 5}).wait(monkeypatch)
+    assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
     # A server that is started again in between is waited for.
     status, waited_s = Drained(*[stuck] * 10, *[going] * 5, *[stuck] * 10, empty).wait(monkeypatch)
     assert (status, waited_s) == (0, 26.0)
@@ -258,6 +264,24 @@ def test_a_dead_server_that_is_empty_by_the_log_is_not_waited_for(
     shown = capsys.readouterr()
     assert "alpha.s1 does not report; 0 by the log\n" in shown.err
     assert shown.out == "alpha.s1 is empty after 2.0 s by the log; it does not report and has no lease\n"
+
+
+def test_what_waits_for_a_dead_server_is_told_and_given_up_only_by_removing_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = {"server": "alpha.s1", "draining": True, "entities": 0, "delegated": 0, "held": None, "leaving": None}
+    left |= {"targets": 2, "empty": False, "waiting": 3}
+    status, waited_s = Drained(left).wait(monkeypatch)
+    assert (status, 15.0 <= waited_s <= 18.0) == (1, True)
+    assert "3 that it left wait for it, or for copies: see `baton recoveries`; the drain" in capsys.readouterr().err
+    # Each that is gone on with is a reason to wait on for the others.
+    going = [left | {"waiting": number} for number in range(9, 0, -1) for _ in range(10)]
+    assert Drained(*going, left | {"waiting": 0, "empty": True}).wait(monkeypatch) == (0, 91.0)
+    status, waited_s = Drained(left).wait(monkeypatch, removing=True)
+    assert (status, 15.0 <= waited_s <= 18.0) == (0, True)
+    # One that may be alive is waited for, and what it has still is not given up.
+    for more in ({"waiting": 0, "targets": 0}, {"entities": 1}, {"held": 1, "leaving": 0}):
+        assert Drained(left | more).wait(monkeypatch, removing=True)[0] == 1
 
 
 @pytest.mark.parametrize("command", [("drain",), ("server", "remove")])
@@ -292,6 +316,15 @@ RECOVERIES: dict[str, Any] = {
         {"entity": "alpha.b", "last": "alpha.s1", "epoch": 4, "target": "", "held": True, "disk": True},
         {"entity": "alpha.c", "last": "alpha.s1", "epoch": 4, "target": "", "held": False, "disk": False},
         {"entity": "alpha.d", "last": "alpha.s1", "epoch": 5, "target": "alpha.s2", "held": False, "disk": False},
+        {
+            "entity": "alpha.f",
+            "last": "alpha.s1",
+            "epoch": 5,
+            "target": "",
+            "held": False,
+            "disk": False,
+            "standing": "lost",
+        },
     ],
     "recent": [
         {
@@ -321,7 +354,8 @@ def test_recoveries_say_what_is_waited_for(baton: Baton, monkeypatch: pytest.Mon
     status, out, _ = baton("recoveries")
     assert status == 0
     for said in (
-        "4 wait to be gone on with", "the disk of alpha.s1", "the return of alpha.s1", "copies, here and in beta",
+        "5 wait to be gone on with", "the disk of alpha.s1", "the return of alpha.s1", "copies, here and in beta",
+        "any copy: nobody who is alive has one",
         "alpha.s2, which is told to go on from tick 7", "1,234", "1970-01-01 00:00:00+00:00", "recovered 1, taken 5",
         "beta cannot be asked since 1970-01-01 00:00:00+00:00 (home_unreachable); 2 on beta.s1",
         "gamma has 1 on gamma.s1 of this instance's entities",

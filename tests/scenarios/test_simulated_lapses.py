@@ -173,10 +173,12 @@ def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(ho
     cluster.judge.held[ENTITY] = None  # waits, though others have copies
     passing(cluster, 3.0)
     cluster.crash(SOURCE)
-    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.standing is Standing.LOST)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
     passing(cluster, 2.0)
     record = cluster.record(ENTITY)
     assert (record and record.authority) == "", "others have copies, and it waits for its server"
+    assert record is not None
+    assert record.standing is Standing.RECOVERING, "it is not lost"
     if how == "removed":
         cluster.judge.died("whoever removed it")
         log.run("server.drain", {"server": SOURCE, "drain_id": "d", "now_s": 1.0})

@@ -4,6 +4,7 @@ import random
 from functools import partial
 from typing import Any, Final
 
+from authority.abroad import is_abroad
 from authority.absence import LeavePolicy
 from authority.names import instance_of
 from authority.records import EntityRecord, GroupPhase, Phase
@@ -186,7 +187,14 @@ class Cluster:
         if entity in self.absences.ended:
             return "ended"
         record = self.record(entity)
-        return "lost" if record is not None and record.standing is Standing.LOST else ""
+        if record is None or record.authority:
+            return ""
+        return "lost" if record.standing is Standing.LOST or self._waits_in_vain(entity) else ""
+
+    def _waits_in_vain(self, entity: str) -> bool:
+        """Whether it waits for a server of another instance, which is dead for good: only its master can end that."""
+        row = self._stores[instance_of(entity)].recovery(entity)
+        return row is not None and row.held and row.last in self.gone and is_abroad(entity, row.last)
 
     def unsettled(self) -> str:
         """What has not come to rest, in a sentence; empty when everything has."""
