@@ -26,13 +26,15 @@ MAX_DELEGATION: Final = 16
 def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Make the record of a new entity: its spawner becomes master and owner, the rule is `ask` unless stated.
 
-    Repeating the same creation answers with the record as it is (the first answer may have been lost).
+    Repeating the same creation answers with the record as it is (the first answer may have been lost). On which server
+    it began is not known of one that has moved on, or waits for another authority, so any is taken for that one then.
     """
     entity_id, server, spawner = args["entity"], args["server"], args["spawner"]
     existing = rows.get_or(("entities", entity_id), None)
     if existing is not None:
         record = EntityRecord.from_data(existing)
-        if (record.kind, record.master, record.authority) == (args["kind"], spawner, server):
+        moved_on = record.fence != Fence(record.born)
+        if (record.kind, record.master) == (args["kind"], spawner) and (moved_on or record.authority == server):
             return record.to_data()
         raise Refused(Reason.ALREADY_EXISTS, f"entity {entity_id} exists already", entity=entity_id)
     if is_server(rows, entity_id):

@@ -12,14 +12,14 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final
 
 import trio
 
 from actors.udp import LinkDown, LinkEndpoint, LinkFull, Received
 from authority.errors import MessageError
-from authority.messages import Input, InputAck, NotHere, NotOwner, decode_link_untrusted, encode_link
+from authority.messages import Input, InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
 from authority.names import instance_of
 from crypto.errors import CryptoError
 from crypto.keys import Identity, PublicIdentity
@@ -35,6 +35,9 @@ MAX_RESEND_S: Final = 4.0
 # What was applied is durable half a second later. After so long it is asked whether it still counts: if it was lost
 # with an authority, nobody else knows that there is somebody to be told.
 ASK_AFTER_S: Final = 2.0
+# Who gives no inputs says that it is there, to each server to which a stream leads, well within the first silence that
+# is anybody's business (`simserver.silence`).
+PRESENT_S: Final = 3.0
 # Unacknowledged inputs per stream; at 50 a second this covers ten seconds without an authority.
 WINDOW: Final = 512
 # Applied inputs that may have to be given again, because no copy of the entity has them yet.
@@ -323,6 +326,7 @@ class Players:
             self._nursery = nursery
             await nursery.start(self._link.serve)
             nursery.start_soon(self._repeat)
+            nursery.start_soon(self._watch)
             task_status.started()
             async for received in self._link.inbox:
                 self._take(received)
@@ -432,6 +436,29 @@ class Players:
             _log.info("%s: %s", stream.entity, error)
         finally:
             stream.looking_up = False
+
+    async def _watch(self) -> None:
+        """Say now and then to whoever has the entities that this player is there, though it may give no inputs.
+
+        Each time another one of those on a server is named: if it went, the answer says where.
+        """
+        for turn in count():
+            await trio.sleep(PRESENT_S)
+            by_server: dict[str, list[InputStream]] = {}
+            for stream in self.streams.values():
+                by_server.setdefault(stream.target, []).append(stream)
+            for streams in by_server.values():
+                self._say_present(streams[turn % len(streams)])
+
+    def _say_present(self, stream: InputStream) -> None:
+        if (server := self._servers.get(stream.target)) is None:
+            self._look_up(stream)
+            return
+        message = encode_link(Present(entity=stream.entity))
+        try:
+            self._link.post(stream.target, (server["link_host"], server["link_port"]), message)
+        except (LinkDown, LinkFull) as error:
+            _log.info("%s: %s", stream.entity, error)
 
     async def _repeat(self) -> None:
         """Send again what has not been acknowledged for a while, perhaps to somebody else."""

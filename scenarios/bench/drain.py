@@ -16,6 +16,7 @@ import click
 import httpx
 import trio
 
+from authority.errors import Reason
 from scenarios.bench.process_facts import processor_seconds
 from scenarios.cases import Run, open_run
 from scenarios.client import ApiFailure
@@ -33,7 +34,7 @@ DEMANDED_S: Final = 15.0
 _DEMANDED_ENTITIES: Final = 10_000
 _SOURCE: Final = "alpha.s1"
 _SPAWNS_AT_ONCE: Final = 32
-_TRIES: Final = 20
+_AGAIN_S: Final = 0.2
 _POLL_S: Final = 0.05
 _PATIENCE_S: Final = 600.0
 
@@ -84,19 +85,26 @@ async def _fill(run: Run, entities: int) -> None:
     async def spawn(number: int) -> None:
         body = {"id": f"alpha.e{number}", "kind": "ball", "spawner": run.players.name, "server": _SOURCE}
         async with limit:
-            for attempt in range(_TRIES):
-                try:
-                    await run.client.call("alpha", "POST", "/v1/entities", body)
-                except ApiFailure:
-                    if attempt == _TRIES - 1:
-                        raise
-                    await trio.sleep(0.2)
-                else:
-                    return
+            # Repeated until it is answered: it is one creation. A server that has lost its lease takes entities again.
+            with trio.fail_after(_PATIENCE_S):
+                await _spawned(run, body)
 
     async with trio.open_nursery() as nursery:
         for number in range(entities):
             nursery.start_soon(spawn, number)
+
+
+async def _spawned(run: Run, body: dict[str, str]) -> None:
+    """Create an entity, also where its server is without a lease for a while (`target_down`)."""
+    while True:
+        try:
+            await run.client.call("alpha", "POST", "/v1/entities", body, patience_s=_PATIENCE_S)
+        except ApiFailure as failure:
+            if failure.code != Reason.TARGET_DOWN:
+                raise
+            await trio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 async def _drain(run: Run, cluster: LocalCluster) -> float:

@@ -41,6 +41,17 @@ def test_another_creation_under_the_same_id_is_refused(log: Log, changes: dict[s
     log.refuses(Reason.ALREADY_EXISTS, "entity.create", **NEW | changes)
 
 
+def test_creating_again_answers_so_also_when_it_has_moved_on_or_waits(log: Log) -> None:
+    log.run("entity.create", **NEW)
+    record = log.rows.entity("alpha.new")
+    for change in ({"authority": S1, "epoch": 2}, {"authority": "", "epoch": 3}):
+        moved = record.changed(**change)
+        log.rows.put(("entities", moved.id), moved.to_data())
+        assert log.run("entity.create", **NEW) == moved.to_data()
+        for other in ({"kind": "cube"}, {"spawner": ADA}):
+            log.refuses(Reason.ALREADY_EXISTS, "entity.create", **NEW | other)
+
+
 @pytest.mark.parametrize("server", [HOMESERVER, "alpha.s9", FAR])
 def test_only_a_registered_simulation_server_can_be_the_first(log: Log, server: str) -> None:
     log.refuses(Reason.UNKNOWN_TARGET, "entity.create", **NEW | {"server": server})

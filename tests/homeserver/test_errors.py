@@ -249,7 +249,7 @@ async def test_what_is_taken_stays_taken(world: Home) -> None:
     await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", move)
     await world.finished("transfer-1")
     for code, path, body, value in [
-        ("already_exists", "/v1/entities", NEW, "alpha.ball-1"),
+        ("already_exists", "/v1/entities", NEW | {"kind": "cube"}, "alpha.ball-1"),
         ("already_exists", "/v1/entities", NEW | {"id": "alpha.ball-2", "spawner": bob.name}, "alpha.ball-2"),
         ("transfer_id_taken", "/v1/entities/alpha.ball-2/transfers", move, "transfer-1"),
         ("same_server", "/v1/entities/alpha.ball-1/transfers", {"to": "alpha.s2"}, "alpha.s2"),

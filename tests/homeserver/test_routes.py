@@ -96,6 +96,9 @@ async def test_creating_and_requesting_may_be_repeated(world: Home) -> None:
     assert {view["transfer_id"] for view in views} == {"transfer-1"}
     assert (await world.finished("transfer-1"))["epoch"] == 2
     assert (await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body))["result"] == "done"
+    # Also the creation, which does not set it back to its beginning.
+    assert await world.entity("alpha.ball-1", ada, "alpha.s1") == created | {"authority": "alpha.s2", "epoch": 2}
+    assert world.simservers["alpha.s1"].holdings.get("alpha.ball-1") is None
 
 
 async def test_with_a_delegation_an_entity_moves_directly_in_two_hops(world: Home) -> None:

@@ -1,11 +1,28 @@
 """A player's stream of inputs against a server's inbox: everything arrives once and in order, whatever gets lost."""
 
+from typing import cast
+
+import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
-from authority.messages import InputAck, NotHere, NotOwner
-from scenarios.players import ASK_AFTER_S, MAX_IN_FLIGHT, MAX_RESEND_S, MIN_IN_FLIGHT, NOBODY, RESEND_S, InputStream
+from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted
+from scenarios.client import RestClient
+from scenarios.players import (
+    ASK_AFTER_S,
+    MAX_IN_FLIGHT,
+    MAX_RESEND_S,
+    MIN_IN_FLIGHT,
+    NOBODY,
+    PRESENT_S,
+    RESEND_S,
+    InputStream,
+    Players,
+)
 from simserver.inputs import Admission, Inbox, fold
+from simserver.silence import FIRST_SILENCE_S
 
 PLAYER = "alpha.ada"
 
@@ -314,3 +331,25 @@ def test_who_owns_it_again_goes_on_also_where_nobody_has_heard_of_what_was_refus
     inbox.take()
     assert stream.acknowledged_as(ack(applied_by(inbox), applied_by(inbox), epoch=9), 2.0) == 2
     assert inbox.cursors[PLAYER].digest == stream.digest
+
+
+async def test_who_only_watches_says_that_it_is_there_to_whoever_has_the_entities(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    players, said = Players(PLAYER, cast(RestClient, None)), list[tuple[str, str]]()
+    for entity, server in (("alpha.a", "alpha.s1"), ("alpha.b", "alpha.s1"), ("alpha.c", "alpha.s2")):
+        players._servers[server] = {"link_host": "127.0.0.1", "link_port": 1}
+        await players.follow(entity, server)
+
+    def post(peer: str, _: object, message: bytes) -> None:
+        present = decode_link_untrusted(message)
+        assert isinstance(present, Present)
+        said.append((peer, present.entity))
+
+    monkeypatch.setattr(players._link, "post", post)
+    with trio.move_on_after(2.5 * PRESENT_S):
+        await players._watch()
+    first, second = said[:2], said[2:]
+    assert {server for server, _ in first} == {server for server, _ in second} == {"alpha.s1", "alpha.s2"}
+    assert {entity for _, entity in said} == {"alpha.a", "alpha.b", "alpha.c"}, "each in its turn, to follow it"
+    assert PRESENT_S < FIRST_SILENCE_S / 2
