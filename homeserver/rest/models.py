@@ -272,7 +272,9 @@ class NewTransfer(RequestBody):
         " is on the target's disk",
     )
     path: Literal["home", "direct"] = Field(
-        default="home", description="through the home instance (cases 1, 2) or server to server (case 3)"
+        default="home",
+        description="through the home instance (cases 1, 2), or, if the entity is delegated to both ends, server to"
+        " server (case 3)",
     )
     transport: Literal["rest", "link"] = Field(
         default="rest", description="how the simulation server talks to its home: REST + JSON, or the sealed link"
@@ -344,7 +346,7 @@ class TransferView(BaseModel):
     owner: str = Field(description="who owned the entity when it was decided")
     owner_rev: int
     mode: str
-    direct: bool
+    direct: bool = Field(description="server to server (case 3): it is to go so, or went so when it is decided")
     group: str = Field(description="the group of which it is a member: it moves with the others or not at all")
     transport: str
     ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer; 0: not asked")
