@@ -551,8 +551,7 @@ def run_command(arguments: list[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.UsageError as error:
-        hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-        return _fail(error.format_message() + hint, BAD_USAGE)
+        return _misused(error)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except click.Abort:
@@ -570,6 +569,15 @@ def run_command(arguments: list[str]) -> int:
             return _fail("this is an error in batonpass itself; please report it with the lines above", CLUSTER_FAILED)
         return _fail(*problem)
     return status if isinstance(status, int) else OK
+
+
+def _misused(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        # A group without a command: its help, which is no sentence about a mistake.
+        click.echo(error.format_message(), err=True)
+        return BAD_USAGE
+    hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
+    return _fail(error.format_message() + hint, BAD_USAGE)
 
 
 def _is_interrupt(error: BaseException) -> bool:

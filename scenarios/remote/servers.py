@@ -148,10 +148,8 @@ def _by_the_log(view: dict[str, Any]) -> str:
 
 
 def _tell(view: dict[str, Any], json_wanted: bool, sentence: str) -> None:
-    if json_wanted:
-        show(view)
-    else:
-        click.echo(sentence)
+    """The end of a command; in JSON one line, as what may have come before it."""
+    click.echo(json.dumps(view) if json_wanted else sentence)
 
 
 class _Progress:

@@ -124,6 +124,14 @@ def test_wrong_usage_is_one_line_on_stderr_and_status_2(
     assert sentence in err
 
 
+@pytest.mark.parametrize("arguments", [(), ("server",), ("chaos",)], ids=str)
+def test_a_group_without_a_command_shows_what_there_is(baton: Baton, arguments: tuple[str, ...]) -> None:
+    status, out, err = baton(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: baton")
+    assert "Commands:" in err
+
+
 def raising(error: BaseException) -> Callable[[], None]:
     def action() -> None:
         raise error
