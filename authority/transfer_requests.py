@@ -58,8 +58,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         mode=args.get("mode", "eager"),
         notice_ms=args.get("notice_ms", 0),
         freeze_budget_ms=args.get("freeze_budget_ms", 0),
-        # Whoever has authority is of the group for which it is delegated, if it is.
-        direct=bool(args.get("direct", False)) and args["target"] in record.delegation,
+        direct=bool(args.get("direct", False)),
         transport=args.get("transport", "rest"),
         permit_rule_rev=record.rule_rev,
         permit_owner_rev=record.owner_rev,

@@ -273,13 +273,21 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         mode=body.mode,
         notice_ms=body.notice_ms,
         freeze_budget_ms=body.freeze_budget_ms,
-        direct=body.path == "direct",
+        direct=body.path == "direct" and await _is_delegated(node, entity_id, body.to),
         transport=body.transport,
         want=body.want.value,
         ask_timeout_s=body.ask_timeout_s,
         now_s=node.clock.unix_s(),
     )
     return await _begun(node, TransferRecord.from_data(data))
+
+
+async def _is_delegated(node: Node, entity_id: str, target: str) -> bool:
+    """Whether an entity may be passed directly to a server: whoever has authority is of the same group."""
+    here = node.store.entity(entity_id)
+    if here is not None and target in here.delegation:
+        return True
+    return target in (await _entity(node, entity_id)).delegation
 
 
 async def _begun(node: Node, transfer: TransferRecord) -> TransferView:

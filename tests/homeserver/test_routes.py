@@ -104,19 +104,24 @@ async def test_creating_and_requesting_may_be_repeated(world: Home) -> None:
 async def test_with_a_delegation_an_entity_moves_directly_in_two_hops(world: Home) -> None:
     ada = await world.player("alpha.ada")
     await world.entity("alpha.ball-1", ada, "alpha.s1")
+    # Without one it goes through its home, and the answer says so.
+    body = {"to": "alpha.s2", "path": "direct", "transport": "link"}
+    view = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body)
+    assert view["direct"] is False
+    done = await world.finished(view["transfer_id"])
+    assert (done["direct"], done["epoch"]) == (False, 2)
     group = ["alpha.s1", "alpha.s2"]
     for wrong in (["alpha.s1"], ["alpha.s1", "alpha.s1"]):
         await world.api.refused(422, "invalid_field", "PUT", "/v1/entities/alpha.ball-1/delegation", {"group": wrong})
     delegated = await world.api.do("PUT", "/v1/entities/alpha.ball-1/delegation", {"group": group})
     assert delegated["delegation"] == group
-    holding = world.simservers["alpha.s1"].holdings.get("alpha.ball-1")
+    holding = world.simservers["alpha.s2"].holdings.get("alpha.ball-1")
     assert holding is not None
     await until(lambda: holding.group)
 
-    body = {"to": "alpha.s2", "path": "direct", "transport": "link"}
-    view = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body)
+    view = await world.api.do("POST", "/v1/entities/alpha.ball-1/transfers", body | {"to": "alpha.s1"})
     done = await world.finished(view["transfer_id"])
-    assert (done["hops"], done["direct"], done["epoch"], done["sub"]) == (2, True, 1, 1)
+    assert (done["hops"], done["direct"], done["epoch"], done["sub"]) == (2, True, 2, 1)
     assert set(done["timings_ms"]) == {"request", "state", "activation", "total"}
 
 
