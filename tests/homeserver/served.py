@@ -30,6 +30,7 @@ from simserver.node import Node as SimNode
 from tests.homeserver.openapi import Contract
 
 DEADLINE_S = 90.0
+LEASE_TERM_S = 60.0
 SECRET_NAMES = ("raft", "join", "client", "federation", "operator", "simserver-operator")
 
 
@@ -172,7 +173,7 @@ def write_secrets(directory: Path) -> None:
 def homeserver_config(
     directory: Path, ports: Ports, name: str = "alpha.h1", peers: tuple[PeerConfig, ...] = ()
 ) -> HomeserverConfig:
-    """An instance of one member."""
+    """An instance of one member, whose leases outlast a process that is not given the processor for a while."""
     instance = name.partition(".")[0]
     write_secrets(directory)
     rest = Address(port=ports.choose())
@@ -188,6 +189,7 @@ def homeserver_config(
         client_token_file=directory / "client",
         federation_secret_file=directory / "federation",
         operator_token_file=directory / "operator",
+        lease_term_s=LEASE_TERM_S,
     )
 
 

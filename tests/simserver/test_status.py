@@ -15,9 +15,11 @@ BALL = "alpha.ball-1"
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
+async def home(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Home]:
+    """An instance whose leases are as long as the test that asks for it says, else very long."""
     with new_ports() as ports:
-        config = homeserver_config(tmp_path, ports).model_copy(update={"lease_term_s": 1.0})
+        config = homeserver_config(tmp_path, ports)
+        config = config.model_copy(update={"lease_term_s": getattr(request, "param", config.lease_term_s)})
         async with served(config) as home:
             await home.simserver("alpha.s1")
             await home.simserver("alpha.s2")
@@ -47,6 +49,7 @@ async def test_it_is_ready_when_it_is_registered(home: Home, status: Api) -> Non
     node.registered = True
 
 
+@pytest.mark.parametrize("home", [1.0], indirect=True)
 async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
     home: Home, status: Api, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from tests.tree.patient import PatientReplica
 from tree import Member, Procedure, RefusedByInstance, Replica, ReplicaConfig, Transaction
 
 SECRET = b"sixteen bytes or more"
@@ -78,7 +79,7 @@ class Instance:
         self.removed: dict[str, RefusedByInstance] = {}  # who stopped because it is no member any more, and why
 
     async def start(self, name: str) -> Replica:
-        replica = Replica(self.configs[name], PROCEDURES)
+        replica = PatientReplica(self.configs[name], PROCEDURES)
         scope, stopped = trio.CancelScope(), trio.Event()
 
         async def serve(*, task_status: trio.TaskStatus[None]) -> None:

@@ -18,11 +18,11 @@ from tests.tree import khepri_cases
 from tests.tree.etcd_process import EtcdCluster, started_etcd
 from tests.tree.instances import PROCEDURES, running_instance
 from tests.tree.khepri_cases import CASES, Refused
+from tests.tree.patient import PatientEtcdReplica
 from tree import Aborted, BadData, Compacted
 from tree.backend import Backend
 from tree.commands import Answer, Command, Machine, encode_command
 from tree.conditions import IfChildListLength, IfNodeExists
-from tree.etcd import EtcdReplica
 from tree.keep_while import keep_while_to_data
 from tree.node import NodeView
 from tree.path import Path as TreePath
@@ -57,7 +57,7 @@ async def _raft(directory: Path) -> AsyncIterator[Sequence[Backend]]:
 async def _on_etcd(etcd: EtcdCluster, instance: str) -> AsyncIterator[Sequence[Backend]]:
     with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
-            replicas = [EtcdReplica(etcd.config(name, instance=instance), PROCEDURES) for name in "abc"]
+            replicas = [PatientEtcdReplica(etcd.config(name, instance=instance), PROCEDURES) for name in "abc"]
             for replica in replicas:
                 await nursery.start(replica.serve)
             yield replicas

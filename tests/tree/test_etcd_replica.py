@@ -14,6 +14,7 @@ import trio
 from tests.tree.etcd_certificates import certificates, tls_context
 from tests.tree.etcd_process import EtcdCluster, needs_etcd, running_etcd
 from tests.tree.instances import PROCEDURES, until
+from tests.tree.patient import PatientEtcdReplica
 from tests.tree.proxy import Proxy, running_proxy
 from tree import Aborted, Compacted, Fired, MalformedCommand, NoQuorum, OutcomeUnknown
 from tree.etcd import Damaged, EtcdConfig, EtcdReplaced, EtcdReplica, RefusedByEtcd
@@ -22,11 +23,11 @@ from tree.pattern import ANY_NAME
 
 
 @asynccontextmanager
-async def running(*configs: EtcdConfig) -> AsyncIterator[list[EtcdReplica]]:
+async def running(*configs: EtcdConfig) -> AsyncIterator[list[PatientEtcdReplica]]:
     """Replicas until the block ends."""
     with trio.fail_after(90):
         async with trio.open_nursery() as nursery:
-            replicas = [EtcdReplica(config, PROCEDURES) for config in configs]
+            replicas = [PatientEtcdReplica(config, PROCEDURES) for config in configs]
             for replica in replicas:
                 await nursery.start(replica.serve)
             yield replicas
