@@ -65,6 +65,10 @@ async def collect(
         finals[entity] = FinalAuthority(record["authority"], record["epoch"], record["sub"])
         if stream is None:
             continue
+        if not record["authority"]:
+            findings.append(f"{entity}: nobody has authority over it")
+            lost += stream.sent
+            continue
         url = simservers[record["authority"]]
         missing, wrong, applied[entity] = await inputs_of(client, url, players.name, stream, world_check, findings)
         lost, duplicated = lost + missing, duplicated + wrong

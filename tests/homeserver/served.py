@@ -29,7 +29,7 @@ from simserver.config import SimserverConfig
 from simserver.node import Node as SimNode
 from tests.homeserver.openapi import Contract
 
-DEADLINE_S = 90.0
+DEADLINE_S = 240.0
 LEASE_TERM_S = 60.0
 SECRET_NAMES = ("raft", "join", "client", "federation", "operator", "simserver-operator")
 

@@ -27,6 +27,7 @@ async def alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         monkeypatch.setattr(f"simserver.{name}.PATIENCE_NS", VERY_LONG_NS)
     monkeypatch.setattr("simserver.under_way.READING_NS", VERY_LONG_NS)
     monkeypatch.setattr("authority.outgoing.STAGE_PATIENCE_NS", VERY_LONG_NS)
+    monkeypatch.setattr("authority.sealing.LIFETIME_S", VERY_LONG_NS / 1e9)
     with new_ports() as ports:
         config = homeserver_config(tmp_path, ports).model_copy(update={"lease_term_s": 600.0})
         async with served(config) as home:

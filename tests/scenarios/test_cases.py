@@ -26,6 +26,8 @@ SPEC = ClusterSpec(
     simservers=2,
     relays=1,
     routes=(Route("alpha", "gamma", ("relay.r1",)),),
+    # Only homeservers die here: only a machine that has much else to do would end a lease.
+    lease_term_s=60.0,
     log_level="WARNING",
 )
 # How long a stopped server stands still: longer than the first repetition of a message, shorter than an election.
