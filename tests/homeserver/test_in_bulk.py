@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from authority.certificates import PassCertificate, token_hash
 from authority.hops import Trace
 from authority.letters import Letter
-from authority.messages import Delegation, Grant, HandoffRequest, Message, Report
+from authority.messages import Delegation, Grant, HandoffRequest, Message, NoAnswer, Report
 from authority.procedures import PROCEDURES
 from authority.records import EntityRecord, GroupRecord, TransferRecord
 from authority.sealing import Opened, Sealer
 from crypto import jose
+from crypto.keys import Identity
 from crypto.verified import Verified
 from homeserver.federation import PeerUnreachable
 from homeserver.transfers import Transfers
@@ -262,6 +263,25 @@ async def test_the_log_is_told_only_of_passes_that_it_may_not_know_yet() -> None
         assert [answer.type for answer in answers] == ["report_reply"] * 2
         assert [[item["sub"] for item in passes] for passes in home.kept.passes] == told_of
     assert [message.type for _, message in home.sent] == ["delegation"], "the log knew the whole chain, which was long"
+
+
+async def test_of_what_nobody_can_prove_any_more_the_entity_is_looked_for_and_the_others_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home = Home(log_of_three())
+    with monkeypatch.context() as before:
+        before.setitem(KEYS, S1, Identity.generate())
+        (ball,) = passed_to_and_fro(home, BALL, 1)
+    (other,) = passed_to_and_fro(home, OTHER, 1)
+    (third,) = passed_to_and_fro(home, THIRD, 1)
+    for _ in range(2):
+        refused, *noted = await together(home, [ball, other, third])
+        assert isinstance(refused, NoAnswer)
+        assert (refused.why, "is looked for" in refused.reason) == ("refused", True)
+        assert [answer.type for answer in noted] == ["report_reply"] * 2
+        record = home.kept.entity(BALL)
+        assert record is not None
+        assert (record.authority, record.epoch) == ("", 2), "its fence is raised once"
 
 
 async def test_grants_that_are_renewed_together_share_a_signature() -> None:
