@@ -14,6 +14,7 @@
     ├ group_requests         several entities: together, or apart with one report
     ├ group_commit           together: in one step, or none
     ├ transfer_requests      asking, answering, taking back
+    ├ endings                transfers of what was deleted
     ├ transfer_procedures    the commit point; direct passes; reports
     ├ sole                   when the own disk of a server counts
     └ bulk_procedures        many steps of hand-overs by one command, with a verdict for each

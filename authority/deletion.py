@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.epoch import Fence
+from authority.errors import Reason
 from authority.hierarchy import cut_out
 from authority.lease_procedures import incarnation_of
-from authority.records import EntityRecord
+from authority.records import EntityRecord, Phase
 from authority.rights import check_master, check_revision, find_entity
 from authority.rows import Rows
+from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = ["DELETION_PROCEDURES", "FAREWELLS", "MAX_TOMBSTONES", "bury", "first_epoch", "free_name", "grave_of"]
 
@@ -71,6 +73,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     servers = _who_may_have_it(rows, record)
     cut_out(rows, record)
     rows.delete(("entities", record.id))
+    _end_questions(rows, record.id)
     for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))
@@ -78,6 +81,14 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     if servers:
         rows.put((FAREWELLS, record.id), {"epoch": fence.epoch, "servers": servers})
     return grave
+
+
+def _end_questions(rows: Rows, entity: str) -> None:
+    """No master is left who could answer; of transfers that are permitted, see `authority.endings`."""
+    for name in rows.get_or(("asks", entity), ()):
+        transfer = find_transfer(rows, name)
+        if transfer is not None and transfer.phase is Phase.ASKED:
+            save_transfer(rows, transfer.changed(phase=Phase.REFUSED, reason=Reason.GONE.value), is_new=False)
 
 
 def _who_may_have_it(rows: Rows, record: EntityRecord) -> dict[str, int]:

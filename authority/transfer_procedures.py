@@ -18,6 +18,7 @@ from authority.abroad import CROSSINGS, crossed, crossing, has_begun
 from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
+from authority.endings import unless_gone
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
@@ -56,7 +57,7 @@ def transfer_refuse(rows: Rows, args: Mapping[str, Any]) -> Any:
 def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     """Answer a request to hand over: as before, if it is a repetition; else commit it, or refuse it."""
     if (grave := grave_of(rows, args["entity"])) is not None:
-        return _answer_gone(args, grave)
+        return _answer_gone(rows, args, grave)
     record = _apply_passes(rows, find_entity(rows, args["entity"]), args.get("passes", ()))
     existing = find_transfer(rows, args["transfer_id"])
     asked_at = Fence(args["epoch"], args["sub"])
@@ -100,8 +101,11 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     return _answer(rows, transfer, record, row)
 
 
-def _answer_gone(args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
-    """Nobody has authority over what was deleted, and nobody will: there is nothing to record."""
+def _answer_gone(rows: Rows, args: Mapping[str, Any], grave: Fence) -> dict[str, Any]:
+    """Nobody has authority over what was deleted, and nobody will: a transfer that was open ends with it."""
+    existing = find_transfer(rows, args["transfer_id"])
+    if existing is not None and existing.entity == args["entity"]:
+        unless_gone(rows, existing)
     gone = _begin(args).changed(phase=Phase.REFUSED, reason=Reason.GONE.value, epoch=grave.epoch)
     answer = {"outcome": Outcome.REFUSED.value, "transfer": gone.to_data(), "authority": ""}
     return answer | {"epoch": grave.epoch, "sub": grave.sub}

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from authority.asks import ASK_LIFETIME_S, ask, unless_expired
 from authority.drain_procedures import check_not_draining
+from authority.endings import unless_gone
 from authority.errors import Reason, Refused
 from authority.group_commit import find_group, refuse_group, unless_group_expired
 from authority.group_requests import check_parent_is_there, with_those_below
@@ -76,7 +77,8 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def _as_it_is(rows: Rows, transfer: TransferRecord, now_s: float) -> TransferRecord:
-    """A known transfer; one whose question, or whose group, has waited too long is refused here and now."""
+    """A known transfer; one that waited too long, as a question or in a group, or for what is gone, is refused now."""
+    transfer = unless_gone(rows, transfer)
     group = find_group(rows, transfer.group)
     if group is not None:
         unless_group_expired(rows, group, now_s)
@@ -129,7 +131,10 @@ def transfer_cancel(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """Refuse a transfer whose master did not answer in time, or whose group is incomplete; any other stays as it is."""
+    """Refuse a transfer whose master did not answer in time, whose group is incomplete, or whose entity is no more.
+
+    Any other stays as it is.
+    """
     return _as_it_is(rows, known_transfer(rows, args["transfer_id"]), args["now_s"]).to_data()
 
 

@@ -5,6 +5,8 @@ somewhere else; then nobody would ever begin, and whoever asked would wait for e
 again, to whoever has authority by then, until the log has a result; and the one that grants leases looks now and then
 for what other members ordered that are gone.
 
+What was deleted meanwhile is not ordered again either: the log refuses it.
+
 A group has a time in which its last member must be frozen. Whoever asks about a frozen member after that has the log
 refuse the group; if the servers of all that were frozen have died, nobody asks. So what is still open then is not
 ordered again, but refused.
@@ -115,7 +117,10 @@ class Orders:
     async def _again(self, transfer: TransferRecord, group: GroupRecord | None) -> None:
         try:
             now_s = self._clock.unix_s()
-            if group is not None and now_s > group.expires_at_s:
+            if self._store.entity(transfer.entity) is None:
+                # Nobody can begin it, whatever the group: the log ends it, unless this copy of it is behind.
+                await self._store.submit("transfer.expire", transfer_id=transfer.id, now_s=now_s)
+            elif group is not None and now_s > group.expires_at_s:
                 await self._store.submit("group.look", group=group.id, now_s=now_s)
             else:
                 await self._order(transfer)

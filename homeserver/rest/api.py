@@ -16,6 +16,7 @@ from authority.messages import MAX_BODY_BYTES
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, GroupPhase, Phase, Role, TransferRecord
 from authority.rules import Want
+from authority.transfer_rows import DECIDED
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
 from homeserver.births import SpawnNotTold, SpawnUnconfirmed
@@ -325,7 +326,8 @@ def _transfer_routes(node: Node) -> APIRouter:
         now_s = node.clock.unix_s()
         group = node.store.group(record.group)
         is_late = group is not None and group.phase is GroupPhase.OPEN and now_s > group.expires_at_s
-        if is_late or (record.phase is Phase.ASKED and now_s > record.ask_expires_at_s):
+        is_late |= record.phase is Phase.ASKED and now_s > record.ask_expires_at_s
+        if is_late or (record.phase not in DECIDED and node.store.entity(record.entity) is None):
             data = await node.store.submit("transfer.expire", transfer_id=transfer_id, now_s=now_s)
             record = TransferRecord.from_data(data)
         return TransferView.of(record)

@@ -5,6 +5,7 @@ import pytest
 from authority import deletion
 from authority.errors import Reason
 from authority.group_commit import GROUP_LIFETIME_S
+from authority.records import Phase
 from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, request
 
 
@@ -38,6 +39,40 @@ def test_failures_row_36_whoever_asks_for_a_commit_after_the_deletion_hears_that
         answer = log.run(procedure, **request("transfer-1"), reason="capacity")
         assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("refused", "", 2)
         assert answer["transfer"]["reason"] == "gone"
+
+
+@pytest.mark.parametrize("look", ["transfer.expire", "transfer.commit", "transfer.refuse"])
+def test_failures_row_36_a_transfer_of_what_was_deleted_is_refused_by_whoever_looks_at_it(log: Log, look: str) -> None:
+    for name in ("transfer-1", "transfer-2"):
+        log.propose(name)
+    args = request("transfer-1") | {"now_s": 0.0, "reason": "capacity"}
+    log.run("transfer.expire", **args)
+    assert log.transfer("transfer-1").phase is Phase.PERMITTED
+    delete(log)
+    for _ in range(2):
+        log.run(look, **args)
+        ended = log.transfer("transfer-1")
+        assert (ended.phase, ended.reason) == (Phase.REFUSED, Reason.GONE)
+    assert log.transfer("transfer-2").phase is Phase.PERMITTED, "nobody has looked at this one"
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_group_whose_member_was_deleted_is_refused_by_whoever_looks_at_that_one(log: Log, is_frozen: bool) -> None:
+    log.run("group.propose", group="group-001", entities=[BALL, OTHER], target=S2, now_s=0.0)
+    if is_frozen:
+        log.run("transfer.commit", **request("group-001-0"), now_s=1.0)
+    delete(log)
+    log.run("transfer.expire", transfer_id="group-001-0", now_s=1.0)
+    ended = [log.transfer(f"group-001-{number}") for number in range(2)]
+    assert [(one.phase, one.reason) for one in ended] == [(Phase.REFUSED, Reason.GONE)] * 2
+    assert log.run("group.look", group="group-001", now_s=1.0)["reason"] == "gone"
+
+
+def test_questions_to_the_master_end_when_it_deletes_the_entity(log: Log) -> None:
+    log.propose("transfer-1", requester=BOB, now_s=0.0)
+    assert log.transfer("transfer-1").phase is Phase.ASKED
+    delete(log)
+    assert (log.transfer("transfer-1").phase, log.transfer("transfer-1").reason) == (Phase.REFUSED, Reason.GONE)
 
 
 def test_a_group_with_one_that_was_deleted_moves_nobody(log: Log) -> None:

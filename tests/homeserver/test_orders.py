@@ -34,13 +34,17 @@ class Place:
 
     def __init__(self) -> None:
         self.phases: dict[str, Phase] = {}
-        self.in_office, self.is_down = False, False
+        self.in_office, self.is_down, self.is_gone = False, False, False
         self.told: list[tuple[float, str]] = []
         self.groups: dict[str, list[str]] = {}
         self.expires_at_s, self.group_phase = 1e12, GroupPhase.OPEN
         self.refused: list[tuple[float, str]] = []
         store: Any = SimpleNamespace(
-            transfer_ids=lambda: list(self.phases), permitted=self._permitted, group=self._group, submit=self._submit
+            transfer_ids=lambda: list(self.phases),
+            permitted=self._permitted,
+            group=self._group,
+            submit=self._submit,
+            entity=lambda _name: None if self.is_gone else object(),
         )
         self.orders = Orders(store, self.order, AllVirtual(), lambda: self.in_office)
 
@@ -54,8 +58,15 @@ class Place:
         members, phase = self.groups[group], self.group_phase
         return SimpleNamespace(id=group, members=members, phase=phase, expires_at_s=self.expires_at_s)
 
-    async def _submit(self, procedure: str, *, group: str, now_s: float) -> None:
-        """As the log: the group is refused if its time is over, and with it whatever has not been decided."""
+    async def _submit(self, procedure: str, *, group: str = "", transfer_id: str = "", now_s: float) -> None:
+        """As the log: the group is refused if its time is over, and with it whatever has not been decided.
+
+        So is a transfer whose entity is gone.
+        """
+        if procedure == "transfer.expire":
+            self.refused.append((trio.current_time(), transfer_id))
+            self.phases[transfer_id] = Phase.REFUSED
+            return
         assert procedure == "group.look"
         if now_s > self.expires_at_s:
             self.refused.append((trio.current_time(), group))
@@ -96,6 +107,13 @@ async def test_a_server_that_is_down_gets_it_when_it_is_back(autojump_clock: Moc
     await place.passes(30.0)
     place.is_down = False
     assert await place.passes(60.0) != []
+
+
+async def test_failures_row_36_what_was_deleted_is_not_ordered_again_but_refused(autojump_clock: MockClock) -> None:
+    place = Place()
+    place.phases["t1"], place.in_office, place.is_gone = Phase.PERMITTED, True, True
+    assert await place.passes(70.0) == [], "found by the search, as after a restart"
+    assert [name for _, name in place.refused] == ["t1"]
 
 
 async def test_with_one_of_a_group_the_others_are_ordered_in_the_time_that_it_has(autojump_clock: MockClock) -> None:

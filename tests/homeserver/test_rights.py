@@ -211,3 +211,14 @@ async def test_given_up_it_is_available_and_handed_back_it_is_its_former_owners(
     await owner_is(game, game.ada, 4)
     body = {"by": "alpha.bob", "proof": game.bob.proof(action="hand_back", entity=BALL, owner_rev=4)}
     assert await game.api.refused(403, "not_owner", "POST", f"/v1/entities/{BALL}/hand-back", body) == "alpha.bob"
+
+
+async def test_failures_row_36_who_asks_about_a_move_of_what_was_deleted_hears_that_it_is_gone(game: Game) -> None:
+    # Permitted, and not begun: as when the old authority has not heard of it.
+    await game.home.node.store.submit("transfer.propose", transfer_id="too-late", entity=BALL, target="alpha.s2")
+    assert (await game.api.get("/v1/transfers/too-late"))["result"] == "pending"
+    word = {"by": "alpha.ada", "master_rev": 1, "proof": game.ada.proof(action="delete", entity=BALL, master_rev=1)}
+    await game.api.do("POST", f"/v1/entities/{BALL}/delete", word)
+    ended = await game.api.get("/v1/transfers/too-late")
+    assert (ended["result"], ended["reason"]) == ("refused", "gone")
+    assert await game.api.get("/v1/transfers/too-late?consistency=local") == ended
