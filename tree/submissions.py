@@ -65,10 +65,11 @@ class NoQuorum(Exception):
 class OutcomeUnknown(Exception):
     """The command was submitted, and it is not known whether it was or will be applied.
 
-    Submit it again with `command_id=error.command_id`: it is applied once however often it is submitted.
+    Submit it again with `command_id=error.command_id`: it is applied once however often it is submitted. That is None
+    if it is known to be applied, and only what it led to could not be read.
     """
 
-    def __init__(self, message: str, command_id: CommandId) -> None:
+    def __init__(self, message: str, command_id: CommandId | None) -> None:
         super().__init__(message)
         self.command_id: Final = command_id
 

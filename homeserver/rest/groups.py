@@ -11,6 +11,7 @@ from actors.web import RequestBody, StrictRoute
 from authority.certificates import Name, TransferId
 from authority.group_commit import MAX_GROUP
 from authority.messages import MAX_NOTICE_MS
+from authority.names import instance_of
 from authority.records import GroupPhase, GroupRecord, Phase
 from homeserver.hierarchies import order_all
 from homeserver.rest.access import client_access
@@ -89,6 +90,8 @@ def group_routes(node: "Node") -> APIRouter:
             group=body.group or secrets.token_hex(12),
             entities=body.entities,
             target=body.to,
+            # What serves in another instance is known there; who does not answer there refuses nothing.
+            check_target=instance_of(body.to) == node.config.instance,
             mode=body.mode,
             transport=body.transport,
             notice_ms=body.notice_ms,

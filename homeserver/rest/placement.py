@@ -19,6 +19,7 @@ from homeserver.node import Node
 from homeserver.rest.homes import check_home
 from homeserver.rest.models import ServerView
 from homeserver.rest.placement_models import DrainView, LoadTable, LoadView
+from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["placement_routes"]
 
@@ -37,14 +38,14 @@ def placement_routes(node: Node) -> APIRouter:
     async def pause() -> LoadTable:
         """Move nothing from hot to cool servers from now on, whoever leads; drains go on. May be repeated."""
         await node.store.submit("placement.pause", now_s=node.clock.unix_s())
-        await node.store.fresh()
+        await _see_the_change(node)
         return _load_table(node)
 
     @routes.delete("/balance/pause", dependencies=[operator])
     async def resume() -> LoadTable:
         """Balance again, if the configuration says so. May be repeated."""
         await node.store.submit("placement.resume")
-        await node.store.fresh()
+        await _see_the_change(node)
         return _load_table(node)
 
     @routes.post("/{name}/drain", status_code=202, dependencies=[operator])
@@ -52,20 +53,23 @@ def placement_routes(node: Node) -> APIRouter:
         """Move everything away from a server, and nothing to it, from now on. May be repeated."""
         check_home(node.config.instance, name)
         await node.store.submit("server.drain", server=name, drain_id=secrets.token_hex(12), now_s=node.clock.unix_s())
-        return await _drain_view(node, name)
+        await _see_the_change(node)
+        return _drain_view(node, name)
 
     @routes.get("/{name}/drain")
     async def drained(name: Name) -> DrainView:
         """How far the drain of a server is, and whether there is one."""
         check_home(node.config.instance, name)
-        return await _drain_view(node, name)
+        await node.store.fresh()
+        return _drain_view(node, name)
 
     @routes.delete("/{name}/drain", dependencies=[operator])
     async def open_again(name: Name) -> DrainView:
         """End a drain: the server takes entities again. What has left does not come back by itself."""
         check_home(node.config.instance, name)
         await node.store.submit("server.open", server=name)
-        return await _drain_view(node, name)
+        await _see_the_change(node)
+        return _drain_view(node, name)
 
     @routes.delete("/{name}", dependencies=[operator])
     async def remove(name: Name) -> ServerView:
@@ -106,8 +110,19 @@ def _load_table(node: Node) -> LoadTable:
     )
 
 
-async def _drain_view(node: Node, name: str) -> DrainView:
-    await node.store.fresh()
+async def _see_the_change(node: Node) -> None:
+    """Have local reads see what was just put into the log.
+
+    Raises:
+        OutcomeUnknown: no majority can be asked any more. `NoQuorum` would say that nothing was changed.
+    """
+    try:
+        await node.store.fresh()
+    except NoQuorum as error:
+        raise OutcomeUnknown(str(error), None) from error
+
+
+def _drain_view(node: Node, name: str) -> DrainView:
     row = node.store.row(name)
     if row is None or row.role is not Role.SIMSERVER:
         raise ApiError(404, Reason.NOT_FOUND, f"no simulation server {name} is registered", name)
@@ -140,7 +155,8 @@ def _has_no_lease(node: Node, name: str) -> bool:
 
 
 async def _remove(node: Node, name: str) -> ServerView:
-    view = await _drain_view(node, name)
+    await node.store.fresh()
+    view = _drain_view(node, name)
     row = node.store.row(name)
     # One that is gone cannot say that it is empty; the log can. That it is removed is what ends the waiting for it.
     left = view.entities + view.delegated + (view.held or 0)

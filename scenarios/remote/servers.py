@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from scenarios.cluster_control import ask_cluster
-from scenarios.errors import RemoteRefused
+from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.options import FiniteRange, QualifiedName
 from scenarios.remote.connection import Server, print_table, remote_options, show, table
 
@@ -25,6 +25,8 @@ _as_json = click.option("--json", "json_wanted", is_flag=True, help="The server'
 POLL_S: Final = 0.25
 # How long nothing may be able to leave before nobody waits for that: time for a server to be started again.
 _STUCK_S: Final = 15.0
+# How long a drain that is under way is asked about without an answer, before the command gives up.
+_NO_ANSWER_S: Final = 60.0
 _FOR_EVER_S: Final = 86_400.0
 _within = click.option(
     "--within",
@@ -123,10 +125,24 @@ def _may_stay(view: dict[str, Any]) -> bool:
 
 
 def _views(server: Server, path: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The view that is known, and then the present one again and again; who does not answer for a moment is waited for.
+
+    Raises:
+        EnvironmentFailed: there was no answer for `_NO_ANSWER_S`.
+    """
     yield first
+    answered_s = time.monotonic()
     while True:
         time.sleep(POLL_S)  # noqa: TID251 - a command of its own, in which nothing else runs
-        yield server.call("GET", path)
+        try:
+            view = server.call("GET", path)
+        except EnvironmentFailed as failed:
+            # Such as an election, or a member that is started again in a rolling upgrade.
+            if time.monotonic() - answered_s >= _NO_ANSWER_S:
+                raise EnvironmentFailed(f"{failed}; the drain goes on") from failed
+            continue
+        answered_s = time.monotonic()
+        yield view
 
 
 def _sentence(view: dict[str, Any]) -> str:

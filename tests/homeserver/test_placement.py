@@ -15,6 +15,7 @@ from crypto.keys import Identity
 from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
+from tree.submissions import NoQuorum
 
 # Many moves on a machine that others share; nothing waits for so long unless something is wrong.
 PATIENCE_S = 90.0
@@ -98,6 +99,24 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     assert [row["name"] for row in await world.api.get("/v1/servers")] == ["alpha.h1", "alpha.s2"]
     assert set(await loads(world)) == {"alpha.s2"}
     await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
+
+
+async def test_what_is_in_the_log_is_not_said_to_be_unchanged(world: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The majority is lost just after a drain is begun: whoever asked for it must not believe that there is none."""
+    operator, store = Operator(world), world.node.store
+
+    async def lost() -> None:
+        raise NoQuorum("no majority")
+
+    changes = ["POST /v1/servers/alpha.s1/drain", "DELETE /v1/servers/alpha.s1/drain"]
+    changes += ["POST /v1/servers/balance/pause", "DELETE /v1/servers/balance/pause"]
+    for method, path in map(str.split, changes):
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "fresh", lost)
+            await operator.refused(503, "outcome_unknown", method, path)
+            await operator.refused(503, "no_quorum", "GET", "/v1/servers/alpha.s1/drain")
+        assert len(store.drains()) == (path.endswith("drain") and method == "POST")
+        assert (store.balance_paused_since_s() is not None) == (path.endswith("pause") and method == "POST")
 
 
 async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_does_not_report(

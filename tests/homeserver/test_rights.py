@@ -169,6 +169,9 @@ async def test_requests_that_mean_nothing_are_refused_before_anything_is_done(ga
         assert await game.api.refused(421, "wrong_home", method, f"/v1/entities/beta.x/{verb}", word | more) == "beta.x"
     parent = word | {"parent": "beta.x", "parent_rev": 1}
     assert await game.api.refused(421, "wrong_home", "PUT", f"/v1/entities/{BALL}/parent", parent) == "beta.x"
+    # Whether a server of another instance is there is not known here: that is no reason to refuse.
+    assert (await game.api.do("POST", "/v1/groups", {"entities": [BALL], "to": "beta.s1"}))["phase"] == "open"
+    assert await game.api.refused(422, "unknown_target", "POST", "/v1/groups", {"entities": [BALL], "to": "alpha.s9"})
 
 
 async def test_a_lock_keeps_everybody_out_until_it_is_given_back_as_often_as_it_was_taken(game: Game) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
+from scenarios.errors import EnvironmentFailed
 from scenarios.remote import servers, tree
 from scenarios.remote.connection import Server
 from tests.homeserver.process import server_process, wait_ready
@@ -215,13 +216,16 @@ def test_what_goes_wrong_is_one_line_and_a_status(
 class Drained:
     """A server of which a drain is asked again and again: a view for every second, the last one for ever."""
 
-    def __init__(self, *views: dict[str, Any]) -> None:
+    def __init__(self, *views: dict[str, Any] | None) -> None:
         self.views = list(views)
         self.now_s = 0.0
 
     def call(self, _method: str, _path: str) -> dict[str, Any]:
         self.now_s += 1.0
-        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        view = self.views.pop(0) if len(self.views) > 1 else self.views[0]
+        if view is None:
+            raise EnvironmentFailed("no majority (no_quorum)")
+        return view
 
     def wait(
         self, monkeypatch: pytest.MonkeyPatch, *, json_wanted: bool = True, removing: bool = False
@@ -282,6 +286,15 @@ def test_what_waits_for_a_dead_server_is_told_and_given_up_only_by_removing_it(
     # One that may be alive is waited for, and what it has still is not given up.
     for more in ({"waiting": 0, "targets": 0}, {"entities": 1}, {"held": 1, "leaving": 0}):
         assert Drained(left | more).wait(monkeypatch, removing=True)[0] == 1
+
+
+def test_who_does_not_answer_for_a_moment_is_asked_again_about_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = {"server": "alpha.s1", "draining": True, "entities": 3, "delegated": 0, "held": 3, "leaving": 0}
+    going, empty = ({**full, "targets": 2, "empty": e} for e in (False, True))
+    silent = [None] * 40
+    assert Drained(going, *silent, going, *silent, empty).wait(monkeypatch)[0] == 0
+    with pytest.raises(EnvironmentFailed, match=r"no_quorum\); the drain goes on"):
+        Drained(going, None).wait(monkeypatch)
 
 
 @pytest.mark.parametrize("command", [("drain",), ("server", "remove")])

@@ -155,3 +155,14 @@ def test_failures_row_21_nobody_takes_over_while_the_home_of_the_dead_server_can
     world.until(lambda: world.is_simulated_by(FAR_TOO))
     world.comes_to_rest()
     assert not world.seen_abroad()[0]["reason"]
+
+
+def test_a_group_moves_abroad_and_back_in_one_step() -> None:
+    world = World()
+    home, both = world.cluster.homes["alpha.h1"], (ENTITY, "alpha.e2")
+    for target in (FAR, NEAR):
+        home.process.start_soon(
+            home.move_together, f"group-to-{target[-2:]}-{target[0]}", both, target, {"mode": "eager"}
+        )
+        world.until(lambda: all(world.cluster.record(one).authority == target for one in both))  # type: ignore[union-attr]  # noqa: B023 — waited for before the next
+    world.comes_to_rest()

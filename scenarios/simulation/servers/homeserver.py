@@ -256,9 +256,8 @@ class Home(Transfers):
 
     async def move_together(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved together or not at all."""
-        wanted = {"group": group, "entities": list(entities), "target": target, **how}
         with suppress(*_NOT_DONE):
-            data = await self.store.submit("group.propose", **wanted, now_s=self.clock.unix_s())
+            data = await self._propose(group, entities, target, how)
             for name in GroupRecord.from_data(data).members:
                 transfer = self.store.transfer(name)
                 if transfer is not None:
@@ -266,10 +265,14 @@ class Home(Transfers):
 
     async def move_apart(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants entities moved, each by itself."""
-        wanted = {"group": group, "entities": list(entities), "target": target, "apart": True, **how}
         with suppress(*_NOT_DONE):
-            await self.store.submit("group.propose", **wanted, now_s=self.clock.unix_s())
+            await self._propose(group, entities, target, {"apart": True, **how})
             await order_all(self.store, self.order, group)
+
+    async def _propose(self, group: str, entities: tuple[str, ...], target: str, how: Mapping[str, Any]) -> Any:
+        wanted = {"group": group, "entities": list(entities), "target": target, **how}
+        is_here = instance_of(target) == instance_of(self.name)
+        return await self.store.submit("group.propose", **wanted, check_target=is_here, now_s=self.clock.unix_s())
 
     async def take(self, transfer_id: str, entity: str, player: str) -> None:
         """A player wants to own the entity, where it is."""

@@ -68,12 +68,12 @@ class People:
             home.process.start_soon(home.move, f"transfer-{self.proposed:06d}", entity, target, how)
 
     def move_together(self) -> None:
-        """Some entities of an instance are moved to one of its servers, all of them or none."""
+        """Some entities of an instance are moved to a server, here or abroad, all of them or none."""
         cluster = self._cluster
         first = self._dice.choice(cluster.entities)
         others = [one for one in cluster.entities if instance_of(one) == instance_of(first) and one != first]
         entities = (first, *self._dice.sample(others, min(self._dice.randint(1, _TOGETHER - 1), len(others))))
-        target = self._dice.choice(cluster.servers_of(instance_of(first)))
+        target = self._dice.choice(cluster.server_names)
         group, how = f"group-{len(self.groups):06d}", {"mode": self._dice.choice(("eager", "staged")), **self._notice()}
         if (home := self._home_of(first)) is not None:
             self.groups.append(group)
@@ -88,13 +88,14 @@ class People:
         """Some entities are moved each by itself; perhaps one of them does not exist."""
         cluster = self._cluster
         target = self._dice.choice(cluster.server_names)
-        near = [one for one in cluster.entities if instance_of(one) == instance_of(target)]
-        entities = self._dice.sample(near, min(self._dice.randint(2, _APART), len(near)))
+        instance = instance_of(self._dice.choice(cluster.entities))
+        those = [one for one in cluster.entities if instance_of(one) == instance]
+        entities = self._dice.sample(those, min(self._dice.randint(2, _APART), len(those)))
         if self._dice.random() < _NOBODY_SHARE:
-            entities.insert(self._dice.randint(0, len(entities)), f"{instance_of(target)}.nobody")
+            entities.insert(self._dice.randint(0, len(entities)), f"{instance}.nobody")
         self.proposed += 1
         how = {"mode": self._dice.choice(("eager", "staged")), **self._notice()}
-        if (home := self._home_of(target)) is not None:
+        if (home := self._home_of(entities[0])) is not None:
             home.process.start_soon(home.move_apart, f"apart-{self.proposed:06d}", tuple(entities), target, how)
 
     def take(self) -> None:
