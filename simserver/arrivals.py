@@ -394,7 +394,7 @@ class Arrivals:
     def adopt(self, entity: str, fence: Fence, snapshot: Snapshot, ownership: Ownership) -> None:
         """Go on with an entity whose authority is dead: the log has given it to this server."""
         self.fence_raised(entity, fence)
-        self._clear_the_way(entity, fence, adopted=True)
+        self._clear_the_way(entity, fence)
         self._holdings.start(entity, fence, snapshot, ownership=ownership)
 
     def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
@@ -455,9 +455,9 @@ class Arrivals:
         self._counts["input_early"] += 1
         return True
 
-    def _clear_the_way(self, entity: str, fence: Fence, *, adopted: bool = False) -> None:
+    def _clear_the_way(self, entity: str, fence: Fence) -> None:
         """An old copy of our own may still stand here, frozen, when an entity comes back faster than it was retired."""
-        self._departures.superseded(entity, fence, adopted=adopted)
+        self._departures.superseded(entity, fence)
         holding = self._holdings.get(entity)
         if holding is not None:
             self._counts["superseded"] += 1

@@ -268,7 +268,6 @@ class Departures:
                 self._convoys.turnstile.leave(plan.entity)
 
     def _freeze(self, plan: Plan, holding: Holding) -> None:
-        self._remember(plan.transfer_id)
         frozen = holding.life.freeze()
         if frozen is None:
             self._counts["order_busy"] += 1
@@ -284,6 +283,8 @@ class Departures:
             # Nothing has left this server yet.
             holding.life.thaw()
             raise
+        # What has not begun is ordered again, and not to be taken for a repetition then.
+        self._remember(plan.transfer_id)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
         self._reached("frozen", plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
@@ -439,13 +440,12 @@ class Departures:
                 departure.trace = departure.base = opened.trace
             self._event(departure, machine.Staged())
 
-    def superseded(self, entity: str, fence: Fence, *, adopted: bool = False) -> None:
-        """What leaves here is of the past: a certificate is of `fence`, or the entity is gone on with (`adopted`)."""
+    def superseded(self, entity: str, fence: Fence) -> None:
+        """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
         departure = self._leaving.get(entity)
         if departure is not None:
-            if adopted:
-                # It was taken from here before the log had decided, which has this ordered again, as after a step down.
-                self._begun.pop(departure.plan.transfer_id, None)
+            # If it was taken from here before the log had decided, this is ordered again, as after a step down.
+            self._begun.pop(departure.plan.transfer_id, None)
             self._event(departure, machine.Superseded(fence))
 
     def _event(self, departure: Departure, event: machine.Event) -> None:

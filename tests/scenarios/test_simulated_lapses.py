@@ -12,6 +12,7 @@ from authority.messages import HandoffReply
 from authority.records import LeaseRow, Phase
 from authority.recovery import Standing
 from authority.sealing import Opened
+from authority.transfer_rows import DECIDED
 from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
@@ -474,4 +475,30 @@ def test_a_transfer_that_the_log_has_not_decided_is_begun_again_where_the_entity
     assert transfer is not None
     assert transfer.phase in (Phase.COMMITTED, Phase.DONE)
     come_to_rest(cluster)
+    assert cluster.judge.violations == []
+
+
+@pytest.mark.parametrize("rest_s", [0.1, 5.0])
+def test_a_move_asked_for_before_its_source_is_known_to_be_dead_ends_soon_whoever_has_the_entity_by_then(
+    rest_s: float,
+) -> None:
+    """Its order went to the dead one; another move is asked for `rest_s` after the entity was gone on with."""
+    cluster = Cluster(MIXES["calm"], Random("asked of the dead"))
+    home = cluster.homes["alpha.h1"]
+    passing(cluster, 1.0)
+    cluster.crash(SOURCE)
+    passing(cluster, 1.5)
+    home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, EAGER)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority in (TARGET, OUTSIDE))
+    passing(cluster, rest_s)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    other = OUTSIDE if record.authority == TARGET else TARGET
+    home.process.start_soon(home.move, "transfer-2", ENTITY, other, EAGER)
+
+    def has_result(name: str) -> bool:
+        transfer = home.store.transfer(name)
+        return transfer is not None and transfer.phase in DECIDED
+
+    until(cluster, lambda: has_result("transfer-1") and has_result("transfer-2"))
     assert cluster.judge.violations == []

@@ -369,6 +369,31 @@ async def test_an_entity_that_left_while_its_target_was_asked_is_not_handed_over
     assert (len(scene.departures), scene.counts["order_not_here"]) == (0, 1)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_could_not_begin_is_begun_when_it_is_ordered_again(scene: Scene, fails: bool) -> None:
+    life = scene.spawn().life
+    life.frozen = not fails
+    if fails:
+        scene.departures._depart = None  # type: ignore[assignment]  # whoever calls it has an error of ours
+    scene.departures.begin(PLAN)
+    assert len(scene.departures) == 0
+    life.frozen = False
+    scene.departures.__dict__.pop("_depart", None)
+    scene.departures.begin(PLAN)
+    assert (len(scene.departures), scene.counts["order_repeated"]) == (1, 0)
+
+
+async def test_what_was_taken_in_the_midst_of_it_and_came_back_is_begun_when_it_is_ordered_again(scene: Scene) -> None:
+    scene.spawn()
+    scene.departures.begin(PLAN)
+    scene.departures.superseded(BALL, Fence(5))
+    assert len(scene.departures) == 0
+    scene.holdings.drop(BALL)
+    scene.holdings.spawn(BALL, "ball", {}, Fence(5), Ownership(ADA, 1))
+    scene.departures.begin(PLAN)
+    assert (len(scene.departures), scene.counts["order_repeated"]) == (1, 0)
+
+
 async def test_failures_row_36_a_frozen_copy_of_what_was_deleted_ends(scene: Scene) -> None:
     holding = scene.spawn()
     holding.life.take_input(ADA, 1, 1, b"")
