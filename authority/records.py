@@ -267,7 +267,7 @@ class TransferRecord(_Compact):
     `owner` and `owner_rev` are who owns the entity from the commit on, `incarnation` is that of the target then, and
     `source_incarnation` that of the source.
     With `stay` only ownership is asked for: the entity stays with its authority, `target`.
-    `direct` are those that were passed directly, or are to be, because the entity is delegated to both ends.
+    `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
     `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
     `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
     `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
@@ -314,6 +314,11 @@ class TransferRecord(_Compact):
     def fence(self) -> Fence:
         """The fence that the target holds after this transfer."""
         return Fence(self.epoch, self.sub)
+
+    @property
+    def goes_directly(self) -> bool:
+        """Whether it was passed directly, or is to be. A commit of the log begins a new epoch, so its `sub` is 0."""
+        return self.sub > 0 if self.epoch else self.direct
 
 
 class DrainRecord(_Row):

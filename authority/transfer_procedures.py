@@ -90,9 +90,8 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
     given = {"authority": args["target"], "incarnation": incarnation}
     transfer, source_incarnation = existing or _begin(args), record.incarnation
-    if transfer.source != args["source"] or transfer.direct:
-        # Its source had no chain any more by which to pass it.
-        transfer = transfer.changed(source=args["source"], direct=False)
+    if transfer.source != args["source"]:
+        transfer = transfer.changed(source=args["source"])
     record = _with_requester_as_owner(record.changed(**raised, **given, came_by=crossing(transfer)), existing)
     save_entity(rows, record)
     crossed(rows, record)

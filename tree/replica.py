@@ -577,7 +577,7 @@ class Replica(LocalTree):
         else:
             self._advance()
             # That may have made something due before the driver wakes: the word of a commit above all.
-            due_s = trio.current_time() + _running(self._raft).idle_for_s()
+            due_s = self._now_s() + _running(self._raft).idle_for_s()
             self._nap.deadline = min(self._nap.deadline, due_s)
 
     def _send(self, name: str, message: Message) -> bool:

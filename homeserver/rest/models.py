@@ -368,7 +368,7 @@ class TransferView(BaseModel):
         fields = record.model_dump(include=set(cls.model_fields))
         trace = None if report is None else report["trace"]
         return cls(
-            **fields,
+            **fields | {"direct": record.goes_directly},
             transfer_id=record.id,
             hops=None if trace is None else len(trace["hops"]),
             trace=trace,

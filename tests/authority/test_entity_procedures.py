@@ -254,7 +254,7 @@ def test_a_transfer_that_was_to_be_direct_is_not_if_it_came_to_a_commit(log: Log
     log.propose("transfer-p3", direct=True)
     assert log.transfer("transfer-p3").direct
     log.commit("transfer-p3")
-    assert (log.transfer("transfer-p3").phase, log.transfer("transfer-p3").direct) == ("committed", False)
+    assert (log.transfer("transfer-p3").phase, log.transfer("transfer-p3").goes_directly) == ("committed", False)
 
 
 def test_a_pass_that_was_asked_for_ends_its_transfer_and_makes_the_requester_owner(log: Log) -> None:

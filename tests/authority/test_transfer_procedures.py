@@ -457,11 +457,14 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-def _call(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
-    return st.tuples(st.just(name), st.fixed_dictionaries(fields))
+KindOfCall = tuple[str, st.SearchStrategy[dict[str, Any]]]
 
 
-CALLS = st.one_of(
+def _call(name: str, **fields: st.SearchStrategy[Any]) -> KindOfCall:
+    return name, st.fixed_dictionaries(fields)
+
+
+KINDS_OF_CALLS: list[KindOfCall] = [
     _call("entity.create", entity=ENTITIES, kind=st.just("ball"), spawner=PLAYERS, server=SERVERS),
     _call("entity.change_rights", entity=ENTITIES, by=PLAYERS, rule=st.sampled_from(["ask", "deny", "allow"])),
     _call("entity.change_rights", entity=ENTITIES, by=PLAYERS, owner=PLAYERS, master=PLAYERS),
@@ -470,15 +473,16 @@ CALLS = st.one_of(
     _call("transfer.answer", transfer_id=IDS, by=PLAYERS, allow=st.booleans()),
     _call("transfer.expire", transfer_id=IDS, now_s=st.sampled_from([0.0, 10_000.0])),
     _call("transfer.report", transfer_id=IDS, source=SERVERS, report=st.just({})),
-    st.tuples(st.just("transfer.commit"), REQUESTS),
-    st.tuples(st.just("transfer.refuse"), REQUESTS.map(lambda fields: fields | {"reason": "denied"})),
-    st.tuples(
-        st.just("transfer.passed"),
+    ("transfer.commit", REQUESTS),
+    ("transfer.refuse", REQUESTS.map(lambda fields: fields | {"reason": "denied"})),
+    (
+        "transfer.passed",
         st.tuples(ENTITIES, st.integers(1, 2), SERVERS, SERVERS).map(
             lambda p: {"entity": p[0], "passes": [passing(p[1], p[2], p[3], entity=p[0])]}
         ),
     ),
-)
+]
+CALLS = st.one_of([st.tuples(st.just(name), args) for name, args in KINDS_OF_CALLS])
 
 
 def attempt(log: Log, name: str, args: dict[str, Any]) -> Any:
