@@ -197,7 +197,7 @@ class Recoveries:
         alive = there.alive
         answers, silent = await self._ask(items, there, everybody)
         found, lost = [], []
-        for row in rows:
+        for row in await self._to_decide(rows, there, everybody):
             waits_for_return = self._waits_for_return(row)
             if self._waits_for_disk(row, answers) or (waits_for_return and row.last not in answers):
                 self._in_vain_for[row.entity] = (seen, row.held)
@@ -226,6 +226,23 @@ class Recoveries:
             _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0]["entity"])
         decided = [self._store.recovery(row.entity) for row in rows]
         await self._have_adopted([row for row in decided if row is not None and row.target], alive)
+
+    async def _to_decide(
+        self, rows: Sequence[RecoveryRow], there: WhoIsThere, everybody: Everybody
+    ) -> Sequence[RecoveryRow]:
+        """Those of which everybody who may have them was asked; the next look asks again about the others.
+
+        What is contested lives on until whoever has it is asked, and may be passed meanwhile, also to a server that has
+        come, or come back, since the question was begun. That one was not asked, and knows of no raised fence.
+        """
+        if not any(row.contested for row in rows):
+            return rows
+        await self._store.confirmed()
+        now = await everybody()
+        if now.alive.items() <= there.alive.items():
+            return rows
+        self.counts["came_meanwhile"] += 1
+        return [row for row in rows if not row.contested]
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""

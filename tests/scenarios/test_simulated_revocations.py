@@ -201,3 +201,28 @@ def test_of_a_thief_and_whoever_was_robbed_the_one_that_simulates_it_goes_on() -
     again = source.holding(ENTITY)
     assert again is not None
     assert again.life.tick >= tick
+
+
+def test_what_is_contested_is_not_decided_while_whoever_came_meanwhile_was_not_asked() -> None:
+    """Whoever has it goes on until it is asked, and passes it directly to a server that came back since the others were
+    asked. That one has heard of no raised fence."""
+    cluster = delegated("came meanwhile")
+    home, source, target = cluster.homes["alpha.h1"], cluster.servers[SOURCE], cluster.servers[TARGET]
+    for name in HOMES:
+        cluster.mail.cut(name, SOURCE)
+    cluster.crash(TARGET)
+    contest = {"entity": ENTITY, "epoch": 1, "sub": 1, "by": TARGET, "transfers": []}
+    home.process.start_soon(lambda: home.store.submit("recovery.contest", **contest))
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.epoch == 2)
+    passing(cluster, 0.4)
+    target.start()
+    until(cluster, lambda: (row := home.store.lease(TARGET)) is not None and row.incarnation == 2 and row.swept)
+    source.node.departures.wants_to_go(ENTITY, TARGET)
+    until(cluster, lambda: target.holding(ENTITY) is not None)
+    cluster.mail.heal()
+    for name in HOMES:
+        cluster.mail.cut(name, TARGET)
+    passing(cluster, 1.0)
+    cluster.mail.heal()
+    until(cluster, begins_under(cluster, TARGET, 3))
+    settle(cluster)
