@@ -20,7 +20,7 @@ class Births:
 
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster: Final = cluster
-        self.wanted: Final[dict[str, None]] = {}
+        self.wanted: Final[dict[str, object]] = {}
         """Entities whose creation or deletion was asked for and not answered."""
         self.ended: Final[dict[str, None]] = {}
         """Entities that were deleted."""

@@ -39,7 +39,7 @@ class People:
         self.groups: Final[list[str]] = []
         self._refused: Final[dict[str, None]] = {}
         self.drained: Final[dict[str, None]] = {}
-        self._unanswered: Final[dict[str, None]] = {}
+        self._unanswered: Final[dict[str, object]] = {}
 
     def _home_of(self, name: str) -> Home | None:
         """A homeserver of an instance that runs."""
@@ -159,12 +159,12 @@ class People:
             return
         if before:
             del self.drained[before]
-            self._ask_until_done(server, lambda home: home.open(before))
+            self._ask_until_done(self._unanswered, instance, server, lambda home: home.open(before))
         else:
             self.drained[server] = None
             self.proposed += 1
             drain_id = f"drain-{self.proposed:06d}"
-            self._ask_until_done(server, lambda home: home.drain(server, drain_id))
+            self._ask_until_done(self._unanswered, instance, server, lambda home: home.drain(server, drain_id))
 
     def create(self) -> None:
         """Somebody creates an entity, or a master deletes one: whoever is not answered asks again."""
@@ -175,7 +175,7 @@ class People:
             record = cluster.record(entity)
             if record is not None and entity not in births.wanted:
                 by, rev = record.master, record.master_rev
-                self._ask_for(entity, lambda home: home.delete(entity, by, rev))
+                self._ask_until_done(births.wanted, entity, entity, lambda home: home.delete(entity, by, rev))
             return
         server, player = self._dice.choice(cluster.server_names), self._dice.choice(cluster.players)
         self.proposed += 1
@@ -186,7 +186,7 @@ class People:
         args = {"entity": entity, "kind": self._dice.choice(("counter", MOODY)), "spawner": player.name}
         args |= {"server": server, "rule": "allow"}
         if entity not in births.wanted:
-            self._ask_for(entity, lambda home: self._created(home, args))
+            self._ask_until_done(births.wanted, entity, entity, lambda home: self._created(home, args))
 
     async def _created(self, home: Home, args: dict[str, str]) -> bool:
         answer = await home.create(args)
@@ -198,34 +198,24 @@ class People:
             self._refused[args["entity"]] = None
         return answer is not None
 
-    def _ask_for(self, entity: str, ask: Callable[[Home], Awaitable[bool]]) -> None:
-        """Until it is answered; those who asked before may be answered too."""
-        wanted = self._cluster.births.wanted
-        wanted[entity] = None
+    def _ask_until_done(
+        self, unanswered: dict[str, object], about: str, name: str, ask: Callable[[Home], Awaitable[bool]]
+    ) -> None:
+        """Ask the instance of `name` once a second, until it answers this question.
+
+        `unanswered` has the last question about everything. An earlier one, which was answered, is neither asked again
+        for the sake of a later one about the same, nor does an answer to it end that: a server would be drained again
+        that its operators want to have opened, and stay so.
+        """
+        question = unanswered[about] = object()
 
         async def asked(home: Home) -> None:
-            if await ask(home):
-                wanted.pop(entity, None)
+            if await ask(home) and unanswered.get(about) is question:
+                del unanswered[about]
 
         def again() -> None:
-            if entity in wanted:
-                if (home := self._home_of(entity)) is not None:
-                    home.process.start_soon(asked, home)
-                self._cluster.schedule.after(_ASK_AGAIN_S, again)
-
-        again()
-
-    def _ask_until_done(self, server: str, ask: Callable[[Home], Awaitable[bool]]) -> None:
-        instance = instance_of(server)
-        self._unanswered[instance] = None
-
-        async def asked(home: Home) -> None:
-            if await ask(home):
-                self._unanswered.pop(instance, None)
-
-        def again() -> None:
-            if instance in self._unanswered:
-                if (home := self._home_of(server)) is not None:
+            if unanswered.get(about) is question:
+                if (home := self._home_of(name)) is not None:
                     home.process.start_soon(asked, home)
                 self._cluster.schedule.after(_ASK_AGAIN_S, again)
 
