@@ -193,10 +193,11 @@ class Recoveries:
             self.counts["looked_for_again"] += len(await self._store.submit("recovery.again", items=items))
 
     async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
-        items = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
+        asked = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
         alive = there.alive
-        answers, silent = await self._ask(items, there, everybody)
-        found, lost = [], []
+        answers, silent = await self._ask(asked, there, everybody)
+        found: list[dict[str, Any]] = []
+        lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
             waits_for_return = self._waits_for_return(row)
             if self._waits_for_disk(row, answers) or (waits_for_return and row.last not in answers):
@@ -212,8 +213,7 @@ class Recoveries:
                 if silent == there.silent:
                     self._in_vain_for[row.entity] = (seen, row.held)
             elif best is None:
-                lost.append({"entity": row.entity, "epoch": row.epoch})
-                self._in_vain_for[row.entity] = (seen, row.held)
+                lost.append(row)
             else:
                 fields = {"tick": best.tick, "state_hash": best.state_hash, "source": best.source.value}
                 fields |= {"target": best.holder, "incarnation": alive[best.holder]}
@@ -221,9 +221,12 @@ class Recoveries:
         if found:
             await self._store.submit("recovery.finish", items=found)
         if lost:
-            done = await self._store.submit("recovery.lost", items=lost)
+            items = [{"entity": row.entity, "epoch": row.epoch} for row in lost]
+            done = await self._store.submit("recovery.lost", items=items)
+            # Only what the log has heard need not be asked again.
+            self._in_vain_for |= {row.entity: (seen, row.held) for row in lost}
             self.counts["lost"] += len(done)
-            _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0]["entity"])
+            _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0].entity)
         decided = [self._store.recovery(row.entity) for row in rows]
         await self._have_adopted([row for row in decided if row is not None and row.target], alive)
 

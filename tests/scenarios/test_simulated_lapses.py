@@ -17,6 +17,7 @@ from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
+from tree.submissions import NoQuorum
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
 EAGER = {"direct": False, "transport": "link", "mode": "eager", "requester": ""}
@@ -188,6 +189,26 @@ def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(ho
         log.run("entity.change_rights", policy | {"orphans": "adopt"})
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority not in ("", SOURCE))
     assert cluster.judge.violations == []
+
+
+def test_a_loss_that_the_log_was_not_told_for_want_of_a_majority_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the entity would be recovering for ever: the same question to the same servers is not asked twice."""
+    cluster = Cluster(MIXES["calm"], Random("loss"))
+    cluster.crash(SOURCE)  # before anybody has a copy
+    refused: list[str] = []
+    for store in (home.store for home in cluster.homes.values()):
+        submit = store.submit
+
+        async def once(procedure: str, _submit: Any = submit, **args: Any) -> Any:
+            if procedure == "recovery.lost" and not refused:
+                refused.append(procedure)
+                raise NoQuorum("no majority")
+            return await _submit(procedure, **args)
+
+        monkeypatch.setattr(store, "submit", once)
+    log = cluster.homes["alpha.h1"].store
+    until(cluster, lambda: (record := log.entity(ENTITY)) is not None and record.standing is Standing.LOST)
+    assert refused
 
 
 def test_once_others_have_copies_again_nobody_waits_for_a_disk() -> None:

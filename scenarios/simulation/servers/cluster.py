@@ -192,9 +192,16 @@ class Cluster:
         return "lost" if record.standing is Standing.LOST or self._waits_in_vain(entity) else ""
 
     def _waits_in_vain(self, entity: str) -> bool:
-        """Whether it waits for a server of another instance, which is dead for good: only its master can end that."""
-        row = self._stores[instance_of(entity)].recovery(entity)
-        return row is not None and row.held and row.last in self.gone and is_abroad(entity, row.last)
+        """Whether it waits, as its policy says, for a server that is dead for good and that nobody can remove.
+
+        That is one of another instance, of which only its master can let it go, or one that others may still be passed
+        to: a delegation ends with the next hand-over through home.
+        """
+        store = self._stores[instance_of(entity)]
+        row = store.recovery(entity)
+        if row is None or not row.held or row.last not in self.gone:
+            return False
+        return is_abroad(entity, row.last) or (store.row(row.last) is not None and store.named_by(row.last) != (0, 0))
 
     def unsettled(self) -> str:
         """What has not come to rest, in a sentence; empty when everything has."""
