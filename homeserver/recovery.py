@@ -26,7 +26,7 @@ from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "WhoIsThere", "in_parts"]
+__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
 
 _log = logging.getLogger("homeserver.recovery")
 
@@ -205,7 +205,7 @@ class Recoveries:
                 continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
                         if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
-            candidates = [_candidate(holder, item) for holder, item in _believed(row, found_of)]
+            candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
             # Under the epoch before that of the raised fence the one that is back had it.
             best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
             if not is_enough(row, best, silent):
@@ -370,13 +370,16 @@ class Recoveries:
         }
 
 
-def _believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:
+def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:
     """What may be gone on with: of what is contested, and its last authority simulated until now, only what that had.
 
-    Who has passed an entity on does not simulate it any more. Whoever has it by such a pass has it from a thief.
+    Who has passed an entity on does not simulate it any more. Whoever has it by such a pass has it from a thief. But a
+    pass leaves the epoch as it is: what somebody has of a later one is by the log's leave, and until it was taken away
+    for that the last authority had simulated it once before.
     """
     its_own = [(holder, item) for holder, item in found if row.contested and item.holds and holder == row.last]
-    return its_own or found
+    latest = max((item.epoch for _, item in found), default=0)
+    return [(holder, item) for holder, item in its_own if item.epoch == latest] or found
 
 
 def _candidate(holder: str, item: FoundItem) -> Candidate:

@@ -1,0 +1,33 @@
+"""Which copies of a contested entity count."""
+
+import pytest
+
+from authority.records import RecoveryRow
+from authority.recovery import CopySource
+from authority.recovery_messages import FoundItem
+from homeserver.recovery import believed
+
+S1, S2 = "alpha.s1", "alpha.s2"
+
+
+def found(epoch: int, sub: int, *, holds: bool) -> FoundItem:
+    source = CopySource.OWN
+    return FoundItem(entity="alpha.e", epoch=epoch, sub=sub, tick=sub, state_hash="f" * 64, source=source, holds=holds)
+
+
+@pytest.mark.parametrize(
+    ("contested", "own", "theirs", "counts"),
+    [
+        (True, found(6, 0, holds=True), found(6, 1, holds=False), {S1}),
+        (True, found(6, 0, holds=False), found(6, 1, holds=True), {S1, S2}),
+        (True, found(3, 0, holds=True), found(6, 1, holds=True), {S1, S2}),
+        (False, found(6, 0, holds=True), found(6, 1, holds=False), {S1, S2}),
+    ],
+    ids=["not passed", "passed", "simulated in an earlier epoch", "not contested"],
+)
+def test_what_the_last_authority_has_simulated_until_now_counts_against_passes_of_the_same_epoch_alone(
+    contested: bool, own: FoundItem, theirs: FoundItem, counts: set[str]
+) -> None:
+    """It remembers what was taken from it, also when it was given the entity once more since, and has passed it on."""
+    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, contested=contested)
+    assert {holder for holder, _ in believed(row, [(S1, own), (S2, theirs)])} == counts
