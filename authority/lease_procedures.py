@@ -146,7 +146,8 @@ def lease_swept(rows: Rows, args: Mapping[str, Any]) -> Any:
     row = find_lease(rows, args["server"])
     if row is None or row.incarnation != args["incarnation"]:
         raise Refused(Reason.LEASE_OVER, f"{args['server']} has another incarnation since", server=args["server"])
-    if (row.late, row.phase) != (args["late"], LeasePhase(args["phase"])):
+    # A log of before they were told may be applied again.
+    if (row.late, row.phase) != (args.get("late", row.late), LeasePhase(args.get("phase", row.phase))):
         return row.to_data()
     phase = LeasePhase.ALIVE if row.phase is LeasePhase.RETURNING else row.phase
     return _save(rows, row.changed(phase=phase, swept=True))
