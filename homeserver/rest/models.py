@@ -173,8 +173,9 @@ class RecoveriesView(BaseModel):
 
     waiting: list[dict[str, Any]] = Field(
         description="{entity, standing, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, "
-        "state_hash, source}; no target: copies are looked for, also in the instances `abroad`, or, if `standing` is "
-        "lost, there is none; with `disk` or `held` whoever was `last` is waited for"
+        "state_hash, source, contested, had}; no target: copies are looked for, also in the instances `abroad`, or, if "
+        "`standing` is lost, there is none; with `disk` or `held` whoever was `last` is waited for; `contested`: "
+        "nobody can prove who has it; `had`: servers that may begin with it yet though they are not to any more"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"

@@ -242,12 +242,6 @@ def test_who_has_looked_before_the_log_heard_of_a_pass_does_not_call_its_dead_ta
     assert leased.swept(S2)["swept"]
 
 
-def test_a_log_of_before_it_told_when_somebody_had_looked_is_applied_again_as_it_was(leased: Log) -> None:
-    comes_back(leased, S2)
-    row = leased.run("lease.swept", server=S2, incarnation=2)
-    assert (row["swept"], row["phase"]) == (True, "alive")
-
-
 def test_a_former_granter_does_not_call_swept_whose_lease_its_successor_has_ended(leased: Log) -> None:
     comes_back(leased, S2)
     leased.swept(S2)
