@@ -5,11 +5,12 @@ from random import Random
 
 import pytest
 
-from authority.certificates import PassCertificate, token_hash
+from authority.certificates import DelegationGrant, PassCertificate, token_hash
 from authority.epoch import Fence
-from authority.errors import Reason
+from authority.errors import Reason, Refused
 from authority.records import Phase
 from crypto import jose
+from crypto.keys import Identity
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
 
@@ -225,4 +226,47 @@ def test_what_is_contested_is_not_decided_while_whoever_came_meanwhile_was_not_a
     passing(cluster, 1.0)
     cluster.mail.heal()
     until(cluster, begins_under(cluster, TARGET, 3))
+    settle(cluster)
+
+
+def test_a_chain_that_is_made_up_takes_an_entity_from_nobody_and_can_be_told_once() -> None:
+    """No key was ever revoked. Home cannot know that, and looks for the entity; the delegation ends."""
+    cluster = delegated("made up")
+    home, source = cluster.homes["alpha.h1"], cluster.servers[SOURCE]
+    held = source.holding(ENTITY)
+    assert held is not None
+    tick, anybody = held.life.tick, Identity.generate()
+
+    def made_up(epoch: int) -> tuple[str, str]:
+        grant = DelegationGrant(entity=ENTITY, epoch=epoch, sub=0, holder=SOURCE, group=(SOURCE, TARGET))
+        first = jose.sign(grant.to_claims(), sender=anybody, sender_id="alpha.h1")
+        claimed = PassCertificate(
+            entity=ENTITY,
+            epoch=epoch,
+            sub=1,
+            transfer_id="transfer-of-nobody",
+            source=SOURCE,
+            target=TARGET,
+            tick=10**6,
+            state_hash="f" * 64,
+            parent=token_hash(first),
+        )
+        return first, jose.sign(claimed.to_claims(), sender=anybody, sender_id=SOURCE)
+
+    refused = []
+
+    async def claim(epoch: int) -> None:
+        try:
+            await home.learn_passes(ENTITY, made_up(epoch), TARGET)
+        except Refused as error:
+            refused.append(error.reason)
+
+    home.process.start_soon(claim, 1)
+    until(cluster, begins_under(cluster, SOURCE, 3))
+    home.process.start_soon(claim, 3)
+    until(cluster, lambda: len(refused) == 2)
+    assert refused == [Reason.UNPROVEN, Reason.NO_DELEGATION]
+    again = source.holding(ENTITY)
+    assert again is not None
+    assert again.life.tick >= tick
     settle(cluster)
