@@ -22,7 +22,16 @@ from authority.rights import check_master, check_revision, find_entity
 from authority.rows import Rows
 from authority.transfer_rows import find_transfer, save_transfer
 
-__all__ = ["DELETION_PROCEDURES", "FAREWELLS", "MAX_TOMBSTONES", "bury", "first_epoch", "free_name", "grave_of"]
+__all__ = [
+    "DELETION_PROCEDURES",
+    "FAREWELLS",
+    "MAX_TOMBSTONES",
+    "bury",
+    "first_epoch",
+    "first_revision",
+    "free_name",
+    "grave_of",
+]
 
 # Deleted entities that are remembered; the oldest are forgotten first, and with them that their ids were taken.
 MAX_TOMBSTONES: Final = 100_000
@@ -47,9 +56,17 @@ def first_epoch(rows: Rows, entity: str) -> int:
     return 1 if data is None else int(data["epoch"])
 
 
+def first_revision(rows: Rows, entity: str) -> int:
+    """With which revision its rule, owner and master begin: what one that was taken back permitted stays past."""
+    data = rows.get_or(("tombstones", entity), None)
+    return 1 if data is None else int(data.get("rev", 1))
+
+
 def free_name(rows: Rows, record: EntityRecord) -> None:
     """Nothing came of the entity: its name may be given again."""
-    _dig(rows, {"entity": record.id, "epoch": record.fence.raised().epoch, "free": True})
+    rev = 1 + max(record.rule_rev, record.owner_rev, record.master_rev)
+    _dig(rows, {"entity": record.id, "epoch": record.fence.raised().epoch, "rev": rev, "free": True})
+    _end_questions(rows, record.id)
 
 
 def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from authority.absence import LeavePolicy
-from authority.deletion import first_epoch, free_name, grave_of
+from authority.deletion import first_epoch, first_revision, free_name, grave_of
 from authority.directory_procedures import check_simserver, is_server
 from authority.drain_procedures import check_not_draining
 from authority.epoch import Fence
@@ -47,12 +47,15 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         check_simserver(rows, server)
         check_not_draining(rows, server)
         check_lease(rows, server)
-    epoch = first_epoch(rows, entity_id)
+    epoch, rev = first_epoch(rows, entity_id), first_revision(rows, entity_id)
     record = EntityRecord(
         id=entity_id,
         kind=args["kind"],
         master=spawner,
+        master_rev=rev,
         owner=spawner,
+        owner_rev=rev,
+        rule_rev=rev,
         rule=Rule(args.get("rule", Rule.ASK)),
         orphans=OrphanPolicy(args.get("orphans", OrphanPolicy.ADOPT)),
         on_leave=LeavePolicy(args.get("on_leave", LeavePolicy.KEEP)),

@@ -318,7 +318,7 @@ class TransferRecord(_Compact):
     @property
     def goes_directly(self) -> bool:
         """Whether it was passed directly, or is to be. A commit of the log begins a new epoch, so its `sub` is 0."""
-        return self.sub > 0 if self.epoch else self.direct
+        return self.sub > 0 if self.phase in (Phase.COMMITTED, Phase.DONE) and not self.stay else self.direct
 
 
 class DrainRecord(_Row):

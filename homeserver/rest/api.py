@@ -351,9 +351,11 @@ def _transfer_routes(node: Node) -> APIRouter:
             "transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow, now_s=now_s
         )
         transfer = TransferRecord.from_data(data)
-        if transfer.stay and transfer.phase is Phase.DONE:
-            record = await _entity(node, transfer.entity)
-            await tell_owner(node, record)
+        # Not read anew: without a majority by now that would say that nothing was changed.
+        record = node.store.entity(transfer.entity) if transfer.stay and transfer.phase is Phase.DONE else None
+        if record is not None:
+            owned = {"owner": transfer.owner, "owner_rev": transfer.owner_rev, "authority": transfer.target}
+            await tell_owner(node, record.changed(**owned))
         return await _begun(node, transfer)
 
     return routes

@@ -103,7 +103,7 @@ def test_a_name_that_was_free_before_is_remembered_from_its_deletion_on(
     monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 2)
     log.run("entity.discard", entity=BALL, server=S1)
     log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
-    delete(log)
+    delete(log, master_rev=2)
     log.run("entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
     delete(log, entity="alpha.two")
     log.refuses(Reason.GONE, "entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)

@@ -9,7 +9,7 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.records import Phase, Role
 from authority.rules import Rule
-from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, passing
+from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import directory_row
 
 NEW: dict[str, Any] = {"entity": "alpha.new", "kind": "ball", "spawner": BOB, "server": S2}
@@ -92,6 +92,17 @@ def test_without_questions_too(log: Log) -> None:
     log.refuses(Reason.NOT_FOUND, "entity.change_rights", entity=BALL, by=ADA, rule="deny")
 
 
+def test_what_was_permitted_of_an_entity_that_was_discarded_is_not_permitted_of_the_next_one_of_its_name() -> None:
+    log = new_log("allow")
+    log.propose("transfer-d1", requester=BOB)
+    assert log.transfer("transfer-d1").phase == "permitted"
+    log.run("entity.discard", entity=BALL, server=S1)
+    log.run("entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1, rule="deny")
+    assert log.commit("transfer-d1", epoch=2)["outcome"] == "refused"
+    record = log.rows.entity(BALL)
+    assert (record.owner, record.authority) == (ADA, S1)
+
+
 def test_the_name_of_what_was_discarded_is_free_and_begins_under_a_higher_epoch(log: Log) -> None:
     log.run("entity.discard", entity=BALL, server=S1, epoch=1)
     again = log.run("entity.create", **NEW | {"entity": BALL})
@@ -100,7 +111,7 @@ def test_the_name_of_what_was_discarded_is_free_and_begins_under_a_higher_epoch(
     log.refuses(Reason.TOO_LATE, "entity.discard", entity=BALL, server=S2, epoch=1)
     log.run("entity.discard", entity=BALL, server=S2, epoch=2)
     assert log.run("entity.create", **NEW | {"entity": BALL})["born"] == 3
-    assert log.run("entity.delete", entity=BALL, by=BOB, master_rev=1)["epoch"] == 4
+    assert log.run("entity.delete", entity=BALL, by=BOB, master_rev=3)["epoch"] == 4
     log.refuses(Reason.GONE, "entity.create", **NEW | {"entity": BALL})
 
 
