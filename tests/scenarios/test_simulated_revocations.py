@@ -35,12 +35,12 @@ def settle(cluster: Cluster) -> None:
     assert cluster.judge.violations == []
 
 
-def delegated(name: str) -> Cluster:
-    """A cluster in which an entity may be passed directly, by the source to the target."""
+def delegated(name: str, *others: str) -> Cluster:
+    """A cluster in which an entity may be passed directly, by the source to the target, and `others`."""
     cluster = Cluster(MIXES["calm"], Random(name))
     passing(cluster, 1.0)
     home = cluster.homes["alpha.h1"]
-    home.process.start_soon(home.delegate, ENTITY, (SOURCE, TARGET))
+    home.process.start_soon(home.delegate, ENTITY, (SOURCE, TARGET, *others))
     until(cluster, lambda: (held := cluster.servers[SOURCE].holding(ENTITY)) is not None and bool(held.group))
     return cluster
 
@@ -270,3 +270,34 @@ def test_a_chain_that_is_made_up_takes_an_entity_from_nobody_and_can_be_told_onc
     assert again is not None
     assert again.life.tick >= tick
     settle(cluster)
+
+
+def test_what_was_passed_to_a_server_that_came_meanwhile_is_not_taken_with_what_its_dead_authority_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its holder goes on until it is asked whether it has it, and passes it to a server that was not asked."""
+    cluster = delegated("left", OUTSIDE)
+    home, holder, third = cluster.homes["alpha.h1"], cluster.servers[TARGET], cluster.servers[OUTSIDE]
+    cut(cluster, TARGET, *HOMES)
+    passed_unheard(cluster)
+    cluster.crash(SOURCE)
+    cluster.crash(OUTSIDE)
+    cluster.servers[SOURCE].start()
+    for name in HOMES:
+        cluster.mail.mend(SOURCE, name)
+        cluster.mail.mend(name, SOURCE)
+    passing(cluster, 0.4)
+    third.start()
+    until(cluster, lambda: (row := home.store.lease(OUTSIDE)) is not None and row.incarnation == 2 and row.swept)
+    # Else home could hear of the pass before it hears the answer.
+    monkeypatch.setattr(holder.node.departures.reports, "tell", lambda _: None)
+    holder.node.departures.wants_to_go(ENTITY, OUTSIDE)
+    until(cluster, lambda: third.holding(ENTITY) is not None)
+    cluster.mail.heal()
+    cut(cluster, OUTSIDE, *HOMES)
+    passing(cluster, 0.7)
+    cluster.mail.heal()
+    settle(cluster)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.fence, record.authority) == (Fence(1, 2), OUTSIDE), "nobody has taken it from there"
