@@ -8,8 +8,9 @@ served again, it goes on with every transfer that is under way.
 
 import logging
 import secrets
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from authority.outgoing import Case, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from simserver.admission import Admission
+from simserver.begun import Begun
 from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
@@ -58,9 +60,9 @@ _log = logging.getLogger("simserver.departures")
 
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
-# Transfers begun here lately, so that a late repetition of an order is recognised.
-MAX_BEGUN = 65_536
 _NEVER_NS: Final = 2**63
+# Reasons for which a request may be refused, and the transfer that it is for have no result.
+_OF_THE_REQUEST: Final = frozenset({Reason.NOT_HOLDER, Reason.NO_DELEGATION})
 _RANDOM_ID: Final = partial(secrets.token_hex, 12)
 
 
@@ -97,7 +99,8 @@ class Departures:
         # Entities that go on being simulated here while their targets are asked for room.
         self._asking_for_room: set[str] = set()
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
-        self.reports: Final = Reports(home, clock, counts, self._spawn)
+        self._begun: Final = Begun()
+        self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
         self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._sketch)
         self.passes: Final = self._preparations.passes
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
@@ -106,7 +109,6 @@ class Departures:
         self.may_act: Callable[[int], bool] = lambda now_ns: True
         self._leaving: dict[str, Departure] = {}
         self._by_transfer: dict[str, Departure] = {}
-        self._begun: OrderedDict[str, None] = OrderedDict()
         self.stayers = Stayers(clock)
         self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
         self._patience = Patience()
@@ -182,6 +184,9 @@ class Departures:
         """
         if (holding := self._sensible(plan)) is None:
             return
+        if plan.transfer_id in self._begun:
+            # It may have been done, and nobody here knows: only the log may give the entity away for it.
+            plan = replace(plan, direct=False)
         if plan.target == self._sealer.name:
             # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
             self._admitted(plan, may_wait, Reason.SAME_SERVER)
@@ -284,7 +289,7 @@ class Departures:
             holding.life.thaw()
             raise
         # What has not begun is ordered again, and not to be taken for a repetition then.
-        self._remember(plan.transfer_id)
+        self._begun.begins(plan.transfer_id, frozen.fence.epoch)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
         self._reached("frozen", plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
@@ -311,8 +316,7 @@ class Departures:
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
         if holding is None:
             return "order_not_here"
-        if plan.transfer_id in self._begun:
-            # A repeated order may come after the entity has gone and returned: its transfer is over, or under way.
+        if self._begun.is_repetition(plan.transfer_id, holding.fence.epoch):
             return "order_repeated"
         if self.is_under_way(plan.entity):
             return "order_busy"
@@ -321,11 +325,6 @@ class Departures:
             # known as a target under the lease has come before. Home orders again what is dropped.
             return "order_without_lease"
         return ""
-
-    def _remember(self, transfer_id: str) -> None:
-        self._begun[transfer_id] = None
-        while len(self._begun) > MAX_BEGUN:
-            self._begun.popitem(last=False)
 
     def _spawn(self, function: Callable[..., Awaitable[None]], *args: Any) -> bool:
         """Run a part of one departure beside the others; what goes wrong in it stays its own.
@@ -394,6 +393,8 @@ class Departures:
 
     def replied(self, opened: Opened, reply: HandoffReply) -> None:
         """The home instance answered a request."""
+        if reply.outcome == "committed" or (reply.outcome == "refused" and reply.reason not in _OF_THE_REQUEST):
+            self._begun.decided(reply.transfer_id)
         departure = self._by_transfer.get(reply.transfer_id)
         if departure is None:
             self._counts["late_reply"] += 1
@@ -444,8 +445,6 @@ class Departures:
         """What leaves here is of the past: the entity comes, or is gone on with, under `fence`."""
         departure = self._leaving.get(entity)
         if departure is not None:
-            # If it was taken from here before the log had decided, this is ordered again, as after a step down.
-            self._begun.pop(departure.plan.transfer_id, None)
             self._event(departure, machine.Superseded(fence))
 
     def _event(self, departure: Departure, event: machine.Event) -> None:
@@ -499,7 +498,7 @@ class Departures:
             case machine.Retire(fence):
                 self._retire(departure, plan.target, fence)
             case machine.StepDown(authority, fence):
-                self._begun.pop(plan.transfer_id, None)
+                self._begun.taken(plan.transfer_id)
                 self._retire(departure, authority, fence)
             case machine.Resume(fence, reason):
                 self._resume(departure, fence, reason)

@@ -30,9 +30,10 @@ def _nobody(_token: str, _signer: str, _kid: str, _certificate: PassCertificate)
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A pass that is signed: its token, what it says, and the chain that it goes on from."""
+    """A pass that is signed: its token, with which key, what it says, and the chain that it goes on from."""
 
     token: str
+    kid: str
     certificate: PassCertificate
     before: tuple[str, ...]
 
@@ -92,11 +93,15 @@ class Passes:
         self._signed_ns = self._clock.monotonic_ns()
         certificate = departure.pass_certificate()
         token = jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
-        return Pass(token, certificate, departure.holding.chain)
+        return Pass(token, self._sealer.identity.public.signing_kid, certificate, departure.holding.chain)
+
+    def is_current(self, signed: Pass) -> bool:
+        """Whether it was signed with the key that this server signs with now."""
+        return signed.kid == self._sealer.identity.public.signing_kid
 
     def has_left(self, signed: Pass) -> None:
         """What was signed ahead has been sent: it may come back."""
-        self.signed(signed.token, self._sealer.name, self._sealer.identity.public.signing_kid, signed.certificate)
+        self.signed(signed.token, self._sealer.name, signed.kid, signed.certificate)
 
     async def _sign_all(self, until_ns: int) -> None:
         """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""

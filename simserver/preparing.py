@@ -2,8 +2,8 @@
 
 Both are of one state. An entity has a new one with a tick, twenty times a second, or with an input; to sign and seal
 takes half a millisecond. So who leaves alone signs and seals first and is frozen in the next turn of the scheduler:
-if nothing has happened to the entity in between, what was made leaves at once. Else it is thrown away, and made anew
-of what was frozen. A pass that nobody was sent gives nobody anything.
+if nothing has happened to the entity in between, nor to the key of the server, what was made leaves at once. Else it
+is thrown away, and made anew of what was frozen. A pass that nobody was sent gives nobody anything.
 
 Who leaves in company does not: there a signature and a seal are shared, and the time of the servers counts more than
 that of one freeze.
@@ -119,7 +119,7 @@ class Preparations:
     def leaves(self, departure: Departure) -> bool:
         """Send what was made ready for this departure, if there is anything and it still is what it would say."""
         prepared = self._prepared.pop(departure.plan.entity, None)
-        if prepared is None or not prepared.fits(departure):
+        if prepared is None or not (prepared.fits(departure) and self.passes.is_current(prepared.signed)):
             return False
         departure.passed_by(prepared.signed.token)
         self._send(departure, prepared.message, sealed=prepared.sealed)

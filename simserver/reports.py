@@ -48,9 +48,20 @@ class _Lane:
 
 
 class Reports:
-    """The reports and refusals of one server that its home instance has not heard yet, by transfer id."""
+    """The reports and refusals of one server that its home instance has not heard yet, by transfer id.
 
-    def __init__(self, home: Home, clock: Clock, counts: Counter[str], spawn: Spawn) -> None:
+    `decided` is told of every transfer of which home has taken a report: the log has its result.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        clock: Clock,
+        counts: Counter[str],
+        spawn: Spawn,
+        decided: Callable[[str], None] = lambda _transfer_id: None,
+    ) -> None:
+        self._decided: Final = decided
         self._home: Final = home
         self._clock: Final = clock
         self._counts: Final = counts
@@ -115,6 +126,8 @@ class Reports:
                 self._spawn(self._tell_again, message)
                 return
             self._counts[f"{message.type}_given_up"] += 1
+        elif isinstance(message, Report):
+            self._decided(message.transfer_id)
         self.untold.pop(message.transfer_id, None)
         self._tries.pop(message.transfer_id, None)
 

@@ -388,7 +388,7 @@ class Host:
             (self.note, self.note_before),
             self._fingerprint_of_departure(),
             tuple(sorted((name, tuple(getattr(one, "chain", ()))) for name, one in departures.reports.untold.items())),
-            tuple(sorted(departures._begun)),
+            tuple(sorted(departures._begun.items())),
             self._fingerprint_of_arrivals(),
             (self.staged, cast(DurableStages, self._node.stages).begun),
             self.incarnation,

@@ -13,6 +13,7 @@ from authority.epoch import Fence
 from authority.messages import DirectHandoff
 from authority.ownership import Ownership
 from crypto import jose
+from crypto.keys import Identity
 from simserver import passes
 from simserver.departing import Plan
 from simserver.holdings import Holding
@@ -109,6 +110,20 @@ async def test_who_leaves_while_others_do_shares_a_signature_instead(scene: Scen
         await turn()
         tokens = {message.entity: message.chain[-1].partition("~")[0] for _, message in scene.mail.sent}
         assert (set(tokens), len(set(tokens.values()))) == ({"alpha.a", "alpha.b", "alpha.c"}, 2)
+
+
+async def test_what_was_signed_with_a_key_that_was_replaced_since_is_signed_again(scene: Scene) -> None:
+    told: list[tuple[Any, ...]] = []
+    scene.departures.passes.signed = lambda *signed: told.append(signed)
+    await delegated(scene)
+    fresh = IDENTITY.without(IDENTITY.public.signing_kid, now_s=1.0, fresh=Identity.generate())
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        scene.departures._sealer.change_identity(fresh)
+        await turn()
+    ((token, _signer, kid, _said),) = told
+    assert jose.peek_key_untrusted(token) == kid == fresh.public.signing_kid
+    assert (len(scene.mail.ahead), scene.mail.left) == (1, [None])
 
 
 async def test_what_cannot_be_prepared_leaves_without(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
