@@ -38,9 +38,13 @@ def passes(scene: Scene) -> set[Fence]:
     return {message.fence for _, message in scene.mail.sent if isinstance(message, DirectHandoff)}
 
 
-def hears_that_it_is_active(scene: Scene) -> None:
-    message = Activated(transfer_id=DIRECT.transfer_id, entity=BALL, epoch=1, sub=1)
-    scene.departures.activated(Opened(message, THERE, Trace(DIRECT.transfer_id)), message)
+async def passed(scene: Scene, has_heard: bool) -> None:
+    """It has left directly, and maybe its target has said that it simulates."""
+    scene.departures.begin(DIRECT)
+    await direct.turn()
+    if has_heard:
+        message = Activated(transfer_id=DIRECT.transfer_id, entity=BALL, epoch=1, sub=1)
+        scene.departures.activated(Opened(message, THERE, Trace(DIRECT.transfer_id)), message)
 
 
 def answered(scene: Scene, outcome: str, epoch: int, reason: str = "", authority: str = THERE) -> None:
@@ -65,10 +69,7 @@ async def test_failures_row_2_a_direct_order_that_comes_again_after_the_entity_c
     scene.mail.is_near, scene.mail.is_open = is_near, False
     await direct.delegated(scene)
     async with scene.served():
-        scene.departures.begin(DIRECT)
-        await direct.turn()
-        if has_heard:
-            hears_that_it_is_active(scene)
+        await passed(scene, has_heard)
         comes_back(scene, Fence(1, 2))
         scene.departures.begin(DIRECT)
         await direct.turn()
@@ -84,10 +85,7 @@ async def test_what_was_passed_and_given_back_by_the_log_goes_through_the_log_wh
     scene.mail.is_open = False
     await direct.delegated(scene)
     async with scene.served():
-        scene.departures.begin(DIRECT)
-        await direct.turn()
-        if has_heard:
-            hears_that_it_is_active(scene)
+        await passed(scene, has_heard)
         comes_back(scene, Fence(2))
         scene.mail.is_open = True
         scene.departures.begin(DIRECT)
@@ -100,9 +98,7 @@ async def test_what_was_passed_and_given_back_by_the_log_goes_through_the_log_wh
 async def test_of_which_home_has_taken_the_report_nothing_is_begun_again_in_any_epoch(scene: Scene) -> None:
     await direct.delegated(scene)
     async with scene.served():
-        scene.departures.begin(DIRECT)
-        await direct.turn()
-        hears_that_it_is_active(scene)
+        await passed(scene, has_heard=True)
         await trio.sleep(1)
     comes_back(scene, Fence(5))
     scene.departures.begin(DIRECT)
