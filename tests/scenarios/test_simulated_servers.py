@@ -65,7 +65,7 @@ FOUND = {
     "stale-followers": "leases",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
-    "never-asks": "followers",
+    "never-asks": "alone",
     "first-answer": "leases",
     "any-copy": "followers",
     "parts-families": "families",
