@@ -32,6 +32,7 @@ from crypto.base64url import encoded_chars
 from crypto.errors import CryptoError, Expired, Malformed, Tampered, WrongReceiver
 from crypto.keys import Identity, PublicIdentity
 from crypto.names import are_names, is_name, require_name
+from crypto.nesting import is_deeper
 from crypto.seen import Seen, require_short_life
 from crypto.verified import Verified
 
@@ -219,7 +220,7 @@ def sign(payload: Mapping[str, Any], *, sender: Identity, sender_id: str) -> str
     """Sign a JSON object as a compact JWS (ES256) that names `sender_id` and its key.
 
     The JSON is written in one way only (sorted keys, no spaces). Raises ValueError for an object that is not
-    JSON or whose text is longer than 64 KiB.
+    JSON, whose text is longer than 64 KiB, or that is nested deeper than `jws.MAX_JSON_LEVELS`.
     """
     header = _statement_header(_STATEMENT_TYPE, sender.public.signing_kid, sender_id)
     return jws.sign_encoded(header, _statement_text(payload), sender.signing)
@@ -249,6 +250,8 @@ def _statement_header(kind: str, kid: str, sender_id: str) -> bytes:
 
 
 def _statement_text(payload: Mapping[str, Any]) -> bytes:
+    if is_deeper(payload, jws.MAX_JSON_LEVELS):
+        raise ValueError(f"a statement is nested at most {jws.MAX_JSON_LEVELS} levels deep")
     text = _WRITER.encode(payload).encode("ascii")
     if len(text) > MAX_STATEMENT_BYTES:
         raise ValueError(f"a statement holds at most {MAX_STATEMENT_BYTES} bytes of JSON, this one has {len(text)}")

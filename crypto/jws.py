@@ -17,8 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from crypto import base64url
 from crypto.errors import Malformed, Tampered
+from crypto.nesting import is_deeper
 
 __all__ = [
+    "MAX_JSON_LEVELS",
     "SIGNATURE_CHARS",
     "Compact",
     "encode_header",
@@ -31,6 +33,9 @@ __all__ = [
 
 SIGNATURE_CHARS: Final = 86
 """64 bytes in base64url."""
+
+MAX_JSON_LEVELS: Final = 64
+"""Bound of the nesting of what is signed, and of headers: of ours, certificates lie three deep at most."""
 
 _SCALAR_BYTES: Final = 32
 # Headers that were parsed lately. That of a message is looked at to find its sender, then its key, then to open it;
@@ -113,7 +118,10 @@ def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any
 
 
 def json_object_untrusted(text: bytes) -> dict[str, Any]:
-    """A JSON object. Raises Malformed, also for members given twice (RFC 7515, section 4) and for NaN."""
+    """A JSON object, nested at most `MAX_JSON_LEVELS` deep.
+
+    Raises Malformed, also for members given twice (RFC 7515, section 4) and for NaN.
+    """
     try:
         whole = text.decode("utf-8")
         # Ours begins and ends with its braces: what looks for spaces around it is spared.
@@ -121,9 +129,11 @@ def json_object_untrusted(text: bytes) -> dict[str, Any]:
         if end != len(whole):
             value = _READER.decode(whole)
     except (ValueError, RecursionError) as error:
-        raise Malformed("this is not one JSON object") from error
+        raise Malformed("this is not one JSON object, or it is nested too deep") from error
     if not isinstance(value, dict):
         raise Malformed("this is JSON, but not an object")
+    if is_deeper(value, MAX_JSON_LEVELS):
+        raise Malformed(f"this is JSON that is nested more than {MAX_JSON_LEVELS} levels deep")
     return value
 
 

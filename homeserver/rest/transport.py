@@ -155,5 +155,5 @@ def _rows_untrusted(body: bytes, mode: str) -> list[Any]:
 def _read_line(number: int, line: bytes) -> Any:
     try:
         return from_json_untrusted(read_json_untrusted(line))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadData(f"line {number} is not JSON: {error}") from error

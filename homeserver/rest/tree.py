@@ -293,7 +293,7 @@ def _list_untrusted(text: str | None) -> list[Any]:
         return []
     try:
         conditions = read_json_untrusted(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadData(f"conditions are a JSON list: {error}") from error
     if not isinstance(conditions, list):
         raise BadData("conditions are a JSON list")

@@ -85,7 +85,7 @@ def pattern_untrusted(pattern: Any) -> Pattern:
 def _json(text: str, what: str) -> Any:
     try:
         return read_json_untrusted(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadPath(f"{what} is not the JSON of a list: {error}") from error
 
 

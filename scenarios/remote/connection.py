@@ -189,7 +189,7 @@ def as_json(text: str, what: str) -> Any:
         # What can be read but not sent: half a surrogate pair, a number that has become infinite.
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
         return value
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise click.UsageError(f"{what} {text!r:.60} is not JSON ({error}); text needs quotes: '\"text\"'") from error
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from actors import strict_json
 from authority.admission import MAX_PLACES, PLACES_TTL_NS
 from authority.certificates import MAX_CHAIN
 from authority.columns import MAX_SHARED
@@ -29,6 +30,7 @@ from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
+from crypto import jws
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from simserver.births import MAX_REFUSED
@@ -76,6 +78,7 @@ EXPECTED = {
     "deleted entities in the log; refused ones on a server": f"{MAX_TOMBSTONES:,}; {MAX_REFUSED:,}",
     "copies kept": "100,000, `max_copies_bytes`",
     "signed statement": f"{MAX_STATEMENT_BYTES:,} bytes",
+    "nesting of a signed statement, and of JSON over REST": f"{jws.MAX_JSON_LEVELS}; {strict_json.MAX_JSON_LEVELS}",
 }
 
 

@@ -281,6 +281,28 @@ def test_a_statement_by_another_key_or_with_another_signature_is_refused() -> No
         verify_untrusted(".".join([*good.split(".")[:2], other.split(".")[2]]), sender=ALICE.public)
 
 
+@pytest.mark.parametrize("levels", [65, 900, 986, 100_000])
+def test_a_statement_that_is_nested_too_deep_is_neither_written_nor_read(levels: int) -> None:
+    text = ('{"a":' * levels + "1" + "}" * levels).encode()
+    fields: dict[str, Any] = {}
+    for _ in range(levels):
+        fields = {"a": fields}
+    with pytest.raises(ValueError, match="nested"):
+        sign(fields, sender=ALICE, sender_id="alpha.h1")
+    header = {"alg": "ES256", "typ": "batonpass-statement", "kid": ALICE.public.signing_kid, "iss": "alpha.h1"}
+    with pytest.raises(Malformed):
+        verify_untrusted(jws.sign(header, text, ALICE.signing), sender=ALICE.public)
+    with pytest.raises(Malformed, match="nested"):
+        jws.json_object_untrusted(text)
+
+
+def test_a_statement_of_as_many_levels_as_are_read_comes_through() -> None:
+    statement: dict[str, Any] = {}
+    for _ in range(jws.MAX_JSON_LEVELS - 1):
+        statement = {"a": statement}
+    assert verify_untrusted(sign(statement, sender=ALICE, sender_id="alpha.h1"), sender=ALICE.public) == statement
+
+
 def test_a_sealed_message_is_not_a_statement_and_a_statement_is_not_sealed() -> None:
     with pytest.raises(Malformed):
         verify_untrusted(seal_for_bob(), sender=ALICE.public)

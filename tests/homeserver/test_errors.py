@@ -108,13 +108,13 @@ async def test_a_body_of_another_shape_is_told_which_field(alpha: Home) -> None:
         assert answer.json()["message"].startswith(f"{where}: "), answer.text
 
 
-NO_JSON = [b"NaN", b"-Infinity"]
+NO_JSON = [b"NaN", b"-Infinity", b"[" * 500 + b"]" * 500]
 STRANGE = [
     *NO_JSON,
     b'"\\ud800"',
     b"1e400",
     b"9" * 400,
-    b"[" * 500 + b"]" * 500,
+    b"[" * 250 + b"]" * 250,
     b'{"a":' * 200 + b"1" + b"}" * 200,
     b'"' + b"x" * 5000 + b'"',
 ]

@@ -384,8 +384,8 @@ TARGETS = [
         "strict-json",
         read_json_untrusted,
         ["actors.strict_json:read_json_untrusted"],
-        lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 50],
-        (ValueError, RecursionError),
+        lambda: [b'{"a": [1, 2.5, null, "x"]}', b"[" * 300 + b"]" * 300],
+        (ValueError,),
         plain="json",
     ),
     Target(
@@ -393,7 +393,7 @@ TARGETS = [
         _replace_state,
         ["actors.plain:in_shape_of_untrusted"],
         lambda: [json.dumps(picture(_STATE)).encode(), b"null"],
-        (ValueError, RecursionError, NotReplaceable),
+        (ValueError, NotReplaceable),
         plain="json",
     ),
 ]
