@@ -20,6 +20,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+PRINTED = "printed"
+"""The name of the properties (`record_property`) that are lines to be printed at the end of a run."""
+
 # No deadline, and no complaint that examples are made slowly: both go by the clock on the wall, so on a machine
 # that has much else to do they fail tests in which nothing is wrong.
 SLOW_IS_NO_FAULT = [HealthCheck.too_slow]
@@ -39,6 +42,16 @@ settings.register_profile(
     "night", deadline=None, max_examples=5000, print_blob=True, suppress_health_check=SLOW_IS_NO_FAULT
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have found out and a reader wants to know also when all is well, whichever worker ran them."""
+    reports = (report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ()))
+    lines = [line for report in reports for name, line in report.user_properties if name == PRINTED]
+    if lines:
+        terminalreporter.section("found out")
+        for line in sorted(lines):
+            terminalreporter.write_line(line)
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """Every state that a hand-over can reach: no promise is broken in any, and broken guards are noticed."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from scenarios.cli import run_command
 from scenarios.simulation.handover_weaknesses import WEAKNESSES, Weakness
 from scenarios.simulation.search_command import SCOPES, search_scope
+
+SIMULATION_PAGE: Final = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
 
 # How many states there are at least. The numbers change with what servers send and keep; a search that sees far fewer
 # has lost something that may happen.
@@ -32,9 +35,35 @@ STATES: Final = {
 @pytest.mark.parametrize("scope", SCOPES)
 def test_no_reachable_state_breaks_a_promise(scope: str, record_property: Callable[[str, object], None]) -> None:
     found = search_scope(scope, SCOPES[scope])
-    record_property("states", found.states)
+    violations = 0 if found.violation is None else 1
+    record_property(
+        "printed",
+        f"search of transfers: {scope}: {found.states:,} states, {found.transitions:,} transitions, "
+        f"depth {found.depth}, {violations} violations",
+    )
     assert found.violation is None, "\n".join(found.violation.transcript)
     assert found.states >= STATES[scope]
+
+
+def test_every_scope_and_the_number_of_weaknesses_are_in_the_documentation() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \| ([\d,]+) \| [\d,]+ \| \d+ \|$", SIMULATION_PAGE, re.MULTILINE)
+    assert [scope for scope, _, _ in rows] == list(SCOPES)
+    for scope, budget, states in rows:
+        budgeted = re.findall(r"(\d+) (transfer|loss|repetition|crash|input)", budget)
+        said = {word: int(number) for number, word in budgeted}
+        bounds = SCOPES[scope]
+        spent = {
+            "transfer": bounds.transfers,
+            "loss": bounds.losses,
+            "repetition": bounds.repeats,
+            "crash": bounds.crashes,
+            "input": bounds.inputs,
+        }
+        assert said == {word: number for word, number in spent.items() if number}, scope
+        assert int(states.replace(",", "")) >= STATES[scope], scope
+    weaknesses = re.search(r"Each of (\d+) weakened variants", SIMULATION_PAGE)
+    assert weaknesses is not None
+    assert int(weaknesses[1]) == len(WEAKNESSES)
 
 
 @pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
