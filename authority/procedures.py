@@ -25,7 +25,14 @@ from authority.sole import SOLE_PROCEDURES
 from authority.transfer_procedures import TRANSFER_PROCEDURES
 from authority.transfer_requests import REQUEST_PROCEDURES
 
-__all__ = ["PROCEDURES"]
+__all__ = ["MACHINE_VERSION", "PROCEDURES"]
+
+MACHINE_VERSION: Final = 1
+"""Raise it with the first change since a release by which a procedure makes anything else of the same command.
+
+Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
+`tests/authority/test_machine_version.py` notices when a source of the procedures was changed.
+"""
 
 PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {
     **ABSENCE_PROCEDURES,

@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from authority.procedures import MACHINE_VERSION
 from authority.settings import ConfigError, read_secret
 from homeserver.config import EtcdSettings, HomeserverConfig
 from homeserver.store import replicated_procedures
@@ -68,6 +69,7 @@ def _replica_config(config: HomeserverConfig) -> ReplicaConfig:
         directory=config.directory / "raft",
         secret=read_secret(secret_file),
         join=config.join,
+        machine_version=MACHINE_VERSION,
     )
 
 

@@ -45,6 +45,7 @@ from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
 from tree.backend import Backend
+from tree.roster import WRONG_MACHINE
 from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["Node", "Secrets"]
@@ -117,6 +118,12 @@ class Node:
     def drop(self, reason: str) -> None:
         """Count a message that was dropped; there is no answer over the link."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def why_no_leader(self) -> str:
+        """A sentence for people: there is none yet, or there may be one that this member cannot follow."""
+        sentence = f"instance {self.config.instance} has no leader yet"
+        others = [refusal.sentence for refusal in self.replica.refusals if refusal.code == WRONG_MACHINE]
+        return f"{sentence} that this member could follow: {others[-1]}" if others else sentence
 
     def refusals(self) -> list[dict[str, object]]:
         """Would-be members of the instance's Raft that were refused lately, newest last."""

@@ -211,9 +211,17 @@ class Machine:
         if clash:
             raise ValueError(f"procedures {clash} have the names of built-in ones; rename them")
         self._procedures: Final = MappingProxyType({**built_in, **procedures})
+        self._projections: Final = tuple(projections)
         # Who the members are, as plain data, once that was changed through the log (`tree.membership`); else None.
         # Written by whoever applies the log, and kept here so that it is part of every snapshot.
         self.configuration: Any = None
+
+    def declared(self, version: int) -> str:
+        """By which procedures and projections this machine applies a log: the version of what they do, which is raised
+        by hand, and a digest of their names, which nobody has to think of.
+        """
+        names = "\n".join([*sorted(self._procedures), "", *sorted(self._projections)])
+        return f"{version}-{sha256(names.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
     def apply(self, encoded: bytes) -> tuple[CommandId | None, bytes]:
         """Apply one command: its id (None if the bytes are not a command) and its encoded answer. See `apply_entry`."""

@@ -95,6 +95,7 @@ class Greeting:
     """Who one claims to be; TLS proves it afterwards. A probe asks for the verdict only.
 
     `since` is the index of the newest configuration known to list it (-1: none), `joining` that it began without one.
+    `machine` says by which procedures it applies the log (`Machine.declared`).
     """
 
     kind: str
@@ -104,10 +105,12 @@ class Greeting:
     probe: bool = False
     since: int = 0
     joining: bool = False
+    machine: str = ""
 
     def to_data(self) -> list[Any]:
         """As plain data."""
-        return ["hello", self.protocol, self.kind, self.instance, self.name, self.probe, self.since, self.joining]
+        about = [self.probe, self.since, self.joining, self.machine]
+        return ["hello", self.protocol, self.kind, self.instance, self.name, *about]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,9 @@ def decode_greeting_untrusted(body: bytes) -> Greeting:
     match _decode(body):
         case ["hello", int(protocol), str(kind), str(instance), str(name), bool(probe), *more]:
             match more:
-                case [int(since), bool(joining), *_] if type(since) is int and -1 <= since < _MAX_INDEX:
-                    return Greeting(kind, instance, name, protocol, probe, since, joining)
+                case [int(since), bool(joining), *rest] if type(since) is int and -1 <= since < _MAX_INDEX:
+                    machine = rest[0] if rest and isinstance(rest[0], str) else ""
+                    return Greeting(kind, instance, name, protocol, probe, since, joining, machine)
                 case _:
                     return Greeting(kind, instance, name, protocol, probe, -1)
         case _:

@@ -112,9 +112,9 @@ class Replica(LocalTree):
             self._wake_driver,
             answer_within_s=4 * config.timing.heartbeat_s,
         )
-        self._roster: Final = Roster(
-            Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION), config.members, joining=config.join
-        )
+        machine = self._machine.declared(config.machine_version)
+        me = Greeting(config.kind, config.instance, config.name, PROTOCOL_VERSION, machine=machine)
+        self._roster: Final = Roster(me, config.members, joining=config.join)
         self._known_configuration: Configuration | None = None
         self._held: list[tuple[str, bytes]] = []
         self._wake = trio.Event()

@@ -4,20 +4,24 @@ A member lets in whom the newest configuration that it knows of lists. It knows 
 since a member that was away for long may not know a single address that is still good, whoever proves itself to it, and
 knows a newer configuration, tells it (the *hint*). A hint opens doors and nothing else: the log decides who votes.
 
+Members of other procedures are not let in at all: they would make another tree of the same log.
+
 Two members that disagree find out who is behind by the index of the configuration: each says in its greeting since
 which one it is a member. Someone who is not listed here, and does not claim to be of a newer configuration, was
 removed. It is told so after it has proved itself, because it stops then, and only a member may cause that.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from tree.frames import Greeting, Verdict
 from tree.membership import NO_CONFIGURATION, Configuration, Member, Role
 
-__all__ = ["NOT_ADMITTED", "REMOVED", "Roster"]
+__all__ = ["NOT_ADMITTED", "REMOVED", "WRONG_MACHINE", "Roster"]
 
 NOT_ADMITTED: Final = "not_admitted"
 REMOVED: Final = "removed_member"
+WRONG_MACHINE: Final = "wrong_machine"
 
 
 class Roster:
@@ -52,7 +56,7 @@ class Roster:
     def greeting(self, *, probe: bool) -> Greeting:
         """How this member introduces itself now."""
         me = self._me
-        return Greeting(me.kind, me.instance, me.name, me.protocol, probe, self._since, self._joining)
+        return replace(me, probe=probe, since=self._since, joining=self._joining)
 
     def hint_for(self, greeting: Greeting) -> Configuration | None:
         """What a proven peer should know, if it is behind."""
@@ -75,6 +79,14 @@ class Roster:
             return Verdict("wrong_instance", f"{who} is not of instance {me.instance!r}, as {me.name} is")
         if expected is not None and name != expected:
             return Verdict("unknown_member", f"{who} answers at the address of {expected!r}")
+        if greeting.machine != me.machine:
+            # The same entries would leave two trees, and nobody would be told.
+            theirs = repr(greeting.machine[:64]) if greeting.machine else "those of a release that does not name them"
+            return Verdict(
+                WRONG_MACHINE,
+                f"{who} applies the log by other procedures, {theirs}, than {me.name}, {me.machine!r}; run one release"
+                " on all members of an instance",
+            )
         return self._judge_name(greeting, who)
 
     def _judge_name(self, greeting: Greeting, who: str) -> Verdict:

@@ -22,6 +22,8 @@ class ReplicaConfig:
     and this counts no more. With `join`, this member begins with nothing and waits until it is added: `members` are
     then itself and some members at whose addresses to knock. `secret` is shared by the members of the instance and by
     nobody else; at least 16 random bytes.
+    `machine_version` is that of the procedures: to be raised whenever one of them makes anything else of the same entry
+    than before. Members of different versions, or who declare other names, do not connect to each other.
     When snapshots are taken is what `compact_...` say, see `tree.compaction.CompactionPolicy`.
     """
 
@@ -36,6 +38,7 @@ class ReplicaConfig:
     compact_after_bytes: int = 32 * 1024 * 1024
     join: bool = False
     compact_interval_s: float = 10.0
+    machine_version: int = 0
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]

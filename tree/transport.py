@@ -36,7 +36,7 @@ from tree.frames import (
     encode_hint,
 )
 from tree.membership import MAX_NAME_CHARACTERS, Configuration, Member
-from tree.roster import NOT_ADMITTED, REMOVED, Roster
+from tree.roster import NOT_ADMITTED, REMOVED, WRONG_MACHINE, Roster
 from tree.tls import TlsFailed, TlsSession
 
 __all__ = ["PROTOCOL_VERSION", "Member", "PeerHandler", "Peers", "Refusal", "RefusedByInstance"]
@@ -60,6 +60,7 @@ REFUSAL_CODES: Final = frozenset(
         "lost_memory",
         NOT_ADMITTED,
         REMOVED,
+        WRONG_MACHINE,
     }
 )
 HANDSHAKE_TIMEOUT_S: Final = 5.0
@@ -73,7 +74,7 @@ class RefusedByInstance(Exception):
     """This member is configured for another place, or was removed: most members, or one that knows better, refuse it.
 
     `code` is stable: `wrong_version`, `wrong_kind`, `wrong_instance`, `unknown_member`, `not_authenticated`,
-    `lost_memory`, `removed_member`.
+    `lost_memory`, `removed_member`, `wrong_machine`.
     """
 
     def __init__(self, code: str, sentence: str) -> None:

@@ -131,7 +131,7 @@ def _server_list_routes(node: Node) -> APIRouter:
     async def healthz() -> Health:
         """Ready when this member knows a leader, has caught up with its log, and is registered."""
         status = node.replica.status
-        reason = "" if status.leader else f"instance {node.config.instance} has no leader yet"
+        reason = "" if status.leader else node.why_no_leader()
         if not reason and not status.ready:
             reason = f"not caught up with the log of {status.leader} yet"
         if not reason and not node.registered:

@@ -97,7 +97,7 @@ def test_entries_must_follow_each_other(entries: list[Any]) -> None:
 
 
 def test_greetings_and_verdicts_are_read_back() -> None:
-    greeting = Greeting("homeserver", "alpha", "h1", 1, probe=True, since=7, joining=True)
+    greeting = Greeting("homeserver", "alpha", "h1", 1, probe=True, since=7, joining=True, machine="3-0123abcd")
     assert decode_greeting_untrusted(encode(greeting.to_data())) == greeting
     for verdict in (Verdict(), Verdict("wrong_kind", "because")):
         assert decode_verdict_untrusted(encode(verdict.to_data())) == verdict

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.tree.instances import PROCEDURES, Instance, configs, running_instance, until
+from tests.tree.instances import PROCEDURES, Instance, configs, count_once, running_instance, until
 from tree import Member, RefusedByInstance, Replica, ReplicaConfig
 from tree.certificates import Credentials, InstanceSecretTooShort, KeyFileExposed
 from tree.frames import MAX_GREETING_BYTES, Greeting, encode_frame
@@ -31,6 +31,7 @@ def seen_by(instance: Instance, code: str) -> bool:
     [
         ("wrong_kind", {"kind": "simserver"}),
         ("wrong_instance", {"instance": "beta"}),
+        ("wrong_machine", {"machine_version": 7}),
         ("not_authenticated", {"secret": b"guessed, and guessed wrong"}),
     ],
 )
@@ -67,6 +68,44 @@ async def test_a_member_that_nobody_is_configured_with_is_refused(tmp_path: Path
         assert "configured with" in refused.sentence
         assert seen_by(instance, "unknown_member")
         assert instance.replicas()[0].refusal_counts["unknown_member"] >= 1
+
+
+async def test_a_member_that_declares_other_procedures_is_refused_though_nobody_raised_the_version(
+    tmp_path: Path,
+) -> None:
+    async with running_instance(tmp_path, 2) as instance:
+        await (await instance.leader()).submit("count_once", "both are connected")
+        known = instance.configs["h1"]
+        await instance.stop("h1")
+        with pytest.raises(RefusedByInstance) as refused:
+            await Replica(known, {**PROCEDURES, "another": count_once}).serve()
+        assert refused.value.code == "wrong_machine"
+        assert "run one release on all members" in refused.value.sentence
+
+
+async def test_members_of_two_releases_never_apply_the_same_entries(tmp_path: Path) -> None:
+    """Upgraded one by one: the majority goes on by itself, and who is left applies nothing of it before it follows."""
+    with trio.fail_after(90):
+        async with trio.open_nursery() as nursery:
+            instance = Instance(nursery, configs(tmp_path, 3))
+            for name in instance.configs:
+                await instance.start(name)
+            assert await (await instance.leader()).submit("count_once", "before") == 1
+            old = instance.running["h2"].replica
+            for name in ("h0", "h1"):
+                await instance.stop(name)
+                instance.configs[name] = replace(instance.configs[name], machine_version=2)
+            await until(lambda: old.status.leader is None)
+            upgraded = [await instance.start(name) for name in ("h0", "h1")]
+            # Each end of each refused connection says so; nobody is stopped by the other's word alone.
+            assert await upgraded[0].submit("count_once", "between", timeout_s=60) == 1
+            await until(lambda: any(refusal.code == "wrong_machine" for refusal in old.refusals))
+            assert (old.status.leader, old.store.row(("counted", "between"))) == (None, None)
+            await instance.stop("h2")
+            instance.configs["h2"] = replace(instance.configs["h2"], machine_version=2)
+            followed = await instance.start("h2")
+            assert await followed.submit("count_once", "between", timeout_s=60) == 2
+            nursery.cancel_scope.cancel()
 
 
 async def greet(config: ReplicaConfig, data: bytes) -> bytes:

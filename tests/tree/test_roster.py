@@ -46,6 +46,7 @@ def test_members_of_the_same_configuration_let_each_other_in() -> None:
         ("wrong_version", Greeting("homeserver", "alpha", "h2", 1)),
         ("wrong_kind", Greeting("simserver", "alpha", "h2", 2)),
         ("wrong_instance", Greeting("homeserver", "beta", "h2", 2)),
+        ("wrong_machine", Greeting("homeserver", "alpha", "h2", 2, machine="2-0badcafe")),
         ("unknown_member", greeting("h9", 0)),
         ("not_admitted", greeting("h9", -1, joining=True)),
         ("lost_memory", greeting("h2", -1, joining=True)),
