@@ -258,7 +258,11 @@ class Grant(_Message):
 
 
 class Order(_Message):
-    """Home → old authority: begin this transfer (somebody was permitted to have the entity moved)."""
+    """Home → old authority: begin this transfer (somebody was permitted to have the entity moved).
+
+    `epoch` and `sub` are the fence of the entity's record when that and the transfer, which had no result, were read
+    together: what was passed directly up to there was not passed for this transfer. 0 says nothing.
+    """
 
     type: Literal["order"] = "order"
     transfer_id: TransferId
@@ -270,6 +274,8 @@ class Order(_Message):
     grouped: bool = False
     notice_ms: NoticeMs = 0
     freeze_budget_ms: NoticeMs = 0
+    epoch: Epoch = 0
+    sub: Epoch = 0
 
 
 class Delegation(_Message):

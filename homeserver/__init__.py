@@ -10,8 +10,9 @@
     births      creating entities: the record, then the first life
     farewells   servers are told that entities have ended, until they have heard
     reminders   what the log gave to a server that may not have heard of it is told again
+    ordering    what an order to begin says
     orders      what was permitted and nobody has begun is ordered again
-    due         what both of them repeat, and when
+    due         what reminders and orders repeat, and when
     owners      who owns what, for authorities; players who have gone
     leases      who is alive
     recovery    going on with what dead servers left

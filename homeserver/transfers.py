@@ -35,7 +35,6 @@ from authority.messages import (
     HandoffRequest,
     Message,
     NoAnswer,
-    Order,
     OwnerWord,
     Parcel,
     Report,
@@ -55,6 +54,7 @@ from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
 from homeserver.in_bulk import DECIDED, InBulk, args_of_report, not_answered, not_learned, reply_of
+from homeserver.ordering import order_of
 from homeserver.store import Store
 from tree.submissions import NoQuorum
 
@@ -564,18 +564,7 @@ class Transfers:
         if record is not None and not authority:
             text = f"nobody has authority over {record.id} now: it is {record.standing}"
             raise Refused(Reason.NOT_FOUND, text, entity=record.id)
-        message = Order(
-            transfer_id=transfer.id,
-            entity=transfer.entity,
-            target=transfer.target,
-            direct=transfer.direct,
-            transport="link" if transfer.transport == "link" else "rest",
-            mode="staged" if transfer.mode == "staged" else "eager",
-            grouped=bool(transfer.group),
-            notice_ms=transfer.notice_ms,
-            freeze_budget_ms=transfer.freeze_budget_ms,
-        )
-        await self.post(message, Trace(transfer.id), authority, on_path=False)
+        await self.post(order_of(transfer, record, self._store), Trace(transfer.id), authority, on_path=False)
 
     async def deliver_delegation(self, record: EntityRecord, replaces: str = "") -> None:
         """Hand the grant of a delegated entity to its holder; see `Certification.grant`.

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Final
 
 from authority.certificates import PassCertificate, token_hash
 from authority.epoch import Fence
@@ -29,12 +30,15 @@ from simserver.turnstile import AT_ONCE
 
 __all__ = ["Departure", "Plan", "step_of"]
 
+_UNSAID: Final = Fence(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be done: which entity goes where, by which path and transport, and what the commit waits for.
 
-    `ordered` if the log knows of it, `grouped` if it moves together with others, so that it must not wait for them.
+    `ordered` if the log knows of it, and `undecided_at` the fence at which it had no result of it (0: nobody has said).
+    `grouped` if it moves together with others, so that it must not wait for them.
     World and owner have `notice_ms` before it stands still; then it may take `freeze_budget_ms` until the commit (0:
     as long as it needs). `ahead` is what the target has of its state already, if that is large.
     `in_company` if others are about to leave for the same target, so that its messages may wait for theirs.
@@ -52,6 +56,7 @@ class Plan:
     freeze_budget_ms: int = 0
     ahead: CopyAhead | None = field(default=None, compare=False, repr=False)
     in_company: bool = False
+    undecided_at: Fence = _UNSAID
 
     def others(self, leaving: int) -> int:
         """With how many others it has to share the servers' time, if so many are leaving already.

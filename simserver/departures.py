@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -101,7 +100,7 @@ class Departures:
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self._begun: Final = Begun()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
-        self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._sketch)
+        self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._goes_directly, self._sketch)
         self.passes: Final = self._preparations.passes
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
         self._new_id = new_id
@@ -184,9 +183,6 @@ class Departures:
         """
         if (holding := self._sensible(plan)) is None:
             return
-        if plan.transfer_id in self._begun:
-            # It may have been done, and nobody here knows: only the log may give the entity away for it.
-            plan = replace(plan, direct=False)
         if plan.target == self._sealer.name:
             # It came here since it was asked for. The log leaves as it is what brought it here and is ordered again.
             self._admitted(plan, may_wait, Reason.SAME_SERVER)
@@ -316,7 +312,7 @@ class Departures:
     def _why_not(self, plan: Plan, holding: Holding | None) -> str:
         if holding is None:
             return "order_not_here"
-        if self._begun.is_repetition(plan.transfer_id, holding.fence.epoch):
+        if self._begun.is_repeated(plan, holding):
             return "order_repeated"
         if self.is_under_way(plan.entity):
             return "order_busy"
@@ -356,12 +352,17 @@ class Departures:
 
     def _case(self, plan: Plan, holding: Holding) -> Case:
         here = instance_of(self._sealer.name)
+        if self._goes_directly(plan, holding):
+            return Case.DIRECT
         if plan.direct:
-            if holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN:
-                return Case.DIRECT
-            self._counts["direct_without_delegation"] += 1
+            self._counts["direct_through_the_log"] += 1
         same = here == instance_of(plan.entity) == instance_of(plan.target)
         return Case.SAME_HOME if same else Case.DIFFERENT_HOMES
+
+    def _goes_directly(self, plan: Plan, holding: Holding) -> bool:
+        """Whether it may be passed on: the target is of its group, and nothing was passed for this plan before."""
+        is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
+        return is_allowed and self._begun.may_be_passed(plan, holding)
 
     def _alarm_by(self, due_ns: int | None) -> None:
         """See to it that this time is not missed."""

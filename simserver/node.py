@@ -13,6 +13,7 @@ from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
+from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.messages import (
     Activate,
@@ -440,4 +441,5 @@ def _plan(order: Order) -> Plan:
         grouped=order.grouped,
         notice_ms=order.notice_ms,
         freeze_budget_ms=order.freeze_budget_ms,
+        undecided_at=Fence(order.epoch, order.sub),
     )

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.clock import Clock
-from authority.certificates import MAX_CHAIN
 from authority.messages import INLINE_STATE_BYTES, DirectHandoff, Parcel
 from authority.outgoing import Mode
 from authority.sealing import Sealer
@@ -50,7 +49,8 @@ class _Prepared:
 class Preparations:
     """The direct hand-overs of one server that are about to begin; sends what they consist of.
 
-    `sketch` gives the departure that there would be if the entity were frozen now.
+    `goes_directly` says whether an entity may, and `sketch` gives the departure that there would be if it were frozen
+    now.
     """
 
     def __init__(
@@ -59,12 +59,14 @@ class Preparations:
         courier: Courier,
         clock: Clock,
         spawn: Spawn,
+        goes_directly: Callable[[Plan, Holding], bool],
         sketch: Callable[[Plan, Holding], Departure],
     ) -> None:
         self._courier: Final = courier
         self._clock: Final = clock
         self.passes: Final = Passes(sealer, clock, spawn, self.send)
         self._spawn: Final = spawn
+        self._goes_directly: Final = goes_directly
         self._sketch: Final = sketch
         # Of those whose turn to be frozen is the next one.
         self._waiting: set[str] = set()
@@ -90,11 +92,9 @@ class Preparations:
 
     def _may_be(self, plan: Plan, holding: Holding) -> bool:
         return (
-            plan.direct
-            and plan.mode is Mode.EAGER
+            plan.mode is Mode.EAGER
             and not (plan.grouped or plan.in_company or plan.ahead)
-            and holding.may_pass_to(plan.target)
-            and len(holding.chain) <= MAX_CHAIN
+            and self._goes_directly(plan, holding)
             and holding.life.state_bytes <= INLINE_STATE_BYTES // 2
             and self.passes.is_quiet()
             and self._courier.is_at_hand(plan.target)
