@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """The lease of this incarnation of the simulation server is over, or it never had one."""
     LOCKED = "locked"
     """Somebody holds a lock on who owns the entity."""
+    MASTER_CHANGED = "master_changed"
+    """Mastership changed between the master's permission and the commit; the new one is asked, if one was asked."""
     NO_DELEGATION = "no_delegation"
     """The entity was not delegated to both ends, so it cannot be passed directly."""
     NOT_AVAILABLE = "not_available"

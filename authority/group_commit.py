@@ -18,10 +18,10 @@ from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
 from authority.hierarchy import parts_from
 from authority.lease_procedures import incarnation_of, may_be_given
+from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
-from authority.rules import Want, is_locked_against
 from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = [
@@ -99,7 +99,7 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         group = group.changed(prepared=group.prepared + 1)
         _save(rows, group)
         if group.prepared == len(group.members):
-            _commit(rows, group)
+            _commit(rows, group, args.get("now_s", 0.0))
     return find_transfer(rows, transfer.id) or transfer
 
 
@@ -111,7 +111,7 @@ def prepared_again(rows: Rows, transfer: TransferRecord, now_s: float) -> Transf
     return find_transfer(rows, transfer.id) or transfer
 
 
-def _commit(rows: Rows, group: GroupRecord) -> None:
+def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
     members = [transfer for name in group.members if (transfer := find_transfer(rows, name)) is not None]
     if any(grave_of(rows, transfer.entity) is not None for transfer in members):
         _refuse(rows, group, Reason.GONE)
@@ -125,6 +125,8 @@ def _commit(rows: Rows, group: GroupRecord) -> None:
     reasons += [Reason.DRAINING for transfer in members if is_draining(rows, transfer.target)]
     if len(members) < len(group.members) or any(reasons):
         _refuse(rows, group, next((reason for reason in reasons if reason), Reason.GROUP_FAILED))
+        for transfer in members:
+            _ask_anew(rows, transfer.id, now_s)
         return
     for transfer in members:
         record = records[transfer.id]
@@ -145,13 +147,14 @@ def _why_not(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
     """Why a member cannot be committed any more, though it was when it was prepared."""
     if transfer.phase is not Phase.PREPARED or (record.authority, record.fence) != (transfer.source, transfer.fence):
         return Reason.NOT_HOLDER
-    if not transfer.requester or transfer.want is Want.FORCED:
-        return None if not transfer.requester or transfer.requester == record.master else Reason.NOT_MASTER
-    if is_locked_against(record, transfer.requester):
-        return Reason.LOCKED
-    if transfer.permit_rule_rev != record.rule_rev:
-        return Reason.RULE_CHANGED
-    return None if transfer.permit_owner_rev == record.owner_rev else Reason.OWNER_CHANGED
+    return why_lapsed(record, transfer)
+
+
+def _ask_anew(rows: Rows, transfer_id: str, now_s: float) -> None:
+    """A member was refused: if that is because a former master had permitted it, the present one is asked."""
+    refused = find_transfer(rows, transfer_id)
+    if refused is not None and refused.reason == Reason.MASTER_CHANGED:
+        save_transfer(rows, asked_anew(rows, refused, find_entity(rows, refused.entity), now_s), is_new=False)
 
 
 def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:

@@ -8,7 +8,6 @@ What is below an entity in its hierarchy always comes along: the members of a gr
 one entity becomes a group of it and of what is below it, which has the transfer's id.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,16 +23,14 @@ from authority.group_commit import (
     unless_group_expired,
 )
 from authority.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
+from authority.permits import granted_under, permitted_under
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
 from authority.rights import find_entity
 from authority.rows import Rows
 from authority.rules import Decision, Rule, Want, decide
-from authority.transfer_rows import find_transfer, save_transfer
+from authority.transfer_rows import derived_id, find_transfer, save_transfer
 
 __all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]
-
-# Of the 64 characters of a transfer's id, seven are for its number.
-MAX_STEM: Final = 56
 
 
 def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -157,7 +154,7 @@ def _extended(
         for other in to_bring_along(rows, find_entity(rows, transfer.entity), group.target):
             if other.id not in moving:
                 moving.add(other.id)
-                added.append(_brought(rows, transfer, other, f"{_stem(group.id)}-{len(transfers) + len(added)}"))
+                added.append(_brought(rows, transfer, other, derived_id(group.id, str(len(transfers) + len(added)))))
     if len(moving) > MAX_GROUP:
         raise Refused(Reason.FULL, f"a group is {MAX_GROUP} entities at most, with those below", limit=MAX_GROUP)
     for name in sorted(moving):
@@ -166,11 +163,6 @@ def _extended(
             raise Refused(Reason.ATTACHED, text, entity=name)
     extra = {transfer.id: transfer.entity for transfer in added}
     return group.changed(members=group.members | extra, brought=tuple(extra)), added
-
-
-def _stem(group: str) -> str:
-    """What the ids of its members begin with: the group's own id, unless they would be too long."""
-    return group if len(group) <= MAX_STEM else hashlib.blake2b(group.encode(), digest_size=20).hexdigest()
 
 
 def _brought(rows: Rows, transfer: TransferRecord, record: EntityRecord, transfer_id: str) -> TransferRecord:
@@ -185,8 +177,7 @@ def _brought(rows: Rows, transfer: TransferRecord, record: EntityRecord, transfe
         want=Want.BY_RULE,
         direct=False,
         ask_expires_at_s=0,
-        permit_rule_rev=record.rule_rev,
-        permit_owner_rev=record.owner_rev,
+        **permitted_under(record, by_master=False),
     )
 
 
@@ -217,12 +208,12 @@ def _permitted(rows: Rows, args: Mapping[str, Any], number: int, entity: str) ->
         reason = Reason.DENIED if decision is Decision.ASKED else Reason(decision.value)
         text = f"{entity} is not to be had by {requester} at once (its rule is {Rule(record.rule)})"
         raise Refused(reason, text, entity=entity)
-    return transfer.changed(source=record.authority, permit_rule_rev=record.rule_rev, permit_owner_rev=record.owner_rev)
+    return transfer.changed(source=record.authority, **granted_under(record, requester, args))
 
 
 def _of(args: Mapping[str, Any], number: int, entity: str) -> TransferRecord:
     return TransferRecord(
-        id=f"{_stem(args['group'])}-{number}",
+        id=derived_id(args["group"], str(number)),
         entity=entity,
         target=args["target"],
         want=Want(args.get("want", Want.BY_RULE)),

@@ -270,8 +270,10 @@ class TransferRecord(_Compact):
     `direct` are those that are to be passed directly because the entity is delegated to both ends; see `goes_directly`.
     `group` is the one that it is a member of, if it is; `notice_ms` how long world and owner have before the freeze,
     `freeze_budget_ms` how long it may stand still after that until the commit (0: as long as it takes).
-    `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on.
+    `permit_*` are the revisions under which a requester was permitted; the commit fails when one of them has moved on
+    (`permit_master_rev` is 0 if it was not the master who permitted it).
     `ask_expires_at_s` is the Unix time in seconds until which the master may answer, when it was asked.
+    `successor` is the transfer under which another master was asked anew (`authority.permits`).
     `report` is that of the old authority, as JSON, once it is in.
     """
 
@@ -292,7 +294,9 @@ class TransferRecord(_Compact):
     transport: str = "rest"
     permit_rule_rev: int = 0
     permit_owner_rev: int = 0
+    permit_master_rev: int = 0
     ask_expires_at_s: int = 0
+    successor: str = ""
     epoch: int = 0
     sub: int = 0
     owner: str = ""

@@ -24,10 +24,10 @@ from authority.errors import Reason, Refused
 from authority.group_commit import prepare, prepared_again, refuse_group
 from authority.hierarchy import parts_from
 from authority.lease_procedures import given_late, incarnation_of, may_be_given
+from authority.permits import asked_anew, why_lapsed
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.rights import find_entity, save_entity, with_owner
 from authority.rows import Rows
-from authority.rules import Want, is_locked_against
 from authority.transfer_rows import DECIDED, find_transfer, is_recovering, known_transfer, recovered, save_transfer
 
 __all__ = ["TRANSFER_PROCEDURES"]
@@ -84,6 +84,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
         if mine:
+            transfer = asked_anew(rows, transfer, record, args.get("now_s", 0.0))
             save_transfer(rows, transfer)
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
@@ -218,17 +219,7 @@ def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | N
     """Why what the requester was permitted does not hold any more, or None."""
     if not transfer.requester:
         return None
-    if transfer.phase is not Phase.PERMITTED:
-        return Reason.DENIED
-    if transfer.want is Want.FORCED:
-        return None if transfer.requester == record.master else Reason.NOT_MASTER
-    if is_locked_against(record, transfer.requester):
-        return Reason.LOCKED
-    if transfer.permit_rule_rev != record.rule_rev:
-        return Reason.RULE_CHANGED
-    if transfer.permit_owner_rev != record.owner_rev:
-        return Reason.OWNER_CHANGED
-    return None
+    return why_lapsed(record, transfer) if transfer.phase is Phase.PERMITTED else Reason.DENIED
 
 
 def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:

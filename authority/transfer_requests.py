@@ -10,8 +10,9 @@ from authority.errors import Reason, Refused
 from authority.group_commit import find_group, refuse_group, unless_group_expired
 from authority.group_requests import check_parent_is_there, with_those_below
 from authority.pacing import spent
+from authority.permits import granted_under, permitted_under
 from authority.records import EntityRecord, Phase, TransferRecord
-from authority.rights import check_master, find_entity, save_entity, with_owner
+from authority.rights import check_master, check_revisions, find_entity, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Decision, Want, decide, is_locked_against
 from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
@@ -61,8 +62,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         freeze_budget_ms=args.get("freeze_budget_ms", 0),
         direct=bool(args.get("direct", False)),
         transport=args.get("transport", "rest"),
-        permit_rule_rev=record.rule_rev,
-        permit_owner_rev=record.owner_rev,
+        **granted_under(record, requester, args),
     )
     if decision is Decision.ASKED:
         transfer = ask(rows, transfer, args.get("now_s", 0.0), args.get("ask_timeout_s", ASK_LIFETIME_S))
@@ -139,12 +139,17 @@ def transfer_expire(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master answers what it was asked; an answer that comes too late finds the transfer refused."""
+    """The master answers what it was asked; an answer that comes too late finds the transfer refused.
+
+    It names the `master_rev` under which it answers: under a later one it counts for nothing. Commands of before name
+    none, and what they permit holds under any master.
+    """
     transfer = known_transfer(rows, args["transfer_id"])
     record = find_entity(rows, transfer.entity)
     check_master(record, args["by"])
     if _answered_alike(transfer, allow=args["allow"]):
         return transfer.to_data()
+    check_revisions(record, args)
     if transfer.phase is not Phase.ASKED:
         text = f"transfer {transfer.id} is {transfer.phase} already"
         raise Refused(Reason.TOO_LATE, text, phase=transfer.phase.value)
@@ -158,9 +163,8 @@ def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
         transfer = _granted_where_it_is(rows, record, transfer)
     elif args["allow"]:
         # The answer is the master's word on the request as things stand now.
-        transfer = transfer.changed(
-            phase=Phase.PERMITTED, permit_rule_rev=record.rule_rev, permit_owner_rev=record.owner_rev
-        )
+        is_masters = args.get("master_rev") is not None
+        transfer = transfer.changed(phase=Phase.PERMITTED, **permitted_under(record, by_master=is_masters))
         transfer = with_those_below(rows, transfer, args.get("now_s", 0.0))
     else:
         transfer = transfer.changed(phase=Phase.REFUSED, reason=Reason.DENIED.value)

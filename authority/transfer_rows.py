@@ -1,5 +1,6 @@
 """The table of transfers: finding and writing its rows, and which are forgotten when there are too many."""
 
+import hashlib
 from typing import Any, Final
 
 from authority.errors import Reason, Refused
@@ -9,6 +10,7 @@ from authority.rows import Rows
 __all__ = [
     "DECIDED",
     "MAX_TRANSFERS",
+    "derived_id",
     "find_transfer",
     "is_recovering",
     "known_transfer",
@@ -23,8 +25,16 @@ MAX_TRANSFERS: Final = 10_000
 DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
 _SETTLED: Final = (Phase.DONE.value, Phase.REFUSED.value)
 _QUEUE: Final = ("transfer_order",)
+# Of the 64 characters of a transfer's id, seven are for what tells those from each other that are derived from one.
+MAX_STEM: Final = 56
 # How many places at the head of the queue one new transfer looks at for rows to forget.
 _QUEUE_LOOKS: Final = 4
+
+
+def derived_id(name: str, ending: str) -> str:
+    """The id of a transfer that comes of another one, or of a group: `NAME-ending`, unless that would be too long."""
+    stem = name if len(name) <= MAX_STEM else hashlib.blake2b(name.encode(), digest_size=20).hexdigest()
+    return f"{stem}-{ending}"
 
 
 def find_transfer(rows: Rows, transfer_id: str) -> TransferRecord | None:

@@ -232,17 +232,18 @@ class Store:
         transfers = [TransferRecord.from_data(view.data) for view in open_ones]
         return [transfer for transfer in transfers if transfer.phase is phase]
 
-    def asks_of(self, master: str, now_s: float, limit: int) -> list[TransferRecord]:
-        """The requests that wait for this master's answer, in a fair order for each entity."""
+    def asks_of(self, master: str, now_s: float, limit: int) -> list[tuple[EntityRecord, TransferRecord]]:
+        """The requests that wait for this master's answer, with what they are for, in a fair order for each entity."""
         if not self._replica.store.exists(("asks",)):
             return []
-        found: list[TransferRecord] = []
+        found: list[tuple[EntityRecord, TransferRecord]] = []
         for entity_id in sorted(self._replica.store.children(("asks",))):
             record = self.entity(entity_id)
             if record is None or record.master != master:
                 continue
             asked = [self.transfer(transfer_id) for transfer_id in self._get(("asks", entity_id)) or ()]
-            found += fair_order([t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s])
+            open_ones = [t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s]
+            found += [(record, transfer) for transfer in fair_order(open_ones)]
             if len(found) >= limit:
                 break
         return found[:limit]

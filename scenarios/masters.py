@@ -93,10 +93,11 @@ class Master:
         allow = self._decision(question)
         if allow is None:
             return
-        statement = {"action": "answer", "transfer_id": question.transfer_id, "allow": allow}
+        answer = {"allow": allow, "master_rev": ask["master_rev"]}
+        statement = {"action": "answer", "transfer_id": question.transfer_id, **answer}
         statement["expires_at_s"] = self._clock.unix_s() + PROOF_LIFETIME_S
         proof = jose.sign(statement, sender=self._identity, sender_id=self._name)
-        body = {"by": self._name, "allow": allow, "proof": proof}
+        body = {"by": self._name, **answer, "proof": proof}
         try:
             await self._client.call(instance, "POST", f"/v1/transfers/{question.transfer_id}/answer", body)
         except ApiFailure as error:

@@ -278,6 +278,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         transport=body.transport,
         want=body.want.value,
         ask_timeout_s=body.ask_timeout_s,
+        binds_master=True,
         now_s=node.clock.unix_s(),
     )
     return await _begun(node, TransferRecord.from_data(data))
@@ -344,12 +345,10 @@ def _transfer_routes(node: Node) -> APIRouter:
     @routes.post("/{transfer_id}/answer", dependencies=[client])
     async def answer(transfer_id: TransferId, body: AnswerBody) -> TransferView:
         """The master answers a request that the rule `ask` put to it."""
-        statement = {"action": "answer", "transfer_id": transfer_id, "allow": body.allow}
-        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s())
+        stated = {"transfer_id": transfer_id, **body.model_dump(include={"allow", "master_rev"})}
         now_s = node.clock.unix_s()
-        data = await node.store.submit(
-            "transfer.answer", transfer_id=transfer_id, by=body.by, allow=body.allow, now_s=now_s
-        )
+        await check_player_proof(node.directory, body.by, body.proof, {"action": "answer", **stated}, now_s)
+        data = await node.store.submit("transfer.answer", **stated, by=body.by, now_s=now_s)
         transfer = TransferRecord.from_data(data)
         # Not read anew: without a majority by now that would say that nothing was changed.
         record = node.store.entity(transfer.entity) if transfer.stay and transfer.phase is Phase.DONE else None
@@ -399,7 +398,7 @@ def _player_routes(node: Node) -> APIRouter:
         """The requests that wait for this player's answer, as the master of entities of this instance."""
         if consistency == "linearizable":
             await node.store.fresh()
-        return [AskView.of(record) for record in node.store.asks_of(player, node.clock.unix_s(), limit)]
+        return [AskView.of(*asked) for asked in node.store.asks_of(player, node.clock.unix_s(), limit)]
 
     return routes
 

@@ -300,7 +300,12 @@ class AnswerBody(RequestBody):
 
     by: Name
     allow: bool
-    proof: Proof = Field(description="statement {action: answer, transfer_id, allow, expires_at_s} of the master")
+    master_rev: Annotated[int, Field(ge=1, le=2**63 - 1)] = Field(
+        description="the revision of its mastership, as the question names it; under a later one the answer is refused"
+    )
+    proof: Proof = Field(
+        description="statement {action: answer, transfer_id, allow, master_rev, expires_at_s} of the master"
+    )
 
 
 class AskView(BaseModel):
@@ -312,12 +317,14 @@ class AskView(BaseModel):
     target: str
     stay: bool = Field(description="only ownership is asked for: the entity stays where it is")
     want: Want
+    master_rev: int = Field(description="the present revision of the mastership, which the answer names")
     ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer")
 
     @classmethod
-    def of(cls, record: TransferRecord) -> "AskView":
-        """From the record in the log."""
-        return cls(transfer_id=record.id, **record.model_dump(include=set(cls.model_fields)))
+    def of(cls, record: EntityRecord, transfer: TransferRecord) -> "AskView":
+        """From the records in the log."""
+        fields = transfer.model_dump(include=set(cls.model_fields))
+        return cls(transfer_id=transfer.id, master_rev=record.master_rev, **fields)
 
 
 def result_of(record: TransferRecord) -> Literal["pending", "done", "refused"]:
@@ -351,6 +358,7 @@ class TransferView(BaseModel):
     group: str = Field(description="the group of which it is a member: it moves with the others or not at all")
     transport: str
     ask_expires_at_s: int = Field(description="Unix time in seconds until which the master may answer; 0: not asked")
+    successor: str = Field(description="the transfer under which the next master was asked anew (`master_changed`)")
     epoch: int
     sub: int
     hops: int | None = Field(description="numbered hops, counted on the wire; null until it is done")

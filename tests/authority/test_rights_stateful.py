@@ -1,7 +1,8 @@
 """Rights in the log, against a dumb model: whatever anybody asks for, in any order, stale or twice.
 
 Invariants: at most one owner; a refused request changes nothing (the log's stage checks that of every one); the
-revision of a right rises exactly when the right changes; `deny` never asks the master, and `ask` asks it exactly once.
+revision of a right rises exactly when the right changes; `deny` never asks the master, and `ask` asks it exactly once;
+what a master has permitted holds as long as it is the master, without a break, and then the next one is asked.
 """
 
 from typing import Any
@@ -17,7 +18,10 @@ from tests.authority.log import ADA, BALL, BOB, S2, Log, new_log
 
 EVE = "alpha.eve"
 PLAYERS = st.sampled_from([ADA, BOB, EVE])
-TRANSFERS = st.sampled_from([f"transfer-{number}" for number in range(6)])
+IDS = [f"transfer-{number}" for number in range(6)]
+TRANSFERS = st.sampled_from(IDS)
+# Also those under which a new master is asked again.
+QUESTIONS = st.sampled_from([*IDS, *(f"{name}-anew" for name in IDS)])
 # Mostly what it is, sometimes what it was.
 STALE = st.sampled_from([None, None, 0, 1])
 
@@ -31,6 +35,8 @@ class Rights(RuleBasedStateMachine):
         self.before: EntityRecord | None = None
         self.asked: dict[str, int] = {}
         self.answered: dict[str, int] = {}
+        self.word_of: dict[str, int] = {}
+        """Under which revision of the mastership a transfer was permitted by the master."""
 
     @initialize(kind=st.sampled_from(Rule))
     def begin(self, kind: Rule) -> None:
@@ -61,7 +67,9 @@ class Rights(RuleBasedStateMachine):
     def request(self, who: str, transfer: str, want: Want, stale: int | None, stay: bool) -> None:
         old, known = self.record, self.log.rows.transfer(transfer)
         args = {"transfer_id": transfer, "entity": BALL, "target": S2, "requester": who, "want": want.value}
-        answer = self.attempt("transfer.propose", **args, stay=stay, now_s=0.0, **self.rev("owner_rev", stale))
+        answer = self.attempt(
+            "transfer.propose", **args, stay=stay, now_s=0.0, **self.rev("owner_rev", stale), binds_master=True
+        )
         if answer is None or known is not None:
             assert self.record == old, "a refused request, or one said again, changes nothing"
             return
@@ -71,18 +79,25 @@ class Rights(RuleBasedStateMachine):
             self.asked[transfer] = self.asked.get(transfer, 0) + 1
         elif stay:
             assert self.record.owner == who, "granted at once, in the order of the log"
+        if who == old.master != old.owner and not stay:
+            self.word_of[transfer] = old.master_rev
         if who not in (old.owner, old.master):
             assert old.rule is not Rule.DENY
             assert not old.locks
         if stale:
             raise AssertionError("a request that names a stale owner is refused")
 
-    @rule(who=PLAYERS, transfer=TRANSFERS, allow=st.booleans())
-    def answer(self, who: str, transfer: str, allow: bool) -> None:
+    @rule(who=PLAYERS, transfer=QUESTIONS, allow=st.booleans(), stale=st.sampled_from([0, 0, 1]))
+    def answer(self, who: str, transfer: str, allow: bool, stale: int) -> None:
         old, known = self.record, self.log.rows.transfer(transfer)
-        answer = self.attempt("transfer.answer", transfer_id=transfer, by=who, allow=allow, now_s=0.0)
+        args = {"transfer_id": transfer, "by": who, "allow": allow, "now_s": 0.0}
+        answer = self.attempt("transfer.answer", **args, **self.rev("master_rev", stale))
         if answer is None:
             return
+        if known is not None and known.phase is Phase.ASKED:
+            assert not stale, "an answer under an earlier mastership is refused"
+            if allow:
+                self.word_of[transfer] = old.master_rev
         assert who == old.master
         assert known is not None
         if known.phase is Phase.ASKED:
@@ -133,7 +148,7 @@ class Rights(RuleBasedStateMachine):
         answer = self.attempt("entity.change_rights", entity=BALL, by=who, **rights, **self.rev("rule_rev", stale))
         assert (answer is not None) == (who == old.master and not stale)
 
-    @rule(transfer=TRANSFERS)
+    @rule(transfer=QUESTIONS)
     def the_holder_hands_over_and_it_comes_back(self, transfer: str) -> None:
         """A permitted move is committed under the rights as they are now, or refused and the fence raised."""
         old, known = self.record, self.log.rows.transfer(transfer)
@@ -146,7 +161,13 @@ class Rights(RuleBasedStateMachine):
             if known.want is not Want.FORCED:
                 assert known.permit_owner_rev == old.owner_rev
                 assert not old.locks or known.requester == old.owner
+                assert self.word_of.get(transfer, old.master_rev) == old.master_rev
         else:
+            refused = self.log.transfer(transfer)
+            if refused.successor:
+                assert (refused.reason, transfer in self.asked) == ("master_changed", True)
+                assert self.log.transfer(refused.successor).phase is Phase.ASKED
+                self.asked[refused.successor] = self.asked.get(refused.successor, 0) + 1
             assert (self.record.owner, self.record.authority) == (old.owner, old.authority)
 
     @invariant()

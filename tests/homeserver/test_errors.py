@@ -215,8 +215,9 @@ async def test_what_is_no_name_is_refused_in_paths(alpha: Home, method: str, rou
 
 async def test_the_unknown_is_not_found_and_the_foreign_is_misdirected(alpha: Home) -> None:
     ada = await alpha.player("alpha.ada")
-    proof = ada.proof(action="answer", transfer_id="transfer-1", allow=True)
-    answer: dict[str, Any] = {"by": ada.name, "allow": True, "proof": proof}
+    stated: dict[str, Any] = {"allow": True, "master_rev": 1}
+    proof = ada.proof(action="answer", transfer_id="transfer-1", **stated)
+    answer: dict[str, Any] = {"by": ada.name, **stated, "proof": proof}
     move = {"to": "alpha.s1"}
     keys: dict[str, Any] = {"keys": ada.keys}
     for status, code, method, path, body, value in [

@@ -44,15 +44,14 @@ class Game:
         )
         return record
 
-    def word(self, who: Player, transfer_id: str, *, allow: bool) -> dict[str, Any]:
+    def word(self, who: Player, transfer_id: str, *, allow: bool, master_rev: int = 1) -> dict[str, Any]:
         """The body of an answer."""
-        proof = who.proof(action="answer", transfer_id=transfer_id, allow=allow)
-        return {"by": who.name, "allow": allow, "proof": proof}
+        proof = who.proof(action="answer", transfer_id=transfer_id, allow=allow, master_rev=master_rev)
+        return {"by": who.name, "allow": allow, "master_rev": master_rev, "proof": proof}
 
-    async def answer(self, who: Player, transfer_id: str, *, allow: bool) -> dict[str, Any]:
-        view: dict[str, Any] = await self.api.do(
-            "POST", f"/v1/transfers/{transfer_id}/answer", self.word(who, transfer_id, allow=allow)
-        )
+    async def answer(self, who: Player, transfer_id: str, *, allow: bool, master_rev: int = 1) -> dict[str, Any]:
+        body = self.word(who, transfer_id, allow=allow, master_rev=master_rev)
+        view: dict[str, Any] = await self.api.do("POST", f"/v1/transfers/{transfer_id}/answer", body)
         return view
 
     async def record(self) -> dict[str, Any]:
@@ -110,6 +109,7 @@ async def test_under_ask_the_master_is_asked_and_only_its_yes_lets_go(game: Game
         "target": "alpha.s2",
         "stay": False,
         "want": "by_rule",
+        "master_rev": 1,
         "ask_expires_at_s": view["ask_expires_at_s"],
     }
     assert await game.asks(game.bob) == []
@@ -157,8 +157,9 @@ async def test_a_master_that_does_not_answer_in_time_is_not_asked_any_more(game:
 
     def late(transfer_id: str) -> dict[str, Any]:
         soon = ASK_LIFETIME_S + 60
-        proof = game.ada.proof(lifetime_s=soon, action="answer", transfer_id=transfer_id, allow=True)
-        return {"by": "alpha.ada", "allow": True, "proof": proof}
+        stated: dict[str, Any] = {"allow": True, "master_rev": 1}
+        proof = game.ada.proof(lifetime_s=soon, action="answer", transfer_id=transfer_id, **stated)
+        return {"by": "alpha.ada", **stated, "proof": proof}
 
     body = late("transfer-1")
     assert await game.api.refused(409, "too_late", "POST", "/v1/transfers/transfer-1/answer", body) == "refused"
@@ -202,8 +203,40 @@ async def test_a_new_master_inherits_the_questions(game: Game) -> None:
     assert (await game.asks(game.ada), await game.asks(eve)) == ([], ["transfer-1"])
     body = game.word(game.ada, "transfer-1", allow=True)
     assert await game.api.refused(403, "not_master", "POST", "/v1/transfers/transfer-1/answer", body) == "alpha.ada"
-    await game.answer(eve, "transfer-1", allow=True)
+    stale = game.word(eve, "transfer-1", allow=True)
+    assert await game.api.refused(409, "stale_revision", "POST", "/v1/transfers/transfer-1/answer", stale) == 2
+    forged = stale | {"master_rev": 2}
+    path = "/v1/transfers/transfer-1/answer"
+    assert await game.api.refused(403, "proof_mismatch", "POST", path, forged) == "master_rev"
+    await game.answer(eve, "transfer-1", allow=True, master_rev=2)
     assert (await game.home.finished("transfer-1"))["result"] == "done"
+
+
+async def test_failures_row_7_a_yes_does_not_outlive_its_master_and_the_next_one_is_asked(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve, transfers = await game.home.player("alpha.eve"), game.home.node.transfers
+    order, held = transfers.order, list[TransferRecord]()
+
+    async def hold(transfer: TransferRecord) -> None:
+        held.append(transfer)
+
+    await game.request(game.bob, "transfer-1")
+    with monkeypatch.context() as patch:
+        patch.setattr(transfers, "order", hold)
+        assert (await game.answer(game.ada, "transfer-1", allow=True))["phase"] == "permitted"
+    await game.set(game.ada, master="alpha.eve")
+    await order(held[0])
+    view = await game.home.finished("transfer-1")
+    assert (view["result"], view["reason"], view["successor"]) == ("refused", "master_changed", "transfer-1-anew")
+    assert ((await game.record())["authority"], (await game.record())["owner"]) == ("alpha.s1", "alpha.ada")
+    assert await game.is_simulated("alpha.s1", 2)
+
+    (ask,) = await game.api.get("/v1/players/alpha.eve/asks")
+    assert (ask["transfer_id"], ask["requester"], ask["master_rev"]) == ("transfer-1-anew", "alpha.bob", 2)
+    await game.answer(eve, ask["transfer_id"], allow=True, master_rev=2)
+    assert (await game.home.finished("transfer-1-anew"))["result"] == "done"
+    assert ((await game.record())["authority"], (await game.record())["owner"]) == ("alpha.s2", "alpha.bob")
 
 
 async def test_owner_and_master_need_nobodys_leave(game: Game) -> None:

@@ -31,6 +31,7 @@ class Instance:
         if method == "GET":
             assert path == f"/v1/players/{ADA}/asks"
             fields = {"entity": "alpha.ball", "requester": "alpha.bob", "target": "alpha.s2", "stay": False}
+            fields |= {"master_rev": 3}
             return [{"transfer_id": transfer_id} | fields for transfer_id in self.waiting]
         if self.fails_with:
             raise ApiFailure(self.fails_with, "not now")
@@ -63,7 +64,12 @@ async def test_it_answers_by_the_users_function_in_the_order_given() -> None:
     await master(instance, judge, identity).answer_all("alpha")
     assert instance.answers == [("one", True), ("two", False)]
     said = jose.verify_untrusted(instance.bodies[0]["proof"], sender=identity.public)
-    assert said == {"action": "answer", "transfer_id": "one", "allow": True, "expires_at_s": 1060.0}
+    assert said == {"action": "answer", "transfer_id": "one", "allow": True, "master_rev": 3, "expires_at_s": 1060.0}
+    assert {name: instance.bodies[0][name] for name in ("by", "allow", "master_rev")} == {
+        "by": ADA,
+        "allow": True,
+        "master_rev": 3,
+    }
 
 
 async def test_an_answer_that_was_lost_is_sent_again_without_asking_the_function_again() -> None:

@@ -247,6 +247,7 @@ class Home(Transfers):
     async def move(self, transfer_id: str, entity: str, target: str, how: Mapping[str, Any]) -> None:
         """Somebody wants the entity moved."""
         wanted = {"transfer_id": transfer_id, "entity": entity, "target": target, "now_s": self.clock.unix_s(), **how}
+        wanted["binds_master"] = True
         with suppress(*_NOT_DONE):
             transfer = TransferRecord.from_data(await self.store.submit("transfer.propose", **wanted))
             if transfer.phase is Phase.PERMITTED:
