@@ -119,7 +119,12 @@ class Preparations:
     def leaves(self, departure: Departure) -> bool:
         """Send what was made ready for this departure, if there is anything and it still is what it would say."""
         prepared = self._prepared.pop(departure.plan.entity, None)
-        if prepared is None or not (prepared.fits(departure) and self.passes.is_current(prepared.signed)):
+        if prepared is None:
+            return False
+        # So that who measures can count what was done before the freeze, whether it is of use or not.
+        begun_ns = prepared.of.frozen.frozen_ns
+        departure.trace = departure.base = departure.base.mark(departure.source, "preparing", begun_ns)
+        if not (prepared.fits(departure) and self.passes.is_current(prepared.signed)):
             return False
         departure.passed_by(prepared.signed.token)
         self._send(departure, prepared.message, sealed=prepared.sealed)

@@ -56,8 +56,9 @@ def course_command(course: Course, *, name: str, short_help: str, sentence: str)
 
 def _run(course: Course, flags: dict[str, Any]) -> int:
     if flags["list_rows"]:
+        width = max(len(row.name) for row in course.rows)
         for row in course.rows:
-            click.echo(f"{row.name:16}{row.title}")
+            click.echo(f"{row.name:{width}}  {row.title}")
         return 0
     quick = flags["quick"]
     plan = Plan(

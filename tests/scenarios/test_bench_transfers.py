@@ -1,10 +1,12 @@
 """The benchmark of hand-overs: its rows, its world, and that every sample has every figure that a row takes from it."""
 
+import itertools
+
 import pytest
 
 from scenarios.bench.comparison import OURS
 from scenarios.bench.transfers import workers
-from scenarios.bench.transfers.course import COURSE, MANY, modes
+from scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
 from scenarios.bench.transfers.workers import on_batonpass, on_floor
 from scenarios.bench.transfers.world import Shuttle, ballast_for
 from simserver.inputs import Inbox, PendingInput
@@ -21,8 +23,10 @@ def figures_of(subject: str, sample: str) -> set[str]:
 
 def test_every_mode_that_can_be_asked_for_has_its_rows() -> None:
     assert workers.__doc__
-    for mode in modes():
-        assert f"2-300-{mode}-p50" in {row.name for row in COURSE.rows}
+    rows = {row.name for row in COURSE.rows}
+    for case, size, mode in itertools.product(CASES, SIZES, modes()):
+        for figure in ("p50", "p99", "gap-p99", "rate", "many-p50", "many-p99", "many-rate"):
+            assert f"{case}-{size}-{mode}-{figure}" in rows
     assert {OURS, *(subject for row in COURSE.rows for subject in row.subjects)} == set(COURSE.workers)
     assert all((subject, row.name) in COURSE.work for row in COURSE.rows for subject in (OURS, *row.subjects))
 
@@ -43,12 +47,14 @@ def test_a_shuttle_stays_until_it_is_pushed_and_never_rests_afterwards() -> None
     assert world.destination(ball, HERE, 1) is None
 
 
-@pytest.mark.parametrize("sample", ["3-300-eager", "2-300-eager"])
+@pytest.mark.parametrize("sample", ["3-300-eager", "2-300-staged"])
 async def test_the_floor_has_the_figures_that_rows_take_from_it(sample: str) -> None:
     measured = await on_floor.measure(sample, 0.02)
     assert figures_of("floor", sample) | figures_of("floor, paced", sample) == set(measured)
     assert 0 < measured["p50"] <= measured["p99"]
     assert 0 < measured["paced-p50"] <= measured["paced-p99"]
+    assert measured["rate"] > 0
+    assert measured["many-rate"] > 0
 
 
 @pytest.mark.timeout(120)
@@ -57,8 +63,23 @@ async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pyt
     measured = await on_batonpass.measure("3-300-eager", 0.1)
     assert MANY > 4
     assert set(measured) == figures_of(OURS, "3-300-eager")
-    assert 0 < measured["p50"] <= measured["p99"]
+    assert 0 < measured["frozen-p50"] <= measured["p50"] <= measured["p99"]
     assert all(figure > 0 for figure in measured.values())
+
+
+@pytest.mark.timeout(120)
+async def test_what_is_staged_is_asked_for_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_batonpass, "MANY", 4)
+    measured = await on_batonpass.measure("3-300-staged", 0.1)
+    assert set(measured) == figures_of(OURS, "3-300-staged")
+    assert all(figure > 0 for figure in measured.values())
+
+
+async def test_the_floor_of_bulk_is_how_many_there_are_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_floor, "BULK", 16)
+    measured = await on_floor.measure("bulk", 0.02)
+    assert set(measured) == figures_of("floor", "bulk")
+    assert measured["many-rate"] > 0
 
 
 @pytest.mark.timeout(120)

@@ -61,6 +61,7 @@ class Mail:
 
     asked: list[Message] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
     is_open: bool = True
     left: list[Any] = field(default_factory=list)
     ahead: list[Any] = field(default_factory=list)
@@ -89,6 +90,7 @@ class Mail:
 
     def send(self, message: Message, trace: Trace, to: str, *, sealed: Any = None, **_: Any) -> bool:
         self.sent.append((to, message))
+        self.traces.append(trace)
         self.left.append(sealed)
         return True
 

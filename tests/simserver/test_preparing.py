@@ -78,6 +78,20 @@ async def test_what_happens_to_it_meanwhile_goes_with_it(scene: Scene) -> None:
         assert sent(scene).state_hash == scene.stage.custody.to_data()[0]["ended_hash"]
 
 
+@pytest.mark.parametrize("is_of_use", [True, False])
+async def test_the_trace_says_when_its_preparation_began(scene: Scene, is_of_use: bool) -> None:
+    holding = await delegated(scene)
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        if not is_of_use:
+            holding.life.take_input(ADA, 1, 1, b"late")
+        await turn()
+    preparing, frozen = (scene.mail.traces[0].at(label) for label in ("preparing", "frozen"))
+    assert preparing is not None
+    assert frozen is not None
+    assert (preparing < frozen, scene.mail.left[0] is not None) == (True, is_of_use)
+
+
 async def test_another_grant_that_comes_meanwhile_is_passed_on(scene: Scene) -> None:
     holding = await delegated(scene)
     async with scene.served():

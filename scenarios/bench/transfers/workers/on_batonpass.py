@@ -31,6 +31,8 @@ _ENDS: Final = ("alpha.s1", "alpha.s2")
 _BYTES: Final = {"300": 300, "1M": 1024 * 1024}
 _WARM_UP: Final = 8
 _POLL_S: Final = 0.01
+# Of many that are asked for at once: 64 that look a hundred times a second would be most of what is measured.
+_POLL_OF_MANY_S: Final = 0.1
 _PATIENCE_S: Final = 30.0
 _SPAWNS_AT_ONCE: Final = 16
 _LEAST: Final = 20
@@ -55,7 +57,9 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
             return await _many(run, "3", 300, BULK, seconds)
         case, size, mode = work.split("-")
         one = await _one_by_one(run, case, _BYTES[size], mode, seconds)
-        return one | (await _many(run, case, _BYTES[size], MANY, seconds) if mode == "eager" else {})
+        if mode == "eager":
+            return one | await _many(run, case, _BYTES[size], MANY, seconds)
+        return one | await _many_asked_for(run, case, _BYTES[size], MANY, mode, seconds)
 
 
 async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) -> None:
@@ -68,6 +72,7 @@ async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) ->
 async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds: float) -> dict[str, float]:
     await _spawn(run, "alpha.one", case, {"ballast": ballast_for(state_bytes)})
     took_ms: list[float] = []
+    frozen_ms: list[float] = []
     active_ms: list[float] = []
     began_s = trio.current_time()
     for number in itertools.count():
@@ -77,17 +82,24 @@ async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds:
             break
         trace = await _moved(run, "alpha.one", _ENDS[(number + 1) % 2], case, mode)
         if number >= _WARM_UP:
-            took_ms.append(_between_ms(trace, "frozen", "retired"))
+            took_ms.append(_between_ms(trace, _beginning(trace), "retired"))
+            frozen_ms.append(_between_ms(trace, "frozen", "retired"))
             active_ms.append(_between_ms(trace, "frozen", "activated"))
     return {
         "p50": percentile(took_ms, 50),
         "p99": percentile(took_ms, 99),
+        "frozen-p50": percentile(frozen_ms, 50),
         "gap-p99": percentile(active_ms, 99),
         "rate": len(took_ms) / (trio.current_time() - began_s),
     }
 
 
-async def _moved(run: Run, entity: str, target: str, case: str, mode: str) -> Trace:
+def _beginning(trace: Trace) -> str:
+    """The mark from which on something is done for the hand-over: what leaves alone is made ready before its freeze."""
+    return "frozen" if trace.at("preparing") is None else "preparing"
+
+
+async def _moved(run: Run, entity: str, target: str, case: str, mode: str, poll_s: float = _POLL_S) -> Trace:
     """Have it moved, and wait until that is reported; the trace."""
     transfer_id = f"{run.dice.getrandbits(96):024x}"
     path = "direct" if case == "3" else "home"
@@ -95,7 +107,7 @@ async def _moved(run: Run, entity: str, target: str, case: str, mode: str) -> Tr
     await run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body)
     with trio.fail_after(_PATIENCE_S):
         while True:
-            await trio.sleep(_POLL_S)
+            await trio.sleep(poll_s)
             view = await run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}", consistency="local")
             if view["result"] == "refused":
                 raise RuntimeError(f"transfer {transfer_id} was refused: {view['reason']}")
@@ -157,6 +169,32 @@ async def _many(run: Run, case: str, state_bytes: int, count: int, seconds: floa
         "many-p50": percentile(gaps, 50),
         "many-p99": percentile(gaps, 99),
         "many-rate": len(begun) / (ended_ns - began_ns) * 1e9,
+    }
+
+
+async def _many_asked_for(
+    run: Run, case: str, state_bytes: int, count: int, mode: str, seconds: float
+) -> dict[str, float]:
+    """Figures of `count` entities that go to and fro in this mode, each asked for again as soon as it has arrived."""
+    await _spawn_all(run, case, {"ballast": ballast_for(state_bytes)}, count)
+    gaps: list[float] = []
+    began_s = trio.current_time()
+
+    async def shuttle(entity: str) -> None:
+        # Each once at least, however long large states take.
+        for number in itertools.count(1):
+            trace = await _moved(run, entity, _ENDS[number % 2], case, mode, _POLL_OF_MANY_S)
+            gaps.append(_between_ms(trace, "frozen", "activated"))
+            if trio.current_time() - began_s > seconds:
+                break
+
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            nursery.start_soon(shuttle, f"alpha.many-{number}")
+    return {
+        "many-p50": percentile(gaps, 50),
+        "many-p99": percentile(gaps, 99),
+        "many-rate": len(gaps) / (trio.current_time() - began_s),
     }
 
 

@@ -9,7 +9,8 @@ verifies it. The state is hashed once at each end, and encrypted once on its way
 case 3   A ─▶ B ─▶ A                 case 2   A ─▶ H ─▶ B ─▶ A, and the state A ─▶ B meanwhile
 
 First one follows on the other, then they are paced like those of a cluster, which are asked for one at a time: who has
-slept finds the code and the tables that he needs out of the processor's caches.
+slept finds the code and the tables that he needs out of the processor's caches. Last, small ones are many at once. Each
+still has an envelope, a certificate and a datagram of its own: what can be shared in company is not the floor's affair.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Final
@@ -31,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crypto.keys import decode_point_untrusted, encode_point
 from scenarios.bench.loops import arguments, tell_all
+from scenarios.bench.transfers.course import BULK, MANY
 from scenarios.report.statistics import percentile
 
 MODULE: Final = "scenarios.bench.transfers.workers.on_floor"
@@ -144,15 +146,21 @@ async def serve_target(case: str, driver: int) -> None:
     """B: takes the state, and what allows it to simulate."""
     crypto, node = Cryptography(), Node()
     print(node.port, flush=True)  # noqa: T201
+    grants, states = 0, deque[bytes]()
     for number in itertools.count():
-        # In case 2 state and grant come from two sides, in either order.
-        messages = [await node.receive() for _ in range(2 if case == "2" else 1)]
-        state = max(messages, key=len)[len(_MESSAGE) :]
-        for _ in messages:
+        # In case 2 state and grant come from two sides, in either order, and of many at once.
+        while not states or (case == "2" and not grants):
+            message = await node.receive()
+            if len(message) > len(_MESSAGE):
+                states.append(message[len(_MESSAGE) :])
+            else:
+                grants += 1
+        for _ in range(2 if case == "2" else 1):
             crypto.open()
+        grants -= case == "2"
         has_new_grant = case == "3" and number % _PASSES_OF_A_GRANT == 0
         crypto.verify(2 if has_new_grant else 1)
-        crypto.open_state(state)
+        crypto.open_state(states.popleft())
         crypto.seal()
         await node.send(_MESSAGE, driver)
 
@@ -170,44 +178,88 @@ def _process(*arguments: object) -> Iterator[int]:
 
 
 async def measure(work: str, seconds: float) -> dict[str, float]:
-    """p50 and p99 of one hand-over after the other, and of paced ones, in milliseconds."""
+    """The figures of one hand-over after the other, of paced ones, and, of small states, of many at once."""
+    if work == "bulk":
+        with _driver("3", 300) as driver:
+            return {"many-rate": await driver.many_rate(BULK, seconds)}
     case, size, _ = work.split("-")
+    with _driver(case, _BYTES[size]) as driver:
+        figures = await driver.one_by_one(seconds)
+        return figures | ({"many-rate": await driver.many_rate(MANY, seconds)} if size == "300" else {})
+
+
+@contextmanager
+def _driver(case: str, state_bytes: int) -> Iterator["Driver"]:
     node = Node()
     with closing(node), _process("target", case, node.port) as target:
         if case == "3":
-            return await _drive(node, case, _BYTES[size], seconds, target, 0)
+            yield Driver(node, case, state_bytes, target, 0)
+            return
         with _process("home", target, node.port) as home:
-            return await _drive(node, case, _BYTES[size], seconds, target, home)
+            yield Driver(node, case, state_bytes, target, home)
 
 
-async def _drive(node: Node, case: str, size: int, seconds: float, target: int, home: int) -> dict[str, float]:
-    crypto, state = Cryptography(), os.urandom(size)
+class Driver:
+    """A: hands over, and measures."""
 
-    async def hand_over() -> float:
-        began_s = time.perf_counter()
-        if case == "2":
-            crypto.seal()
-            await node.send(_MESSAGE, home)
+    def __init__(self, node: Node, case: str, state_bytes: int, target: int, home: int) -> None:
+        self._node = node
+        self._case = case
+        self._state = os.urandom(state_bytes)
+        self._target = target
+        self._home = home
+        self._crypto = Cryptography()
+
+    async def _begin(self) -> None:
+        if self._case == "2":
+            self._crypto.seal()
+            await self._node.send(_MESSAGE, self._home)
         else:
-            crypto.sign()
-        sealed = crypto.seal_state(state)
-        crypto.seal()
-        await node.send(_MESSAGE + sealed, target)
+            self._crypto.sign()
+        sealed = self._crypto.seal_state(self._state)
+        self._crypto.seal()
+        await self._node.send(_MESSAGE + sealed, self._target)
+
+    async def _end(self) -> None:
         with trio.fail_after(_PATIENCE_S):
-            await node.receive()
-        crypto.open()
+            await self._node.receive()
+        self._crypto.open()
+
+    async def _hand_over(self) -> float:
+        """How long one took, in milliseconds."""
+        began_s = time.perf_counter()
+        await self._begin()
+        await self._end()
         return (time.perf_counter() - began_s) * 1e3
 
-    figures: dict[str, float] = {}
-    for name, pace_s in (("", 0.0), ("paced-", _PACE_S)):
-        took_ms: list[float] = []
-        until_s = time.perf_counter() + seconds / 2
-        while time.perf_counter() < until_s or len(took_ms) < 2 * _WARM_UP:
-            if pace_s:
-                await trio.sleep(pace_s)
-            took_ms.append(await hand_over())
-        figures |= {f"{name}p{rank}": percentile(took_ms[_WARM_UP:], rank) for rank in (50, 99)}
-    return figures
+    async def one_by_one(self, seconds: float) -> dict[str, float]:
+        """p50 and p99 in milliseconds, each after the one before and paced; of the first, how many in a second."""
+        figures: dict[str, float] = {}
+        for name, pace_s in (("", 0.0), ("paced-", _PACE_S)):
+            took_ms: list[float] = []
+            until_s = time.perf_counter() + seconds / 2
+            while time.perf_counter() < until_s or len(took_ms) < 2 * _WARM_UP:
+                if pace_s:
+                    await trio.sleep(pace_s)
+                took_ms.append(await self._hand_over())
+            figures |= {f"{name}p{rank}": percentile(took_ms[_WARM_UP:], rank) for rank in (50, 99)}
+            if not pace_s:
+                figures["rate"] = 1e3 * len(took_ms) / sum(took_ms)
+        return figures
+
+    async def many_rate(self, count: int, seconds: float) -> float:
+        """How many in a second, with `count` of them begun and not ended at any time."""
+        for _ in range(count):
+            await self._begin()
+        began_s, ended = time.perf_counter(), 0
+        while ended < 2 * count or time.perf_counter() - began_s < seconds:
+            await self._end()
+            await self._begin()
+            ended += 1
+        rate = ended / (time.perf_counter() - began_s)
+        for _ in range(count):
+            await self._end()
+        return rate
 
 
 def main() -> None:
