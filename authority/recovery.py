@@ -5,7 +5,8 @@ Rules:
 1. An authority sends copies to followers, chosen alike by everybody who knows the same servers.
 2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
    the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
-   too late, is not acknowledged, and so is nobody's durable state.
+   too late, is not acknowledged, and so is nobody's durable state. The word of a later authority is as good: whoever
+   has a copy under its fence, or had one that was too large or had to make room, keeps none under a lower one.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
    what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
@@ -151,9 +152,14 @@ class CopyTable:
 
     def offer(self, entity: str, copy: Copy) -> bool:
         """Keep a copy, unless a higher fence was heard of; whether this one, or a later one, is kept now."""
-        if copy.fence < self._raised.get(entity, copy.fence):
+        known = self._copies.get(entity)
+        if copy.fence < self._raised.get(entity, copy.fence) or (known is not None and copy.fence < known.fence):
             return False
-        return self.keep(entity, copy)
+        if self.keep(entity, copy):
+            return True
+        # There is no room for it. What its authority has said counts all the same.
+        self.raised(entity, copy.fence)
+        return False
 
     def keep(self, entity: str, copy: Copy) -> bool:
         """Keep what this server itself had, whatever fence was heard of: it is a copy like any other. As `offer`."""
@@ -167,11 +173,13 @@ class CopyTable:
         self._copies[entity] = copy
         self.bytes += len(copy.state)
         while self.bytes > self._max_bytes or len(self._copies) > self._max_rows:
-            self.drop(next(iter(self._copies)))
+            oldest, copy = next(iter(self._copies.items()))
+            self.drop(oldest)
+            self.raised(oldest, copy.fence)
         return True
 
     def raised(self, entity: str, fence: Fence) -> None:
-        """The log has raised the fence of an entity: copies under lower ones come too late from here on."""
+        """The log, or a later authority, has raised the fence of an entity: copies under lower ones come too late."""
         self._raised[entity] = max(fence, self._raised.get(entity, fence))
         self._raised.move_to_end(entity)
         while len(self._raised) > self._max_rows:

@@ -131,11 +131,14 @@ class InputStream:
     def acknowledged_as(self, ack: InputAck, now_s: float) -> int:
         """An authority says how far it has come, and how far is durable; how many more were applied.
 
-        One that went on from a copy may be behind the last: what is missing is given again, but nothing durable.
+        One that went on from a copy may be behind the last: what is missing is given again, but nothing durable. What
+        the last one says after that is dropped.
         """
         fence, applied = (ack.epoch, ack.sub), max(ack.applied, self.floor)
         self._learn_fence(fence, applied, now_s)
-        news = self.acknowledge(applied, now_s) if fence == self.fence else 0
+        if fence != self.fence:
+            return 0
+        news = self.acknowledge(applied, now_s)
         self.durable = max(self.durable, min(ack.durable, self.acknowledged))
         while self.kept and (self.kept[0][0] <= self.durable or len(self.kept) > MAX_KEPT):
             self.durable_digest = fold(self.durable_digest, *self.kept.popleft())
@@ -189,10 +192,12 @@ class InputStream:
 
         If the player owns the entity all the same, under another revision than it said, it says the same again under
         that one. Else its inputs have lost their meaning and are forgotten; `sent` and `digest` go back to what counts.
+        An authority of before knows who owns it, as that has a revision, but not how far the entity is by now.
         """
-        applied = max(correction.applied, self.floor)
-        self._learn_fence((correction.epoch, correction.sub), applied, now_s)
-        self.acknowledge(applied, now_s)
+        fence, applied = (correction.epoch, correction.sub), max(correction.applied, self.floor)
+        self._learn_fence(fence, applied, now_s)
+        if fence == self.fence:
+            self.acknowledge(applied, now_s)
         if correction.owner_rev < self.owner_rev:
             # Said by somebody who knows less than this player; it asks the log.
             return

@@ -394,7 +394,8 @@ class Copier:
 
         It may have been the only follower: then what was durable here is durable nowhere but with itself.
         """
-        if not self._interval_s:
+        known = self._handed_over.get(entity)
+        if not self._interval_s or (known is not None and known[1].fence > frozen.fence):
             return
         until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
         copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.OWN)
@@ -431,8 +432,7 @@ class Copier:
             self._post(authority, where, CopiesKept(items=items))
 
     def _keep_one(self, item: CopyItem) -> bool:
-        holding = self._holdings.get(item.entity)
-        if holding is not None and holding.fence >= item.fence:
+        if self._holdings.is_past(item.entity, item.fence):
             return False
         return self.table.offer(item.entity, new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER))
 

@@ -181,6 +181,14 @@ class Holdings:
         """
         self._lived[entity] = fence
 
+    def is_past(self, entity: str, fence: Fence) -> bool:
+        """Whether what an authority says under `fence` comes too late: this server has the entity, or had it later."""
+        living = self._living.get(entity)
+        if living is not None:
+            return living.fence >= fence
+        gone, lived = self._gone.get(entity), self._lived.get(entity)
+        return (gone is not None and gone.fence > fence) or (lived is not None and lived > fence)
+
     def spawn(
         self, entity: str, kind: str, params: dict[str, Any], fence: Fence, ownership: Ownership = UNTOLD
     ) -> Holding:
@@ -252,10 +260,11 @@ class Holdings:
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
         """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.
 
-        Does nothing when the entity has come back already, under a higher fence: the way back may be shorter.
+        Does nothing when the entity has come back already, under a higher fence: the way back may be shorter. Nor when
+        it has left again since.
         """
-        living = self._living.get(entity)
-        if living is not None and living.fence > fence:
+        living, gone = self._living.get(entity), self._gone.get(entity)
+        if (living is not None and living.fence > fence) or (gone is not None and gone.fence > fence):
             return []
         sources = self.drop(entity)
         self._notes.left(entity, moved_to, fence)

@@ -103,7 +103,8 @@ def test_after_a_fence_was_raised_no_copy_under_a_lower_one_is_kept() -> None:
 def test_an_older_copy_does_not_replace_a_later_one() -> None:
     table = CopyTable(1000, 10)
     assert table.offer(BALL, copy(2, 5))
-    assert table.offer(BALL, copy(1, 9)), "a later state than this is kept"
+    assert table.offer(BALL, copy(2, 4)), "a later state than this is kept"
+    assert not table.offer(BALL, copy(1, 9)), "nobody is told that this is kept"
     assert table.get(BALL) == copy(2, 5)
 
 

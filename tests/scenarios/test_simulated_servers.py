@@ -63,6 +63,8 @@ FOUND = {
     "short-leases": "leases",
     "empty-followers": "leases",
     "stale-followers": "leases",
+    "takes-older-copies": "leases",
+    "believes-anybody": "lossy",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
     "never-asks": "alone",

@@ -78,9 +78,20 @@ class Cluster:
         # Who has no lease yet is given nothing.
         self.schedule.run_until(self.schedule.now_s + _READY_S, self._is_ready)
         self.mail.weather = mix.weather
-        told, rate, stream = self._told, mix.inputs_per_s, parts.stream
+        told, rate, stream, shows = self._told, mix.inputs_per_s, parts.stream, self.judge.shows
         self.players: Final = [
-            Player(name, self.mail, self._process(name), self._clock(), dice, told, rate, stream, mix.absent > 0)
+            Player(
+                name,
+                self.mail,
+                self._process(name),
+                self._clock(),
+                dice,
+                told,
+                rate,
+                stream,
+                mix.absent > 0,
+                shows=shows,
+            )
             for name in mix.players
         ]
         self.entities.extend(self._spawned(number) for number in range(mix.entities))

@@ -107,6 +107,22 @@ class _StaleTable(CopyTable):
         return known is not None or super().offer(entity, copy)
 
 
+class _LastComer(CopyTable):
+    """Keeps the copy that came last, whoever sent it, and when."""
+
+    def offer(self, entity: str, copy: Copy) -> bool:
+        self.drop(entity)
+        return super().offer(entity, copy)
+
+
+class _BelievesAnybody(InputStream):
+    """A player to whom the last word that comes is the latest, whoever says it."""
+
+    def _learn_fence(self, fence: tuple[int, int], applied: int, now_s: float) -> None:
+        self.fence = min(self.fence, fence)
+        super()._learn_fence(fence, applied, now_s)
+
+
 class _DurableAtOnce(Copier):
     """Calls durable what is applied."""
 
@@ -202,6 +218,8 @@ DEATH_WEAKNESSES: Final = (
     ("deaf-followers", "followers keep copies under fences that are of the past", Parts(table=_ForgetfulTable)),
     ("empty-followers", "followers say that they keep copies, and do not", Parts(table=_EmptyTable)),
     ("stale-followers", "followers keep the first copy, not the last", Parts(table=_StaleTable)),
+    ("takes-older-copies", "followers keep the copy that came last, of whichever fence", Parts(table=_LastComer)),
+    ("believes-anybody", "players believe whoever spoke last, under whichever fence", Parts(stream=_BelievesAnybody)),
     ("durable-at-once", "what is applied is called durable", Parts(copier=_DurableAtOnce)),
     ("durable-when-sent", "what was sent to a follower is called durable", Parts(copier=_DurableWhenSent)),
     ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),

@@ -64,6 +64,7 @@ class Judge:
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
+        self._shown: Final[dict[tuple[str, str], tuple[Fence, int]]] = {}
         self.held: Final[dict[str, None]] = {}
         """Entities that wait for the return of their servers, with what those had: no other copies of them count."""
 
@@ -207,6 +208,27 @@ class Judge:
             self.debts.owe((entity, ""), tick, min(self._deaths_before(chain.server), said_after))
         if fence == chain.fence:
             chain.kept, chain.kept_after = dict(applied), said_after
+
+    # --- who looks on ----------------------------------------------------------------------------------------------
+
+    def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
+        """What a follower or a player believes of an entity now, at such a tick, or so many inputs of his.
+
+        The last word of a former authority may reach him at any time, and must not take him back (FAILURES row 44).
+        """
+        shown, now = self._shown.get((observer, entity)), (fence, upto)
+        if shown is not None and now < shown:
+            self.violated(
+                "went-back", f"{observer} shows {entity} at {upto} under {fence}, after {shown[1]}, {shown[0]}"
+            )
+        self._shown[observer, entity] = now
+
+    def forgets(self, observer: str) -> None:
+        """Whoever looks on begins anew, with nothing in memory."""
+        for key in [key for key in self._shown if key[0] == observer]:
+            del self._shown[key]
+
+    # --- deaths ----------------------------------------------------------------------------------------------------
 
     def died(self, server: str) -> None:
         """A server is gone with what it had in memory, or its lease is over."""

@@ -1,8 +1,10 @@
 """A player with a stream of inputs for every entity: the real stream over the simulated mail."""
 
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
+from authority.epoch import Fence
 from authority.messages import ImminentLoss, InputAck, LetGo, NotHere, NotOwner, Present
 from authority.names import instance_of
 from authority.records import EntityRecord
@@ -30,12 +32,13 @@ class Player:
         look_up: the record of an entity as its home would tell it now, or None when it cannot be asked.
         inputs_per_s: for all of its entities together.
         is_present: it says now and then that it is there.
+        shows: told of what it believes of an entity: under which fence, and how many of its inputs are applied.
     """
 
     def __init__(
         self, name: str, mail: Mail, process: Process, clock: VirtualClock, dice: random.Random, look_up: Any,
         inputs_per_s: float, stream: type[InputStream] = InputStream,
-        is_present: bool = False,
+        is_present: bool = False, *, shows: Callable[[str, str, Fence, int], None],
     ) -> None:  # fmt: skip
         self.name: Final = name
         self.streams: Final[dict[str, InputStream]] = {}
@@ -46,6 +49,7 @@ class Player:
         self._look_up: Final = look_up
         self._inputs_per_s: Final = inputs_per_s
         self._new_stream: Final = stream
+        self._shows: Final = shows
         self.resting = False
         mail.join(name, lambda sender, message: process.do(lambda: self._arrived(sender, message)))
         self._later()
@@ -141,8 +145,11 @@ class Player:
 
     def _arrived(self, sender: str, message: Any) -> None:
         stream = self.streams.get(getattr(message, "entity", ""))
-        if stream is None:
-            return
+        if stream is not None:
+            self._heard(sender, message, stream)
+            self._shows(self.name, stream.entity, Fence(*stream.fence), stream.acknowledged)
+
+    def _heard(self, sender: str, message: Any, stream: InputStream) -> None:
         match message:
             case InputAck():
                 if stream.acknowledged_as(message, self._now_s()):

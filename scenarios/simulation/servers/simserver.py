@@ -26,6 +26,7 @@ from authority.messages import (
 )
 from authority.outgoing import Case, OutgoingPhase
 from authority.ownership import Ownership
+from authority.recovery_messages import CopyItem
 from authority.sealing import Opened, Sealer
 from crypto.keys import Identity
 from scenarios.simulation.attendance import Attendant
@@ -87,6 +88,12 @@ class Witness(Protocol):
 
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that somebody keeps a copy."""
+
+    def shows(self, observer: str, entity: str, fence: Fence, upto: int) -> None:
+        """A follower keeps a copy of this tick."""
+
+    def forgets(self, observer: str) -> None:
+        """A server begins with nothing in memory."""
 
     def faulty(self, server: str, sentence: str) -> None:
         """A server did what must not be."""
@@ -154,6 +161,7 @@ class SimulationServer:
         """Begin with what is on disk."""
         self.counts: Counter[str] = Counter()
         self._outbox.forget()
+        self._witness.forgets(self.name)
         self._notices = NoticeWatch(self)
         environment = self._environment()
         self.node = node = self._built(environment)
@@ -297,7 +305,7 @@ class SimulationServer:
         return node
 
     def _watch_copies(self, copier: Any) -> None:
-        """Have the judge see what counts as kept."""
+        """Have the judge see what counts as kept, and what is kept here."""
         is_kept = copier._is_kept
 
         def kept(holding: Holding, sent: Any) -> None:
@@ -305,6 +313,15 @@ class SimulationServer:
             is_kept(holding, sent)
 
         copier._is_kept = kept
+        keep_one = copier._keep_one
+
+        def keeps(item: CopyItem) -> bool:
+            keeps_it: bool = keep_one(item)
+            if (copy := copier.table.get(item.entity)) is not None:
+                self._witness.shows(self.name, item.entity, copy.fence, copy.tick)
+            return keeps_it
+
+        copier._keep_one = keeps
 
     def _remember(self) -> None:
         """What there is of earlier lives."""
