@@ -169,6 +169,11 @@ class CertificateReader:
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
 
+    def remembered(self, token: str) -> CommitCertificate | DelegationGrant | PassCertificate | None:
+        """What a certificate says that was verified here; None if it was not, or so long ago that it is forgotten."""
+        known = self._known.get(token)
+        return None if known is None else known.certificate
+
     def signed(
         self, token: str, signer: str, kid: str, certificate: CommitCertificate | DelegationGrant | PassCertificate
     ) -> None:

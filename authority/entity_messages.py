@@ -6,11 +6,12 @@ from pydantic import Field
 
 from authority.absence import MAX_OWNER_TIMEOUT_S
 from authority.certificates import Epoch, Name, OwnerName
+from authority.epoch import Fence
 from authority.message_base import MessageModel as _Message
 from authority.message_base import ReasonText
 from authority.ownership import Ownership
 
-__all__ = ["Despawn", "Despawned", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
+__all__ = ["Despawn", "Despawned", "OwnerHint", "OwnerRequest", "OwnerWord", "Release", "Spawn", "Spawned"]
 
 
 class OwnerRequest(_Message):
@@ -41,6 +42,25 @@ class OwnerWord(_Message):
     def ownership(self) -> Ownership:
         """Owner and revision together."""
         return Ownership(self.owner, self.owner_rev)
+
+
+class OwnerHint(_Message):
+    """Former authority → whoever it knows to have the entity, under this fence: the log has a later owner, ask home.
+
+    It proves nothing, and so names nobody. `forwards` bounds the chase.
+    """
+
+    type: Literal["owner_hint"] = "owner_hint"
+    entity: Name
+    owner_rev: Epoch
+    epoch: Epoch
+    sub: Epoch
+    forwards: Annotated[int, Field(ge=1, le=4)] = 1
+
+    @property
+    def fence(self) -> Fence:
+        """Under which the entity is thought to be simulated by the receiver."""
+        return Fence(self.epoch, self.sub)
 
 
 class Spawn(_Message):

@@ -16,7 +16,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter, Valida
 
 from authority.admission import MAX_PLACES
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber, TransferId
-from authority.entity_messages import Despawn, Despawned, OwnerRequest, OwnerWord, Release, Spawn, Spawned
+from authority.entity_messages import Despawn, Despawned, OwnerHint, OwnerRequest, OwnerWord, Release, Spawn, Spawned
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
@@ -93,6 +93,7 @@ __all__ = [
     "NotHere",
     "NotOwner",
     "Order",
+    "OwnerHint",
     "OwnerRequest",
     "OwnerWord",
     "Parcel",
@@ -425,6 +426,7 @@ Message = Annotated[
     | Reserved
     | Grant
     | Order
+    | OwnerHint
     | OwnerRequest
     | OwnerWord
     | Renew

@@ -69,6 +69,11 @@ class Certification:
         _, passes = await self.reader.chain_untrusted(chain, entity_id, asked)
         return list(map(_args_of_pass, passes))
 
+    def owner_rev_of(self, chain: Sequence[str]) -> int:
+        """The ownership that was granted with a chain which was verified a moment ago; 0 if that is forgotten."""
+        grant = self.reader.remembered(chain[0]) if chain else None
+        return grant.owner_rev if isinstance(grant, DelegationGrant) else 0
+
     async def followed_untrusted(self, chain: Sequence[str], entity_id: str) -> tuple[list[dict[str, Any]], bool]:
         """As `passes_untrusted`, of a chain that may break: the passes before it does, and whether it does.
 

@@ -278,12 +278,13 @@ class InBulk:
 
     async def _reported(self, item: Item, renewals: list[tuple[EntityRecord, str]]) -> Letter:
         """As `Transfers._report` when it is noted; whose chain is long now is added to `renewals`, with its end."""
-        transfer, passes = item.outcome, item.passes
+        transfer, passes, report = item.outcome, item.passes, item.opened.message
         record = self._store.entity(transfer["entity"])
-        if record is not None and record.owner_rev > transfer.get("owner_rev", 0):
-            await self._home.tell_of_owner_since(TransferRecord.from_data(transfer))
+        chain = report.chain if isinstance(report, Report) else []
+        if record is not None and not self._home.knows_of_owner(record, transfer.get("owner_rev", 0), chain):
+            await self._home.tell_of_owner_since(TransferRecord.from_data(transfer), chain)
         if record is not None and len(passes) >= self._home.renew_after:
-            report, fence = item.opened.message, Fence(passes[-1]["epoch"], passes[-1]["sub"])
+            fence = Fence(passes[-1]["epoch"], passes[-1]["sub"])
             if isinstance(report, Report) and record.delegation and record.fence == fence:
                 renewals.append((record, token_hash(report.chain[-1])))
         return Letter(ReportReply(transfer_id=item.args["transfer_id"]), item.opened.trace)

@@ -471,7 +471,7 @@ class Transfers:
         new = not_learned(self._store.entity(report.entity), passes)
         transfer = await self._noted_report(report, new, self._means(opened))
         self._reached("reported", report.transfer_id)
-        await self.tell_of_owner_since(transfer)
+        await self.tell_of_owner_since(transfer, report.chain)
         if len(passes) >= self.renew_after:
             await self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
         reply = ReportReply(transfer_id=report.transfer_id)
@@ -503,10 +503,17 @@ class Transfers:
         await self._means(opened).submit("transfer.decline", **args)
         return Letter(ReportReply(transfer_id=message.transfer_id), opened.trace, on_path=False)
 
-    async def tell_of_owner_since(self, transfer: TransferRecord) -> None:
-        """Tell the new authority of an owner who came after its certificate; word of that may have missed it."""
+    def knows_of_owner(self, record: EntityRecord, owner_rev: int, chain: Sequence[str]) -> bool:
+        """Whether its authority knows of its owner by the certificate of the log, or by the chain by which it came.
+
+        Word of a later one was sent to whoever the log named then: of direct passes it learns afterwards.
+        """
+        return record.owner_rev <= (min(owner_rev, self.certificates.owner_rev_of(chain)) if chain else owner_rev)
+
+    async def tell_of_owner_since(self, transfer: TransferRecord, chain: Sequence[str]) -> None:
+        """Tell the new authority, which came to it by this chain, of an owner of whom that may not know."""
         record = self._store.entity(transfer.entity)
-        if record is None or record.owner_rev <= transfer.owner_rev:
+        if record is None or not record.authority or self.knows_of_owner(record, transfer.owner_rev, chain):
             return
         try:
             await self.tell_owner(record)

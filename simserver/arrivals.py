@@ -55,6 +55,7 @@ from simserver.home import Home
 from simserver.life import Snapshot
 from simserver.loose_ends import Unsettled
 from simserver.offered_states import OfferedStates
+from simserver.owner_hints import OwnerHints
 from simserver.stages import Stage, Stages, StagesFull
 
 __all__ = ["Arrivals"]
@@ -129,6 +130,7 @@ class Arrivals:
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
         self._states = OfferedStates()
+        self.hints: Final = OwnerHints(holdings, courier, counts)
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -141,7 +143,7 @@ class Arrivals:
         """The log's word of who owns an entity, by whichever trusted way it came."""
         holding = self._holdings.get(message.entity)
         if holding is None:
-            self._counts["owner_not_here"] += 1
+            self.hints.missed(message.entity, message.owner_rev)
         else:
             holding.life.owned(message.ownership)
 

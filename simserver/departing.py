@@ -17,6 +17,7 @@ from authority.messages import (
     HandoffAbort,
     HandoffRequest,
     InputItem,
+    OwnerHint,
     Report,
     Stage,
     StageDiscard,
@@ -219,6 +220,15 @@ class Departure:
             sub=fence.sub,
             inputs=items,
         )
+
+    def since_freeze(self, fence: Fence) -> list[ForwardInputs | OwnerHint]:
+        """To the target, which is active: what came here since the freeze, and is not in the state."""
+        items, owner_rev = self.holding.life.take_journal(), self.holding.life.unsaid_owner_rev
+        messages: list[ForwardInputs | OwnerHint] = [self.forward(items, fence)] if items else []
+        if owner_rev:
+            entity, epoch, sub = self.plan.entity, fence.epoch, fence.sub
+            messages.insert(0, OwnerHint(entity=entity, owner_rev=owner_rev, epoch=epoch, sub=sub))
+        return messages
 
     def report(self) -> Report:
         """To home: how it went."""

@@ -547,9 +547,7 @@ class Departures:
             departure.counters["state_bytes"] += len(message.state)
 
     def _forward_journal(self, departure: Departure) -> None:
-        items = departure.holding.life.take_journal()
-        if items:
-            message = departure.forward(items, departure.machine.leads_to)
+        for message in departure.since_freeze(departure.machine.leads_to):
             self._courier.send(message, Trace(departure.plan.transfer_id), departure.plan.target, on_path=False)
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:

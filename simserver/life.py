@@ -409,6 +409,16 @@ class Life:
         else:
             self._change_hands(ownership)
 
+    def hinted(self, owner_rev: int) -> None:
+        """Somebody says that the log has another owner by this revision: home is asked, if that is news."""
+        if not self.over and owner_rev > max(self.ownership.rev, self._next_ownership.rev):
+            self._env.wants_word_of_owner(self.id)
+
+    @property
+    def unsaid_owner_rev(self) -> int:
+        """By which revision its owner has changed since the freeze, so that its snapshot does not say it; or 0."""
+        return self._next_ownership.rev if self._next_ownership.succeeds(self.ownership) else 0
+
     def _change_hands(self, ownership: Ownership) -> None:
         self.ownership = ownership
         self.wake()

@@ -36,6 +36,7 @@ from authority.messages import (
     Moves,
     NotHere,
     Order,
+    OwnerHint,
     OwnerWord,
     Parcel,
     Precopied,
@@ -342,6 +343,8 @@ class Node:
                 await self.arrivals.direct(message, opened)
             case ForwardInputs() as message:
                 await self.arrivals.forwarded(message, opened)
+            case OwnerHint() as message:
+                self.arrivals.hints.came(message)
             case Stage() as message:
                 await self.arrivals.stage(message, opened)
             case Precopy() as message:

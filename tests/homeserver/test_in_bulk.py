@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from authority.certificates import PassCertificate, token_hash
 from authority.hops import Trace
 from authority.letters import Letter
-from authority.messages import Delegation, Grant, HandoffRequest, Message, NoAnswer, Report
+from authority.messages import Delegation, Grant, HandoffRequest, Message, NoAnswer, OwnerWord, Report
 from authority.procedures import PROCEDURES
 from authority.records import EntityRecord, GroupRecord, TransferRecord
 from authority.sealing import Opened, Sealer
@@ -21,7 +21,7 @@ from crypto.keys import Identity
 from crypto.verified import Verified
 from homeserver.federation import PeerUnreachable
 from homeserver.transfers import Transfers
-from tests.authority.log import ADA, BALL, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
+from tests.authority.log import ADA, BALL, BOB, FAR, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import directory_row
 from tests.authority.test_certificate_reader import KEYS
 from tree.submissions import NoQuorum
@@ -253,6 +253,19 @@ async def test_reports_of_direct_passes_teach_the_log_and_renew_grants() -> None
     ((to, renewed),) = home.sent
     assert isinstance(renewed, Delegation), "only where the chain has become long"
     assert (to, renewed.entity) == (S1, BALL)
+
+
+@pytest.mark.parametrize("how", [alone, together])
+async def test_failures_row_6_whoever_was_passed_it_before_it_changed_hands_is_told_with_the_report(how: Any) -> None:
+    home = Home(log_of_three())
+    ball, other = passed_to_and_fro(home, BALL, 2), passed_to_and_fro(home, OTHER, 1)
+    home.kept.log.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB)
+    assert [answer.type for answer in await how(home, [ball[0], *other])] == ["report_reply"] * 2
+    assert home.sent == [(S2, OwnerWord(entity=BALL, owner=BOB, owner_rev=2))], "and nobody who knows"
+    home.sent.clear()
+    await how(home, [ball[0], ball[1]])
+    to, message = home.sent[-1]
+    assert (to, message.type) == (S1, "owner"), "to whom it has been passed since"
 
 
 async def test_the_log_is_told_only_of_passes_that_it_may_not_know_yet() -> None:

@@ -82,6 +82,7 @@ FOUND = {
     "refuses-all": "notices",
     "names-again": "births",
     "looks-no-further": "births",
+    "passed-owners": "owners",
 }
 
 

@@ -20,6 +20,7 @@ from scenarios.simulation.servers.keys import Keys, homes_of
 from scenarios.simulation.servers.log import Log, SimulatedStore
 from scenarios.simulation.servers.mail import Mail
 from scenarios.simulation.servers.mixes import ServerMix
+from scenarios.simulation.servers.ownerships import Ownerships
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.people import People
 from scenarios.simulation.servers.player import Player
@@ -43,7 +44,7 @@ class Cluster:
         self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
         self.absences: Final = Absences(self)
         self.births: Final = Births(self)
-        self._watching: Final[list[Families | Absences | Births | Apart]] = []
+        self._watching: Final[list[Families | Absences | Births | Apart | Ownerships]] = []
         self.entities: Final[list[str]] = []
         self.mail: Final = Mail(self.schedule, dice)
         self.mail.stamp = lambda: len(self.judge.debts.deaths)
@@ -99,6 +100,7 @@ class Cluster:
         self._watching.extend([self.absences] if mix.policies else [])
         self._watching.extend([self.births] if mix.create else [])
         self._watching.extend([Apart(self)] if mix.move_apart else [])
+        self._watching.extend([Ownerships(self)] if mix.owner_heard_s or mix.absent else [])
         self.people: Final = People(self)
 
     def _process(self, name: str) -> Process:

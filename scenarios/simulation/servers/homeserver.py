@@ -84,6 +84,7 @@ class Home(Transfers):
         sealer = Sealer(self.name, identity_of(self.name))
         super().__init__(sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock)
         parts = self._parts
+        self.certificates.__class__ = parts.certification
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
         self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)

@@ -53,6 +53,7 @@ class ServerMix:
     absent_s: Range = (0.5, 8.0)
     budgets_ms: tuple[int, ...] = ()  # freeze budgets of what is moved
     notices_ms: tuple[int, ...] = ()  # notices before what is moved leaves
+    owner_heard_s: float = 0.0  # nothing is lost: so soon whoever has an entity knows its owner
     move_apart: float = 0.0  # somebody has some moved, each by itself
     in_parcel: int = MAX_BATCH  # so many messages share one, if any do; and so many steps one of the log
 
@@ -103,7 +104,7 @@ _RATED: Final = (
 _ROUGH: Final = MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.5, lost_share=0.1, repeated_share=0.05)
 
 _MIXES: Final = (
-    ServerMix(name="calm", purpose="nothing goes wrong, and entities move all the time", move=60.0),
+    ServerMix(name="calm", purpose="nothing goes wrong, and entities move all the time", move=60.0, owner_heard_s=1.0),
     ServerMix(
         name="lossy",
         purpose="a tenth of all messages is lost, some come twice, and some half a second late",
@@ -392,6 +393,16 @@ _MIXES: Final = (
         pause=0.2,
         crash=0.15,
         unknown_share=0.03,
+    ),
+    ServerMix(
+        name="owners",
+        purpose="owners change all the time while entities are passed directly, and nothing goes wrong",
+        players=("alpha.ada", "beta.bob", "alpha.cyd"),
+        take=8.0,
+        move=10.0,
+        wander_share=0.05,
+        delegate=8.0,
+        owner_heard_s=1.0,
     ),
 )
 

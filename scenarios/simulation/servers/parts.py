@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authority.recovery import CopyTable
+from homeserver.certification import Certification
 from homeserver.company import Company
 from homeserver.farewells import Farewells
 from homeserver.leases import Leases
@@ -40,5 +41,6 @@ class Parts:
     births: type[Births] = Births
     farewells: type[Farewells] = Farewells
     company: type[Company] = Company
+    certification: type[Certification] = Certification
     procedures: Mapping[str, Any] = field(default_factory=dict)
     """Procedures of the log that are other than the real ones."""

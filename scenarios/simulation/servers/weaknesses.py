@@ -14,6 +14,7 @@ from scenarios.simulation.servers.birth_weaknesses import BIRTH_WEAKNESSES
 from scenarios.simulation.servers.death_weaknesses import DEATH_WEAKNESSES
 from scenarios.simulation.servers.group_weaknesses import GROUP_WEAKNESSES
 from scenarios.simulation.servers.leaving_weaknesses import LEAVING_WEAKNESSES
+from scenarios.simulation.servers.owner_weaknesses import OWNER_WEAKNESSES
 from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
 from simserver.departing import Plan
@@ -100,7 +101,13 @@ _ALL: Final = (
     ),
     *(
         Weakness(*weakness)
-        for weakness in (*DEATH_WEAKNESSES, *GROUP_WEAKNESSES, *BIRTH_WEAKNESSES, *LEAVING_WEAKNESSES)
+        for weakness in (
+            *DEATH_WEAKNESSES,
+            *GROUP_WEAKNESSES,
+            *BIRTH_WEAKNESSES,
+            *LEAVING_WEAKNESSES,
+            *OWNER_WEAKNESSES,
+        )
     ),
 )
 

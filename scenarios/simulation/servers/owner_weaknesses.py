@@ -1,0 +1,41 @@
+"""Servers that lack one guard of whose inputs are taken."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from homeserver.certification import Certification
+from scenarios.simulation.servers.parts import Parts
+from simserver.arrivals import Arrivals
+from simserver.owner_hints import OwnerHints
+
+__all__ = ["OWNER_WEAKNESSES"]
+
+
+class _Silent(OwnerHints):
+    """Forgets of which owner it heard when the entity was not there any more."""
+
+    def missed(self, entity: str, owner_rev: int) -> None:
+        return
+
+
+class _Forgets(Arrivals):
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.hints.__class__ = _Silent
+
+
+class _Trusting(Certification):
+    """Takes whoever came by direct passes to know what the log knew when it learned of them."""
+
+    def owner_rev_of(self, chain: Sequence[str]) -> int:
+        return 2**63 - 1
+
+
+OWNER_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
+    (
+        "passed-owners",
+        "of an owner who came after a direct pass, and before its report, nobody hears",
+        Parts(arrivals=_Forgets, certification=_Trusting),
+    ),
+)
+"""Name, what is missing, and the servers that lack it."""

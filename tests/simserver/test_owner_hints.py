@@ -1,0 +1,71 @@
+"""Word of another owner that comes too late: it goes after the entity, never back, and not for ever."""
+
+from collections import Counter
+from typing import Any
+
+from authority.epoch import Fence
+from authority.messages import Message, OwnerHint
+from authority.ownership import Ownership
+from simserver.holdings import Holdings, Tombstone
+from simserver.owner_hints import MAX_HINTS, OwnerHints
+from tests.simserver.stage import ADA, BALL, Stage
+from tests.simserver.test_departures import THERE
+from tests.simserver.test_holdings import Written
+
+BOB = "alpha.bob"
+
+
+class Here:
+    """One server that hears of owners."""
+
+    def __init__(self) -> None:
+        nobody: Any = None
+        self.stage = Stage(nobody)
+        self.sent: list[tuple[str, Message]] = []
+        self.counts: Counter[str] = Counter()
+        self.holdings = Holdings(self.stage.environment, Written())
+        me: Any = self
+        self.hints = OwnerHints(self.holdings, me, self.counts)
+
+    def send(self, message: Message, _trace: Any, to: str, **_: Any) -> bool:
+        self.sent.append((to, message))
+        return True
+
+    def came(self, epoch: int, forwards: int = 1, owner_rev: int = 2) -> list[tuple[str, Message]]:
+        self.sent.clear()
+        self.hints.came(OwnerHint(entity=BALL, owner_rev=owner_rev, epoch=epoch, sub=0, forwards=forwards))
+        return list(self.sent)
+
+
+def test_failures_row_6_a_hint_goes_only_towards_a_higher_fence_and_to_four_servers() -> None:
+    here = Here()
+    here.holdings.remember(BALL, Tombstone(THERE, Fence(5)))
+    for forwards in range(1, MAX_HINTS):
+        onward = OwnerHint(entity=BALL, owner_rev=2, epoch=5, sub=0, forwards=forwards + 1)
+        assert here.came(4, forwards) == [(THERE, onward)]
+    assert here.came(4, MAX_HINTS) == []
+    assert here.came(5) == [], "who sends it knows as much"
+    assert here.came(6) == [], "or more"
+    assert here.counts["owner_not_here"] == 3
+
+
+def test_of_what_was_never_here_or_was_deleted_nobody_is_told() -> None:
+    here = Here()
+    here.hints.missed(BALL, 2)
+    here.holdings.remember(BALL, Tombstone("", Fence(5)))
+    here.hints.missed(BALL, 2)
+    assert (here.sent, here.counts["owner_not_here"]) == ([], 2)
+
+
+def test_who_has_it_asks_home_unless_it_knows() -> None:
+    here = Here()
+    life = here.holdings.spawn(BALL, "ball", {}, Fence(3), Ownership(ADA, 2)).life
+    here.came(3, owner_rev=2)
+    assert here.stage.unheard == []
+    here.came(3, owner_rev=3)
+    assert here.stage.unheard == [BALL]
+    life.freeze()
+    life.owned(Ownership(BOB, 3))
+    here.came(3, owner_rev=3)
+    assert here.stage.unheard == [BALL], "it changes hands as it goes on"
+    assert (life.ownership, life.unsaid_owner_rev) == ((ADA, 2), 3)
