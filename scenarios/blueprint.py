@@ -95,6 +95,10 @@ class Blueprint:
         """The file with the bearer token that an operator of `instance` shows to its homeservers."""
         return _operator_token_file(self.directory, instance)
 
+    def simserver_operator_token_file(self, instance: str) -> Path:
+        """The file with the bearer token that an operator of `instance` shows to its simulation servers."""
+        return _simserver_operator_token_file(self.directory, instance)
+
 
 @contextmanager
 def hold_directory(directory: Path) -> Iterator[None]:

@@ -230,6 +230,10 @@ class LocalCluster:
         """The file that holds the bearer token for operators of `instance`, as its homeservers take it."""
         return self._blueprint.operator_token_file(instance)
 
+    def simserver_operator_token_file(self, instance: str) -> Path:
+        """The file that holds the bearer token for operators of `instance`, as its simulation servers take it."""
+        return self._blueprint.simserver_operator_token_file(instance)
+
     # ---- servers that come and go ----
 
     async def add_simserver(self, instance: str, *, timeout_s: float = 60.0) -> ServerInfo:

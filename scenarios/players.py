@@ -309,14 +309,16 @@ class Players:
         self._until_acknowledged = trio.lowlevel.ParkingLot()
 
     async def keys_of(self, name: str) -> PublicIdentity | None:
-        """The public keys of a server, from its home instance (for the link)."""
-        if name not in self._keys:
-            try:
-                self._keys[name] = PublicIdentity.from_jwks_untrusted((await self._server(name))["keys"])
-            except (ApiFailure, CryptoError) as error:
-                _log.info("no keys for %s: %s", name, error)
-                return None
-        return self._keys[name]
+        """The public keys of a server, as its home instance shows them now (for the link); they may change at any time.
+
+        While home cannot be asked, those that it has shown before.
+        """
+        try:
+            row = await self._client.call(instance_of(name), "GET", f"/v1/servers/{name}")
+            self._keys[name] = PublicIdentity.from_jwks_untrusted(row["keys"])
+        except (ApiFailure, CryptoError) as error:
+            _log.info("no keys for %s: %s", name, error)
+        return self._keys.get(name)
 
     async def _server(self, name: str) -> dict[str, Any]:
         if name not in self._servers:

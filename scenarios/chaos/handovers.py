@@ -23,6 +23,7 @@ from scenarios.cases import Run, open_run
 from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
 from scenarios.chaos.gate import Gate, Hold
 from scenarios.chaos.network import NamespacedNetwork
+from scenarios.chaos.revoking import reset_keys, revoke_keys
 from scenarios.client import ApiFailure
 from scenarios.cluster import LocalCluster, Role, baton_launcher
 from scenarios.errors import EnvironmentFailed
@@ -71,13 +72,18 @@ class Victim(StrEnum):
 class Deed(StrEnum):
     """What happens: SIGKILL and a new start, SIGSTOP and SIGCONT after a while, or a partition for a while.
 
-    `LAPSE` is a stop of one of the ends, or a partition of it and the log, for so long that its lease is over.
+    `LAPSE` is a stop of one of the ends, or a partition of it and the log, for so long that its lease is over. `REVOKE`
+    takes a server's keys from it: it revokes them itself. `REVOKE_KILL` kills it right then. `RESET` does so while it
+    stands still: its home instance takes others for its own, and it is killed and started with those.
     """
 
     KILL = "kill"
     STOP = "stop"
     CUT = "cut"
     LAPSE = "lapse"
+    REVOKE = "revoke"
+    REVOKE_KILL = "revoke-kill"
+    RESET = "reset"
 
 
 class Cut(StrEnum):
@@ -104,6 +110,12 @@ STEPS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 """The breakpoints that a hand-over of each case passes, about in this order."""
+_REVOKED_AT: Final = {
+    Deed.REVOKE: ("offered", "activated", "answered"),
+    Deed.REVOKE_KILL: ("offered", "activated", "answered"),
+    Deed.RESET: ("frozen", "send_direct", "peer_active", "report"),
+}
+"""At which steps of a direct pass the keys that it is signed with are taken away. Who stands still revokes nothing."""
 _TARGET: Final = {"1": "beta.s1", "2": "alpha.s2", "3": "alpha.s2"}
 _SOURCE: Final = "alpha.s1"
 
@@ -127,9 +139,12 @@ class Trial:
 
 
 def all_trials(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
-    """Every step, everybody, everything."""
+    """Every step, everybody, everything; keys are taken away from whoever passes something directly with them."""
     deeds = [*itertools.product(Victim, (Deed.KILL, Deed.STOP)), (Victim.OLD, Deed.LAPSE), (Victim.NEW, Deed.LAPSE)]
-    return tuple(Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds))
+    trials = [Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds)]
+    if "3" in cases:
+        trials += [Trial("3", step, Victim.OLD, deed) for deed, steps in _REVOKED_AT.items() for step in steps]
+    return tuple(trials)
 
 
 def all_cuts(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
@@ -218,6 +233,10 @@ class Ground:
             # It writes down when it ended what it had as it becomes another incarnation, which may be after all that.
             await self._until_lease_is(self.kills[-1].server, LeasePhase.ALIVE)
         problems = judge_chain(latest(self._stints(entity)), self.kills)
+        if trial.deed in _REVOKED_AT and not note.startswith(_NOT_REACHED):
+            result = await self._result(transfer_id)
+            note = f"{note}: {result}"
+            problems += [] if result else ["its transfer has no result"]
         authority = ""
         if settled:
             authority, wrong = await self._inputs(entity, stream)
@@ -299,7 +318,9 @@ class Ground:
         if isinstance(trial.victim, Cut):
             return await self._part(trial, trial.victim, hold)
         victim = await self._who(trial.case, trial.victim, hold)
-        if trial.deed is Deed.KILL:
+        if trial.deed in _REVOKED_AT:
+            await self._take_keys(trial.deed, victim, hold)
+        elif trial.deed is Deed.KILL:
             await self.cluster.kill(victim)
             self.kills.append(Kill(victim, time.monotonic_ns()))
             hold.let_go()
@@ -312,6 +333,34 @@ class Ground:
             await self._while_away(trial.deed, victim, _STOP_S)
             self.cluster.resume(victim)
         return f"{trial.deed} {victim}"
+
+    async def _take_keys(self, deed: Deed, victim: str, hold: Hold) -> None:
+        """Its keys are good no more, and then everything goes on; without it, if it is killed."""
+        new_keys = None
+        if deed is Deed.RESET:
+            place = self.gate.path.parent / f"keys-{next(self.numbers)}"
+            new_keys = await reset_keys(self.cluster, victim, place)
+        else:
+            await revoke_keys(self.cluster, victim)
+        if deed is not Deed.REVOKE:
+            await self.cluster.kill(victim)
+            self.kills.append(Kill(victim, time.monotonic_ns()))
+        hold.let_go()
+        if new_keys is not None:
+            new_keys.install(self.cluster, victim)
+        if deed is not Deed.REVOKE:
+            await self.cluster.restart(victim, timeout_s=_RESTART_S, same_code=True)
+
+    async def _result(self, transfer_id: str) -> str:
+        """What became of a transfer, and why; nothing if that is not known in the end."""
+        with trio.move_on_after(_PATIENCE_S):
+            while True:
+                with suppress(ApiFailure, httpx.HTTPError):
+                    view = await self.run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}")
+                    if view["result"] != "pending":
+                        return f"{view['result']} {view['reason']}".rstrip()
+                await trio.sleep(_LOOK_AGAIN_S)
+        return ""
 
     async def _while_away(self, deed: Deed, server: str, short_s: float) -> None:
         """Nobody hears of a server for a while: a short one, or until the log says that its lease is over."""

@@ -13,9 +13,11 @@ import pytest
 import trio
 
 from actors.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
+from authority.errors import Reason
 from scenarios.chaos.gate import Gate
 from scenarios.chaos.handovers import (
     STEPS,
+    Deed,
     Outcome,
     Trial,
     TrialResult,
@@ -55,6 +57,24 @@ async def test_failures_row_9_and_10_the_old_authority_dies_before_and_after_the
 async def test_failures_row_11_and_12_and_13_the_new_authority_dies_before_and_after_the_commit(tmp_path: Path) -> None:
     names = ("case-2-offered-kill-new", "case-2-permitted-kill-new", "case-3-activated-kill-new")
     assert_all_go_on(await tried(tmp_path, *names))
+
+
+async def test_failures_row_20_a_key_is_revoked_while_a_direct_pass_stands_at_a_step(tmp_path: Path) -> None:
+    """Before it is sent, after that, and when the receiver has begun and the log has no report; also with SIGKILL."""
+    names = (
+        "case-3-offered-revoke-old",
+        "case-3-activated-revoke-old",
+        "case-3-activated-revoke-kill-old",
+        "case-3-frozen-reset-old",
+    )
+    results = await tried(tmp_path, *names)
+    assert_all_go_on(results)
+    became = [result.note.partition(": ")[2] for result in results]
+    # Who signs it again with the new key can show that it happened; else nobody can, and it is looked for.
+    proven_or_not = {"done", f"refused {Reason.UNPROVEN}"}
+    assert set(became[:2]) <= proven_or_not, became
+    # Who had it is dead: it may have been taken over by the very server to which it was to go.
+    assert set(became[2:]) <= proven_or_not | {f"refused {Reason.SAME_SERVER}"}, became
 
 
 async def test_failures_row_23_the_leader_dies_before_and_after_the_commit(tmp_path: Path) -> None:
@@ -135,7 +155,9 @@ async def test_a_server_stands_still_until_it_is_let_go_and_only_where_it_is_hel
 
 def test_every_step_has_a_trial_for_everybody_who_may_die_or_stand_still_there() -> None:
     trials = all_trials(tuple(STEPS))
-    assert len(trials) == len({str(trial) for trial in trials}) == 8 * sum(map(len, STEPS.values()))
+    revocations = [one for one in trials if one.deed in (Deed.REVOKE, Deed.REVOKE_KILL, Deed.RESET)]
+    assert len(trials) == len({str(trial) for trial in trials}) == 8 * sum(map(len, STEPS.values())) + len(revocations)
+    assert {trial.step for trial in revocations} <= set(STEPS["3"])
     assert {trial.step for trial in trials if trial.case == "3"} == set(STEPS["3"])
     cuts = all_cuts(tuple(STEPS))
     assert len(cuts) == 5 * sum(map(len, STEPS.values()))
