@@ -23,6 +23,7 @@ import trio
 from actors.clock import Clock
 from authority.governor import Governor
 from authority.hops import Trace
+from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
@@ -39,6 +40,8 @@ FRESH_S: Final = 5.0
 ROUND_S: Final = 1.0
 DRAINING_ROUND_S: Final = 0.1
 CENSUS_TIMEOUT_S: Final = 1.0
+# What a dead server may still be passed and is handed over in one round, so that it is passed nothing.
+MAX_TAKEN_BACK: Final = 64
 MAX_REPORTS: Final = 10_000
 _PPM: Final = 1_000_000
 
@@ -157,6 +160,7 @@ class Balancer:
     async def _round(self) -> bool:
         """Whether there is more to drain."""
         loads = self.loads()
+        await self._take_back(loads)
         givers = self.givers(loads)
         residents = await self._ask(givers) if givers else []
         if not residents:
@@ -167,6 +171,27 @@ class Balancer:
         await self._order(self.governor.admit(proposed, view, now_s))
         draining = {load.name for load in loads if load.draining}
         return any(resident.server in draining for resident in residents)
+
+    async def _take_back(self, loads: Sequence[ServerLoad]) -> None:
+        """End the delegations that name drained servers which are dead: their holders hand over through the log.
+
+        Nobody else would for as long as the entities stay where they are, or pass directly among the others. An order
+        that is lost, or comes to somebody who has passed the entity on, is given again in the next round.
+        """
+        targets = sorted(
+            (load for load in loads if not load.draining), key=lambda load: (load.tick_fraction, load.name)
+        )
+        alive = {load.name for load in loads}
+        for drain in self._store.drains():
+            lease = self._store.lease(drain.server)
+            if drain.server in alive or not (lease is None or lease.phase is LeasePhase.OVER):
+                continue
+            moves = []
+            for number, (entity, holder) in enumerate(self._store.delegated_to(drain.server, MAX_TAKEN_BACK)):
+                others = [load.name for load in targets if load.name != holder]
+                if others:
+                    moves.append(Move(entity, holder, others[number % len(others)]))
+            await self._order(moves)
 
     def loads(self) -> list[ServerLoad]:
         """The registered servers that reported lately."""

@@ -366,18 +366,33 @@ class Store:
 
         As this member knows it. There is no index: rows that do not even contain the name are not decoded.
         """
-        name = server.encode()
 
-        def count(path: tuple[str, ...], view: NodeView, found: tuple[int, int]) -> tuple[int, int]:
-            if view.encoded is None or name not in view.encoded:
-                return found
-            row = view.data
+        def count(row: Mapping[str, Any], found: tuple[int, int]) -> tuple[int, int]:
             here = row["authority"] == server
             return found[0] + here, found[1] + (not here and server in row["delegation"])
 
+        return self._fold_naming(server, count, (0, 0))
+
+    def delegated_to(self, server: str, at_most: int) -> list[tuple[str, str]]:
+        """Entities of others that a server may be passed, each with who has authority; see `named_by`."""
+
+        def collect(row: Mapping[str, Any], found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+            if len(found) < at_most and row["authority"] not in ("", server) and server in row["delegation"]:
+                found.append((row["id"], row["authority"]))
+            return found
+
+        return self._fold_naming(server, collect, [])
+
+    def _fold_naming(self, server: str, function: Callable[[Mapping[str, Any], T], T], initial: T) -> T:
+        """Through the rows of all entities that name a server in whatever way."""
+        name = server.encode()
+
+        def look(path: tuple[str, ...], view: NodeView, found: T) -> T:
+            return found if view.encoded is None or name not in view.encoded else function(view.data, found)
+
         if not self._replica.store.exists(("entities",)):
-            return 0, 0
-        return self._replica.store.fold_below(("entities",), count, (0, 0))
+            return initial
+        return self._replica.store.fold_below(("entities",), look, initial)
 
     def lease_office(self) -> LeaseOffice:
         """Who grants leases, as this member knows it."""

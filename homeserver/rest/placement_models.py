@@ -41,7 +41,10 @@ class DrainView(BaseModel):
     id: str | None = Field(description="which drain; None if it is not drained")
     since_s: float | None = Field(description="Unix time in seconds")
     entities: int = Field(description="of this instance, under its authority by the log")
-    delegated: int = Field(description="held by others who may pass them to it directly")
+    delegated: int = Field(
+        description="held by others who may pass them to it directly; of a dead server, which home "
+        "has them hand over through the log, 64 a second"
+    )
     held: int | None = Field(description="what it holds by its own last report, of all instances; None if it is silent")
     leaving: int | None = Field(description="of these, how many are being handed over or wait for it")
     too_large: int | None = Field(

@@ -101,6 +101,31 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     await world.api.refused(404, "not_found", "GET", "/v1/servers/alpha.s1/drain")
 
 
+async def test_nothing_can_be_passed_to_a_dead_server_any_more_when_it_is_drained(
+    world: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Home has others hand over what is delegated to it, few at a time; so it can be removed without anybody's help."""
+    operator, store, gone, count = Operator(world), world.node.store, "alpha.s9", 5
+    monkeypatch.setattr("homeserver.balancer.MAX_TAKEN_BACK", 2)
+    row = DirectoryRow(name=gone, role=Role.SIMSERVER, keys=Identity.generate().public.to_jwks())
+    await store.submit("directory.register", row=row.to_data())
+    await store.submit("lease.claim", server=gone, incarnation=1, nonce="first", previous_nonce="")
+    await spawn(world, count, "alpha.s2")
+    for number in range(count):
+        group = ["alpha.s1", "alpha.s2", gone]
+        await world.api.do("PUT", f"/v1/entities/alpha.ball-{number}/delegation", {"group": group})
+    await reported(world, s1=0, s2=count)
+    view = await operator.do("POST", f"/v1/servers/{gone}/drain")
+    assert (view["delegated"], view["empty"]) == (count, False), "it may be alive: nobody is moved for that"
+    await store.submit("lease.expire", server=gone, incarnation=1, office=store.lease_office().number)
+    view = await drained(world, gone)
+    assert (view["entities"], view["delegated"]) == (0, 0)
+    for number in range(count):
+        record = await world.api.get(f"/v1/entities/alpha.ball-{number}")
+        assert (record["authority"], record["delegation"], record["epoch"]) == ("alpha.s1", [], 2)
+    assert (await operator.do("DELETE", f"/v1/servers/{gone}"))["name"] == gone
+
+
 async def test_what_is_in_the_log_is_not_said_to_be_unchanged(world: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The majority is lost just after a drain is begun: whoever asked for it must not believe that there is none."""
     operator, store = Operator(world), world.node.store
