@@ -3,12 +3,14 @@
 import logging
 import random
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from tests.tree.simulated_cluster import SimulatedCluster
 from tree.membership import Dismiss
+from tree.replica import Replica
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +105,30 @@ def test_a_lost_leader_is_replaced_at_once_and_a_silent_one_after_an_election_ti
                     cluster.members[name].receive(sender, cluster.connections[pair][name].popleft())
                     cluster.members[name].make_durable()
     assert 0.5 < waited_s < 1.5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_after_the_loss_of_a_leader_a_command_is_committed_long_before_a_submission_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """In virtual time: real replicas are given a minute by the tests, because the machine may have much else to do."""
+    patience_s = signature(Replica.submit).parameters["timeout_s"].default
+    cluster = SimulatedCluster(
+        tmp_path, random.Random(seed), monkeypatch, size=3, compact_after=10_000, batch_bytes=1 << 21
+    )
+    cluster.heal()
+    killed = leader(cluster)
+    cluster.crash(killed)
+    others = [name for name in cluster.names if name != killed]
+    waited_s = pass_time(cluster, patience_s, lambda: any(cluster.raft(name).is_leader() for name in others))
+    cluster.submit_somewhere()
+
+    def applied() -> bool:
+        return all(cluster.members[name].machine.store.exists(("counted", "1")) for name in others)
+
+    waited_s += pass_time(cluster, patience_s, applied)
+    assert applied()
+    assert waited_s < patience_s / 4
 
 
 def test_a_leader_hears_that_its_term_is_over_from_a_member_that_nobody_would_elect(cluster: SimulatedCluster) -> None:
