@@ -61,6 +61,9 @@ class ErrorBody(BaseModel):
     message: str = Field(description="one sentence for people")
     value: Any = Field(default=None, description="the offending value, shortened")
     details: Any = Field(default=None, description="more about the offender for programs, where there is more")
+    retry_after_s: float | None = Field(
+        default=None, description="with 429: how long to wait before asking again, in seconds"
+    )
 
 
 class RequestBody(BaseModel):
@@ -104,9 +107,16 @@ def error_response(
     headers: Mapping[str, str] | None = None,
     *,
     details: Any = None,
+    retry_after_s: float | None = None,
 ) -> JSONResponse:
-    """The JSON answer for one error; long sentences and values are shortened."""
+    """The JSON answer for one error; long sentences and values are shortened.
+
+    With `retry_after_s` it says when to ask again, and so does its header (RFC 9110, section 10.2.3: whole seconds).
+    """
     content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": _shown(value), "details": details}
+    content["retry_after_s"] = None if retry_after_s is None else round(retry_after_s, 3)
+    if retry_after_s is not None:
+        headers = {**(headers or {}), "retry-after": str(max(1, math.ceil(retry_after_s)))}
     return JSONResponse(content, status, headers)
 
 
@@ -330,6 +340,7 @@ def document_once(app: FastAPI) -> None:
 def _error_json(code: str, message: str) -> bytes:
     """The same shape for what is refused before there is a request."""
     content = {"code": code, "message": _short(message, _MESSAGE_CHARS), "value": None, "details": None}
+    content["retry_after_s"] = None
     return json.dumps(content).encode()
 
 

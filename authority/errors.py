@@ -85,7 +85,7 @@ class Reason(StrEnum):
     TOO_LATE = "too_late"
     """The transfer has its result already."""
     TOO_OFTEN = "too_often"
-    """The requester has asked for this entity too often lately."""
+    """The requester has asked too often lately, for this entity or altogether."""
     TRANSFER_ID_TAKEN = "transfer_id_taken"
     """The transfer id belongs to a transfer of another entity or target."""
     UNKNOWN_TARGET = "unknown_target"

@@ -41,6 +41,7 @@ from homeserver.orders import Orders
 from homeserver.owners import Owners
 from homeserver.recovery import Recoveries
 from homeserver.reminders import Reminders
+from homeserver.request_gate import RequestGate
 from homeserver.store import Store
 from homeserver.transfers import Transfers
 from homeserver.vouching import Vouching
@@ -95,6 +96,7 @@ class Node:
     recoveries: Recoveries = field(init=False, repr=False)
     reminders: Reminders = field(init=False, repr=False)
     births: Births = field(init=False, repr=False)
+    request_gate: RequestGate = field(init=False, repr=False)
     farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
@@ -102,6 +104,7 @@ class Node:
 
     def __post_init__(self) -> None:
         self.transfers.answer_by(Renew, self.leases.renewed)
+        self.request_gate = RequestGate(self.store, self.clock)
         self.births = Births(self.store, self.transfers.post, self.clock)
         self.vouching = Vouching(self.sealer, self.store)
 

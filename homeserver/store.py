@@ -16,6 +16,7 @@ from authority.deletion import FAREWELLS
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.group_commit import GROUP_ORDER
+from authority.pacing import Paces
 from authority.placement_procedures import BALANCE_PAUSE
 from authority.procedures import PROCEDURES
 from authority.records import (
@@ -233,20 +234,29 @@ class Store:
         return [transfer for transfer in transfers if transfer.phase is phase]
 
     def asks_of(self, master: str, now_s: float, limit: int) -> list[tuple[EntityRecord, TransferRecord]]:
-        """The requests that wait for this master's answer, with what they are for, in a fair order for each entity."""
-        if not self._replica.store.exists(("asks",)):
-            return []
-        found: list[tuple[EntityRecord, TransferRecord]] = []
-        for entity_id in sorted(self._replica.store.children(("asks",))):
-            record = self.entity(entity_id)
-            if record is None or record.master != master:
+        """The requests that wait for this master's answer, with what they are for: each requester's first, and so on.
+
+        Within a round they come as their time runs out. All that wait have to be looked at, or the many of one
+        requester could hide another's: no more than the log remembers (`authority.transfer_rows.MAX_TRANSFERS`), and
+        of what has another master only the row that does not even contain the name.
+        """
+        store, name = self._replica.store, master.encode()
+        records: dict[str, EntityRecord] = {}
+        found: list[TransferRecord] = []
+        for entity_id in sorted(store.children(("asks",))) if store.exists(("asks",)) else ():
+            view = store.view(("entities", entity_id))
+            if view is None or (view.encoded is not None and name not in view.encoded) or view.data["master"] != master:
                 continue
-            asked = [self.transfer(transfer_id) for transfer_id in self._get(("asks", entity_id)) or ()]
-            open_ones = [t for t in asked if t and t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s]
-            found += [(record, transfer) for transfer in fair_order(open_ones)]
-            if len(found) >= limit:
-                break
-        return found[:limit]
+            asked = self._in_phase(Phase.ASKED, self._get(("asks", entity_id)) or ())
+            found += [transfer for transfer in asked if now_s <= transfer.ask_expires_at_s]
+            records[entity_id] = EntityRecord.from_data(view.data)
+        found.sort(key=lambda transfer: transfer.ask_expires_at_s)
+        return [(records[transfer.entity], transfer) for transfer in fair_order(found)[:limit]]
+
+    def paces(self, entity_id: str) -> Paces:
+        """How often whom has asked for an entity lately, as this member knows it."""
+        paces: Paces = self._get(("paces", entity_id)) or {}
+        return paces
 
     def row(self, name: str) -> DirectoryRow | None:
         """The directory row of a server or player of this instance, as this member knows it.

@@ -262,6 +262,7 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         if body.want is not Want.BY_RULE:
             statement["want"] = body.want.value
         await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
+        node.request_gate.admit(body.requester, entity_id, body.transfer_id)
     target = await node.transfers.target_row(body.to)
     if target is None or target.role is not Role.SIMSERVER:
         raise ApiError(422, Reason.UNKNOWN_TARGET, f"no simulation server {body.to} is known", body.to)

@@ -21,14 +21,16 @@ REASON_STATUS: Final[dict[Reason, int]] = {
     Reason.NOT_MASTER: 403,
     Reason.NOT_REQUESTER: 403,
     Reason.WRONG_HOME: 421,
+    Reason.TOO_OFTEN: 429,
 }
 """The HTTP status of a reason; 409 if it is not here."""
 
 
 async def _on_refused(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)  # noqa: S101 — registered for this class only
-    value = next(iter(error.details.values()), None)
-    return error_response(REASON_STATUS.get(error.reason, 409), error.reason.value, error.sentence, value)
+    value, after_s = next(iter(error.details.values()), None), error.details.get("retry_after_s")
+    status = REASON_STATUS.get(error.reason, 409)
+    return error_response(status, error.reason.value, error.sentence, value, retry_after_s=after_s)
 
 
 async def _on_bad_message(_request: Request, error: Exception) -> JSONResponse:

@@ -63,6 +63,7 @@ def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
         record = await find_entity(node, entity_id)
         stated = {"want": body.want.value, "owner_rev": body.owner_rev, "transfer_id": body.transfer_id}
         await _check(node, body.requester, body.proof, action="ownership", entity=entity_id, **stated)
+        node.request_gate.admit(body.requester, entity_id, body.transfer_id)
         data = await node.store.submit(
             "transfer.propose",
             entity=entity_id,

@@ -148,7 +148,7 @@ def test_every_path_has_an_answer(target: Target, path: str, method: str) -> Non
     answer = target.client.request(method, "/" + quote(path, safe="/"))
     assert answer.status_code < 500, answer.text
     if method != "HEAD" and answer.is_error:
-        assert set(answer.json()) == {"code", "message", "value", "details"}
+        assert set(answer.json()) == {"code", "message", "value", "details", "retry_after_s"}
 
 
 @given(
