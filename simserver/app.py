@@ -226,6 +226,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         home.members,
         lambda: (counts["inputs"], moved_bytes(link.stats)),
         clock,
+        lambda: lease.is_drained,
     )
     return node
 

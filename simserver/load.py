@@ -6,7 +6,10 @@ skipped. An entity's cost is its share of that, by the time that the world's cod
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, Protocol, runtime_checkable
 
 import trio
@@ -30,6 +33,8 @@ REPORT_EVERY_S: Final = 1.0
 # a second, would take more than to hand some of them over.
 CROWDED: Final = 1024
 _PPM: Final = 1_000_000
+_Placed = tuple[str, Holding]
+"""An entity, and the affinity group that it is in."""
 
 
 @runtime_checkable
@@ -98,16 +103,27 @@ class LoadMeter:
 
 
 def census_rows(
-    holdings: Iterable[Holding], world: World, load: Load, period_s: float, limit: int, stays: Callable[[str], bool]
+    holdings: Iterable[Holding],
+    world: World,
+    load: Load,
+    period_s: float,
+    limit: int,
+    stays: Callable[[str], bool],
+    *,
+    is_drained: bool = False,
 ) -> list[CensusRow]:
-    """At most `limit` of the entities that may be moved (`stays`), groups beside each other."""
-    staying = [holding for holding in holdings if stays(holding.id)]
-    if isinstance(world, Affine):
-        grouped = [(_group(world, holding), holding) for holding in staying]
-        grouped.sort(key=lambda pair: (pair[0], pair[1].id))
-    else:
-        grouped = [("", holding) for holding in staying]
-    spent_ns = sum(_cost_ns(holding.life) for holding in staying) or 1
+    """At most `limit` of the entities that may be moved (`stays`), groups beside each other.
+
+    Whoever reads it takes what there is of a group for all of it. So of whom not all can be named, or may be moved
+    now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first.
+    """
+    everybody = list(holdings)
+    grouped = [(_group(world, one), one) for one in everybody] if isinstance(world, Affine) else []
+    grouped.sort(key=lambda pair: (pair[0], pair[1].id))
+    placed = grouped or [("", one) for one in everybody]
+    staying = [(group, one) for group, one in placed if stays(one.id)]
+    spent_ns = sum(_cost_ns(holding.life) for _, holding in staying) or 1
+    named = staying if is_drained else _whole_groups(placed, staying, limit)
     return [
         CensusRow(
             entity=holding.id,
@@ -115,8 +131,19 @@ def census_rows(
             cost_ppm=load.tick_ppm * _cost_ns(holding.life) // spent_ns,
             group=group,
         )
-        for group, holding in grouped[:limit]
+        for group, holding in named[:limit]
     ]
+
+
+def _whole_groups(placed: list[_Placed], staying: list[_Placed], limit: int) -> list[_Placed]:
+    """Of those that stay at most `limit`, without groups of which that leaves somebody out."""
+    present, found = Counter(group for group, _ in placed), list[_Placed]()
+    for group, members in groupby(staying, key=itemgetter(0)):
+        together = list(members)
+        is_whole = len(together) == present[group] and len(found) + len(together) <= limit
+        if is_whole or not group:
+            found += together[: limit - len(found)]
+    return found
 
 
 def _cost_ns(life: Life) -> int:
@@ -145,7 +172,8 @@ class Post(Protocol):
 class Loads:
     """Reports the load to every homeserver of the instance while it is served, and answers their questions.
 
-    `totals` gives the inputs and the bytes that have come and gone since the start; `homeservers` is whom to tell.
+    `totals` gives the inputs and the bytes that have come and gone since the start; `homeservers` is whom to tell,
+    `is_drained` whether all that is here has to go.
     """
 
     def __init__(
@@ -157,8 +185,10 @@ class Loads:
         homeservers: Callable[[], Iterable[DirectoryRow]],
         totals: Callable[[], tuple[int, int]],
         clock: Clock,
+        is_drained: Callable[[], bool] = lambda: False,
     ) -> None:
         self.meter: Final = meter
+        self._is_drained = is_drained
         self._holdings = holdings
         self._departures = departures
         self._post = post
@@ -202,6 +232,7 @@ class Loads:
             period_s,
             limit,
             self._departures.may_be_moved,
+            is_drained=self._is_drained(),
         )
         answer = Census(number=request.number, load=load, rows=rows)
         self._post.send(answer, Trace("census"), sender, on_path=False)

@@ -1,5 +1,6 @@
 """What a server says of its load: averages and rates of what happened since it last said so; and who is counted."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.clock import Clock
-from authority.placement_messages import MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
+from authority.governor import Governor
+from authority.placement import Balance, Resident, ServerLoad, View, relieve
+from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
 from simserver.balls import Balls
 from simserver.load import CROWDED, LoadMeter, Loads, census_rows, moved_bytes
 from simserver.sleep import Sleep
@@ -100,6 +103,40 @@ def test_members_of_a_group_stand_beside_each_other_and_a_world_that_fails_has_n
         ("", "2"), ("", "4"), ("a", "1"), ("b", "0"), ("b", "3"), ("x", "5"),
     ]  # fmt: skip
     assert len(census[-1].group) == MAX_GROUP_CHARS
+
+
+def squads_of(size: int, count: int) -> list[Holding]:
+    return [Holding(f"alpha.e{n:04d}", Life(1000, 10**6, f"g{n // size:02d}")) for n in range(count)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 512])
+def test_of_a_group_that_the_census_has_no_room_for_nobody_is_named_and_nothing_parts_it(size: int) -> None:
+    """What was named of it would be taken for all of it, and moved."""
+    holdings = squads_of(size, size * (2 * MAX_CENSUS // size + 1))
+    census = rows(holdings, Squads())
+    assert set(Counter(row.group for row in census).values()) == {size}
+    assert len(census) == MAX_CENSUS // size * size
+    residents = tuple(Resident(one.entity, "alpha.s1", 1000.0, one.cost_ppm / 1e6, one.group) for one in census)
+    view = View((ServerLoad("alpha.s1", 0.9, len(holdings)), ServerLoad("alpha.s2", 0.1, 9)), residents)
+    balance = Balance(moves_per_s=1000.0)
+    moves = Governor(balance).admit(relieve(view, balance), view, 1000.0)
+    moved = Counter(row.group for row in census if row.entity in {move.entity for move in moves})
+    assert size > 400 or moved, "of larger ones each is too much to move at once"
+    assert set(moved.values()) <= {size}
+
+
+def test_a_group_of_which_somebody_may_not_be_moved_now_stays_and_smaller_ones_go() -> None:
+    holdings = [*squads_of(4, 8), Holding("alpha.x", Life(world="g02"))]
+    assert {row.group for row in rows(holdings, Squads(), gone="alpha.e0005")} == {"g00", "g02"}
+    assert {row.group for row in rows(holdings, Squads(), limit=3)} == {"g02"}
+
+
+def test_a_drained_server_names_whom_it_can_whoever_belongs_together() -> None:
+    holdings: list[Any] = squads_of(100, 8 * 100)
+    census = census_rows(holdings, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
+    assert len(census) == MAX_CENSUS
+    large: list[Any] = squads_of(MAX_CENSUS + 1, MAX_CENSUS + 1)
+    assert len(census_rows(large, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)) == MAX_CENSUS
 
 
 def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:

@@ -300,7 +300,14 @@ class SimulationServer:
         )
         node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
-            LoadMeter(_TICK_NS), holdings, departures, courier, home.members, lambda: (counts["inputs"], 0), clock
+            LoadMeter(_TICK_NS),
+            holdings,
+            departures,
+            courier,
+            home.members,
+            lambda: (counts["inputs"], 0),
+            clock,
+            lambda: lease.is_drained,
         )
         return node
 
