@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.breakpoints import Reached
 from actors.clock import Clock
+from authority.breakpoints import Breakpoint, BreakpointReached
 from authority.certificate_reader import Asked
 from authority.certificates import UnprovenChain, token_hash
 from authority.epoch import Fence
@@ -122,7 +122,7 @@ class InBulk:
         submit_all: Callable[[Sequence[Step]], Awaitable[Sequence[Any]]],
         name: str,
         clock: Clock,
-        reached: Reached,
+        reached: BreakpointReached,
     ) -> None:
         """`submit_all` is as `Company.submit_all`, `name` that of this homeserver."""
         self._home: Final = transfers
@@ -216,9 +216,9 @@ class InBulk:
     async def _answer_all(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
         """The places of those that are to be dealt with alone. Raises as `Company.submit`, for all of them."""
         began_ns = self._clock.monotonic_ns()
-        self._tell_reached("deciding", "reporting", items)
+        self._tell_reached(Breakpoint.DECIDING, Breakpoint.REPORTING, items)
         outcomes = await self._submit_all([(item.procedure, item.args) for item in items])
-        self._tell_reached("decided", "reported", items)
+        self._tell_reached(Breakpoint.DECIDED, Breakpoint.REPORTED, items)
         alone: list[int] = []
         handed: list[Item] = []
         posts: defaultdict[str, _Post] = defaultdict(_Post)
@@ -245,7 +245,7 @@ class InBulk:
             await self._post(to, post, letters)
         return alone
 
-    def _tell_reached(self, step: str, step_of_report: str, items: Sequence[Item]) -> None:
+    def _tell_reached(self, step: Breakpoint, step_of_report: Breakpoint, items: Sequence[Item]) -> None:
         for item in items:
             is_report = item.procedure == "transfer.report"
             self._reached(step_of_report if is_report else step, item.args["transfer_id"])

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import trio
 
-from actors.breakpoints import Reached, nowhere
+from actors.breakpoints import nowhere
 from actors.clock import Clock
 from actors.combining import Combiner
 from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
+from authority.breakpoints import Breakpoint, BreakpointReached
 from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused, UnknownSender
@@ -87,7 +88,7 @@ class Transfers:
         federation: Federation,
         link: LinkService,
         clock: Clock,
-        reached: Reached = nowhere,
+        reached: BreakpointReached = nowhere,
     ) -> None:
         self._sealer = sealer
         self._instance = instance_of(sealer.name)
@@ -281,10 +282,10 @@ class Transfers:
         if not repeated and instance_of(request.target) != self._instance:
             admitted, trace = await self._ask_target_home(request, trace)
         trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
-        self._reached("deciding", request.transfer_id)
+        self._reached(Breakpoint.DECIDING, request.transfer_id)
         means = self._means(opened)
         decided = await self._decide(request, admitted, means)
-        self._reached("decided", request.transfer_id)
+        self._reached(Breakpoint.DECIDED, request.transfer_id)
         trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
         transfer = TransferRecord.from_data(decided["transfer"])
         reply = await self._reply(decided, transfer, means)
@@ -422,7 +423,9 @@ class Transfers:
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         passes, _ = await self._followed(request)
         means = self._means(opened)
+        self._reached(Breakpoint.GIVING_UP, request.transfer_id)
         decided = await means.submit("transfer.refuse", **args, passes=passes)
+        self._reached(Breakpoint.GIVEN_UP, request.transfer_id)
         self._waiting.take(request.transfer_id)
         transfer = TransferRecord.from_data(decided["transfer"])
         await self._tell_the_others(transfer)
@@ -467,10 +470,10 @@ class Transfers:
         if home != self._instance:
             return await self._passed_on(report, home, opened)
         passes = await self._chains.passes(report.chain, report.entity, report.source)
-        self._reached("reporting", report.transfer_id)
+        self._reached(Breakpoint.REPORTING, report.transfer_id)
         new = not_learned(self._store.entity(report.entity), passes)
         transfer = await self._noted_report(report, new, self._means(opened))
-        self._reached("reported", report.transfer_id)
+        self._reached(Breakpoint.REPORTED, report.transfer_id)
         await self.tell_of_owner_since(transfer, report.chain)
         if len(passes) >= self.renew_after:
             await self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))

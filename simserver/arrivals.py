@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from actors.breakpoints import Reached, nowhere
+from actors.breakpoints import nowhere
 from actors.clock import Clock
 from authority import incoming as machine
+from authority.breakpoints import Breakpoint, BreakpointReached
 from authority.certificate_reader import CertificateReader, Chain
 from authority.certificates import CommitCertificate
 from authority.epoch import Fence
@@ -103,7 +104,7 @@ class Arrivals:
         stages: Stages,
         clock: Clock,
         counts: Counter[str],
-        reached: Reached = nowhere,
+        reached: BreakpointReached = nowhere,
     ) -> None:
         self._reached = reached
         self._sealer = sealer
@@ -197,7 +198,9 @@ class Arrivals:
             if isinstance(effect, machine.Drop):
                 # Of an attempt that is over (FAILURES row 16): whoever sent it knows better by now.
                 return
+            self._reached(Breakpoint.STAGING, message.transfer_id)
             reason = await self._keep(message, opened.sender)
+            self._reached(Breakpoint.KEPT, message.transfer_id)
         answer = Staged(
             transfer_id=message.transfer_id,
             entity=message.entity,
@@ -298,7 +301,7 @@ class Arrivals:
         if message.state:
             self._checked(message, opened)
             effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
-            self._reached("offered", message.transfer_id)
+            self._reached(Breakpoint.OFFERED, message.transfer_id)
             # What waits for leave has it with the next line.
             if not isinstance(effect, machine.Wait):
                 self._perform(message.entity, effect)
@@ -327,7 +330,7 @@ class Arrivals:
         if not self._has_lease():
             return
         effect = self._machine(message.entity).offered(self._offer_of(message, fence, opened.sender))
-        self._reached("offered", message.transfer_id)
+        self._reached(Breakpoint.OFFERED, message.transfer_id)
         self._perform(message.entity, effect)
 
     def _checked(self, message: StateTransfer | StageMessage | DirectHandoff, opened: Opened) -> Snapshot:
@@ -404,7 +407,7 @@ class Arrivals:
             return
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
         self._remember(permission, context)
-        self._reached("permitted", certificate.transfer_id)
+        self._reached(Breakpoint.PERMITTED, certificate.transfer_id)
         known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
         effect = known.permitted(permission)
         if isinstance(effect, machine.Wait) and stage is not None:
@@ -434,7 +437,7 @@ class Arrivals:
         holding = self._holdings.begin(entity, permission.fence, snapshot, inputs, context.ownership)
         try:
             now_ns = self._clock.monotonic_ns()
-            self._reached("activated", permission.transfer_id)
+            self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
             context.trace = context.trace.mark(self._sealer.name, "staged", offer.staged_ns)
             context.trace = context.trace.mark(self._sealer.name, "activated", now_ns)
             # What else follows from it need not be waited for.
@@ -494,7 +497,7 @@ class Arrivals:
         trace = context.trace if context.numbered_answer else Trace(permission.transfer_id)
         on_path, hurry = context.numbered_answer, not context.in_batch
         self._courier.send(answer, trace, permission.source, on_path=on_path, hurry=hurry)
-        self._reached("answered", permission.transfer_id)
+        self._reached(Breakpoint.ANSWERED, permission.transfer_id)
 
     def _apply(self, holding: Holding, inputs: list[InputItem]) -> None:
         for item in inputs:

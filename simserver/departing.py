@@ -1,9 +1,7 @@
 """One entity on its way out: what is planned, what is known of it so far, and the messages that are made from that."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final
 
 from authority.certificates import PassCertificate, token_hash
@@ -23,13 +21,13 @@ from authority.messages import (
     StageDiscard,
     StateTransfer,
 )
-from authority.outgoing import Effect, Event, Mode, Outgoing
+from authority.outgoing import Mode, Outgoing
 from authority.precopy import CopyAhead
 from simserver.holdings import Holding
 from simserver.life import Frozen
 from simserver.turnstile import AT_ONCE
 
-__all__ = ["Departure", "Plan", "step_of"]
+__all__ = ["Departure", "Plan"]
 
 _UNSAID: Final = Fence(0)
 
@@ -241,13 +239,3 @@ class Departure:
             counters=dict(self.counters),
             chain=list(self.chain),
         )
-
-
-def step_of(of: Event | Effect) -> str:
-    """What the breakpoint is called at which an event has come, or an effect has been performed: `send_state`."""
-    return _in_snake_case(type(of).__name__)
-
-
-@cache
-def _in_snake_case(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

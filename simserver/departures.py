@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import trio
 
-from actors.breakpoints import Reached, nowhere
+from actors.breakpoints import nowhere
 from actors.clock import Clock
 from authority import outgoing as machine
 from authority.admission import Need
+from authority.breakpoints import BREAKPOINT_OF, Breakpoint, BreakpointReached
 from authority.certificates import MAX_CHAIN
 from authority.epoch import Fence
 from authority.errors import Reason
@@ -43,7 +44,7 @@ from simserver.begun import Begun
 from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
-from simserver.departing import Departure, Plan, step_of
+from simserver.departing import Departure, Plan
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.leave_taking import LeaveTaking
@@ -78,7 +79,7 @@ class Departures:
         clock: Clock,
         counts: Counter[str],
         new_id: Callable[[], str] = _RANDOM_ID,
-        reached: Reached = nowhere,
+        reached: BreakpointReached = nowhere,
         kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
     ) -> None:
         """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
@@ -287,7 +288,7 @@ class Departures:
         # What has not begun is ordered again, and not to be taken for a repetition then.
         self._begun.begins(plan.transfer_id, frozen.fence.epoch)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
-        self._reached("frozen", plan.transfer_id)
+        self._reached(Breakpoint.FROZEN, plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._alarm_by(departure.machine.next_timer_ns)
 
@@ -450,7 +451,7 @@ class Departures:
 
     def _event(self, departure: Departure, event: machine.Event) -> None:
         if not isinstance(event, machine.Tick):
-            self._reached(step_of(event), departure.plan.transfer_id)
+            self._reached(BREAKPOINT_OF[type(event)], departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
         self._alarm_by(departure.machine.next_timer_ns)
 
@@ -463,7 +464,7 @@ class Departures:
                 self._perform_one(departure, effect)
             except Exception:
                 self.went_wrong()
-            self._reached(step_of(effect), departure.plan.transfer_id)
+            self._reached(BREAKPOINT_OF[type(effect)], departure.plan.transfer_id)
 
     def _perform_one(self, departure: Departure, effect: machine.Effect) -> None:  # noqa: C901, PLR0912 — one line for each
         plan = departure.plan

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,6 +15,7 @@ import httpx
 import trio
 
 from actors.breakpoints import ENVIRONMENT
+from authority.breakpoints import Breakpoint
 from authority.errors import Reason
 from authority.lease import LeasePhase
 from authority.names import instance_of
@@ -24,6 +25,7 @@ from scenarios.chaos.chain import Kill, Loss, judge_chain, latest
 from scenarios.chaos.gate import Gate, Hold
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.revoking import reset_keys, revoke_keys
+from scenarios.chaos.ways import STEPS, WAYS, Lapse, Victim, Way
 from scenarios.client import ApiFailure
 from scenarios.cluster import LocalCluster, Role, baton_launcher
 from scenarios.errors import EnvironmentFailed
@@ -32,14 +34,12 @@ from scenarios.players import InputStream
 from scenarios.topology import ClusterSpec
 
 __all__ = [
-    "STEPS",
     "Cut",
     "Deed",
     "Ground",
     "Outcome",
     "Trial",
     "TrialResult",
-    "Victim",
     "all_cuts",
     "all_trials",
     "handover_ground",
@@ -59,14 +59,6 @@ _STOP_S: Final = 1.5
 _RESTART_S: Final = 120.0
 _START_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 0.05
-
-
-class Victim(StrEnum):
-    """To whom it happens: the old authority, the new one, or the leader of the entity's home instance."""
-
-    OLD = "old"
-    NEW = "new"
-    LEADER = "leader"
 
 
 class Deed(StrEnum):
@@ -94,38 +86,21 @@ class Cut(StrEnum):
     NEW_LOG = "new-log"
 
 
-STEPS: Final[dict[str, tuple[str, ...]]] = {
-    "1": (
-        *("frozen", "ask_home", "send_state", "offered", "deciding", "decided", "committed", "send_activate"),
-        *("permitted", "activated", "answered", "peer_active", "forward_journal", "retire", "report"),
-        *("reporting", "reported"),
-    ),
-    "2": (
-        *("frozen", "ask_home", "send_state", "offered", "deciding", "decided", "permitted", "activated"),
-        *("answered", "peer_active", "forward_journal", "retire", "report", "reporting", "reported"),
-    ),
-    "3": (
-        *("frozen", "send_direct", "offered", "activated", "answered", "peer_active", "forward_journal", "retire"),
-        *("report", "reporting", "reported"),
-    ),
-}
-"""The breakpoints that a hand-over of each case passes, about in this order."""
 _REVOKED_AT: Final = {
-    Deed.REVOKE: ("offered", "activated", "answered"),
-    Deed.REVOKE_KILL: ("offered", "activated", "answered"),
-    Deed.RESET: ("frozen", "send_direct", "peer_active", "report"),
+    Deed.REVOKE: (Breakpoint.OFFERED, Breakpoint.ACTIVATED, Breakpoint.ANSWERED),
+    Deed.REVOKE_KILL: (Breakpoint.OFFERED, Breakpoint.ACTIVATED, Breakpoint.ANSWERED),
+    Deed.RESET: (Breakpoint.FROZEN, Breakpoint.SEND_DIRECT, Breakpoint.PEER_ACTIVE, Breakpoint.REPORT),
 }
 """At which steps of a direct pass the keys that it is signed with are taken away. Who stands still revokes nothing."""
-_TARGET: Final = {"1": "beta.s1", "2": "alpha.s2", "3": "alpha.s2"}
 _SOURCE: Final = "alpha.s1"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """At which step of which case what happens to whom."""
+    """At which step of which way (`case`, a name in `WAYS`) what happens to whom."""
 
     case: str
-    step: str
+    step: Breakpoint
     victim: Victim | Cut
     deed: Deed = Deed.KILL
 
@@ -134,11 +109,16 @@ class Trial:
         """Whether it needs a network that can be cut."""
         return isinstance(self.victim, Cut)
 
+    @property
+    def way(self) -> Way:
+        """How the hand-over goes."""
+        return WAYS[self.case]
+
     def __str__(self) -> str:
         return f"case-{self.case}-{self.step}-{self.deed}-{self.victim}"
 
 
-def all_trials(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
+def all_trials(cases: Iterable[str] = tuple(WAYS)) -> tuple[Trial, ...]:
     """Every step, everybody, everything; keys are taken away from whoever passes something directly with them."""
     deeds = [*itertools.product(Victim, (Deed.KILL, Deed.STOP)), (Victim.OLD, Deed.LAPSE), (Victim.NEW, Deed.LAPSE)]
     trials = [Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds)]
@@ -147,7 +127,7 @@ def all_trials(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
     return tuple(trials)
 
 
-def all_cuts(cases: Sequence[str] = ("1", "2", "3")) -> tuple[Trial, ...]:
+def all_cuts(cases: Iterable[str] = tuple(WAYS)) -> tuple[Trial, ...]:
     """Every step and every partition; they need a network that can be cut."""
     deeds = [*((cut, Deed.CUT) for cut in Cut), (Cut.OLD_LOG, Deed.LAPSE), (Cut.NEW_LOG, Deed.LAPSE)]
     return tuple(Trial(case, step, *deed) for case in cases for step, deed in itertools.product(STEPS[case], deeds))
@@ -216,22 +196,23 @@ class Ground:
     async def _try(self, trial: Trial) -> TrialResult:
         """A trial on an entity of its own."""
         entity = f"alpha.trial-{next(self.numbers)}"
-        stream = await self._begin(entity, trial.case)
+        stream = await self._begin(entity, trial.way)
         transfer_id = f"{self.run.dice.getrandbits(96):024x}"
-        hold = self.gate.hold(trial.step, transfer_id)
         began_s = trio.current_time()
+        killed = len(self.kills)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._push, entity)
-            nursery.start_soon(self._order, entity, transfer_id, trial.case)
-            note = await self._happen(trial, hold, transfer_id)
+            nursery.start_soon(self._order, entity, transfer_id, trial.way)
+            note = await self._happen(trial, entity, transfer_id)
             settled = await self._settled(entity, stream)
             nursery.cancel_scope.cancel()
         if settled:
             # What the player still has under way arrives, or the entity is not there.
             settled = await self.run.players.drained(_PATIENCE_S)
-        if trial.deed is Deed.LAPSE and self.kills:
+        for kill in self.kills[killed:]:
             # It writes down when it ended what it had as it becomes another incarnation, which may be after all that.
-            await self._until_lease_is(self.kills[-1].server, LeasePhase.ALIVE)
+            if kill.loss is not Loss.KILLED:
+                await self._until_lease_is(kill.server, LeasePhase.ALIVE)
         problems = judge_chain(latest(self._stints(entity)), self.kills)
         if trial.deed in _REVOKED_AT and not note.startswith(_NOT_REACHED):
             result = await self._result(transfer_id)
@@ -245,10 +226,10 @@ class Ground:
         outcome = Outcome.GOES_ON if settled else Outcome.UNAVAILABLE
         return TrialResult(trial, outcome, trio.current_time() - began_s, authority, tuple(problems), note)
 
-    async def _begin(self, entity: str, case: str) -> InputStream:
+    async def _begin(self, entity: str, way: Way) -> InputStream:
         await self._spawn(entity)
-        if case == "3":
-            body = {"group": sorted((_SOURCE, _TARGET[case]))}
+        if way.path == "direct":
+            body = {"group": sorted((_SOURCE, way.target))}
             await self.run.client.call("alpha", "PUT", f"/v1/entities/{entity}/delegation", body)
         stream = self.run.players.streams[entity]
         await self._push_one(stream)
@@ -287,9 +268,15 @@ class Ground:
             total = self.run.pushed[stream.entity]
             self.run.pushed[stream.entity] = [a + b for a, b in zip(total, push, strict=True)]
 
-    async def _order(self, entity: str, transfer_id: str, case: str) -> None:
-        path = "direct" if case == "3" else "home"
-        body = {"to": _TARGET[case], "transfer_id": transfer_id, "path": path, "transport": "link"}
+    async def _order(self, entity: str, transfer_id: str, way: Way) -> None:
+        body = {
+            "to": way.target,
+            "transfer_id": transfer_id,
+            "path": way.path,
+            "mode": way.mode,
+            "freeze_budget_ms": way.freeze_budget_ms,
+            "transport": "link",
+        }
         # Once it is taken, never again: what is lost on the way is for the servers to mend.
         await self._taken(
             lambda: self.run.client.call("alpha", "POST", f"/v1/entities/{entity}/transfers", body, patience_s=_REACH_S)
@@ -309,15 +296,18 @@ class Ground:
                 else:
                     return
 
-    async def _happen(self, trial: Trial, hold: Hold, transfer_id: str) -> str:
+    async def _happen(self, trial: Trial, entity: str, transfer_id: str) -> str:
         """Wait for the step, do the deed, and let all of them go on; a note if it was not reached."""
-        why = await self._miss(hold, transfer_id)
+        why, hold = None, self.gate.hold(trial.step, transfer_id)
+        if trial.way.first is not None:
+            why = await self._lapse(trial.way.first, trial.way, entity, transfer_id)
+        why = why or await self._miss(hold, transfer_id, trial.way.misses)
         if why is not None:
             self.gate.reset()
             return f"{_NOT_REACHED}: {why}"
         if isinstance(trial.victim, Cut):
             return await self._part(trial, trial.victim, hold)
-        victim = await self._who(trial.case, trial.victim, hold)
+        victim = await self._who(trial.way, trial.victim, hold)
         if trial.deed in _REVOKED_AT:
             await self._take_keys(trial.deed, victim, hold)
         elif trial.deed is Deed.KILL:
@@ -362,6 +352,29 @@ class Ground:
                 await trio.sleep(_LOOK_AGAIN_S)
         return ""
 
+    async def _lapse(self, first: Lapse, way: Way, entity: str, transfer_id: str) -> str | None:
+        """What has to happen before; why it did not, or None."""
+        hold = self.gate.hold(first.step, transfer_id)
+        if (why := await self._miss(hold, transfer_id, ("refused", "done"))) is not None:
+            return why
+        victim = await self._who(way, first.victim, hold)
+        await self.cluster.pause(victim)
+        self.kills.append(Kill(victim, time.monotonic_ns(), Loss.PAUSED))
+        hold.let_go()
+        with trio.move_on_after(_PATIENCE_S) as waiting:
+            while True:
+                if await self._authority_of(entity) not in ("", victim):
+                    break
+                await trio.sleep(_LOOK_AGAIN_S)
+        self.cluster.resume(victim)
+        return f"{victim} keeps it" if waiting.cancelled_caught else None
+
+    async def _authority_of(self, entity: str) -> str:
+        """Whom the log names, or nothing."""
+        with suppress(ApiFailure, httpx.HTTPError):
+            return str((await self.run.client.call("alpha", "GET", f"/v1/entities/{entity}"))["authority"])
+        return ""
+
     async def _while_away(self, deed: Deed, server: str, short_s: float) -> None:
         """Nobody hears of a server for a while: a short one, or until the log says that its lease is over."""
         if deed is Deed.LAPSE:
@@ -380,7 +393,7 @@ class Ground:
                 await trio.sleep(_LOOK_AGAIN_S)
         raise EnvironmentFailed(f"the lease of {server} is not {phase} after {_PATIENCE_S:g} s")
 
-    async def _miss(self, hold: Hold, transfer_id: str) -> str | None:
+    async def _miss(self, hold: Hold, transfer_id: str, misses: Collection[str]) -> str | None:
         """Wait until the step is reached, or never will be: then, why."""
         why: str | None = f"not within {_REACH_S:g} s"
 
@@ -389,8 +402,8 @@ class Ground:
             while True:
                 with suppress(ApiFailure):
                     view = await self.run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}")
-                    # What is done was decided; the steps after that may be still to come.
-                    if view["result"] not in ("pending", "done"):
+                    # What was decided as it is to be may have steps still to come.
+                    if view["result"] in misses:
                         why = f"the transfer was {view['result']} ({view['reason']})"
                         racing.cancel_scope.cancel()
                 await trio.sleep(10 * _LOOK_AGAIN_S)
@@ -405,7 +418,7 @@ class Ground:
     async def _part(self, trial: Trial, cut: Cut, hold: Hold) -> str:
         if self.network is None:
             raise EnvironmentFailed("partitions need a network that can be cut")
-        old, new = [_SOURCE], [_TARGET[trial.case]]
+        old, new = [_SOURCE], [trial.way.target]
         log = [server.name for server in self.cluster.servers if server.role is Role.HOMESERVER]
         sides = {Cut.OLD_NEW: (old, new), Cut.OLD_LOG: (old, log), Cut.NEW_LOG: (new, log)}
         await self.network.part(*sides[cut])
@@ -417,12 +430,12 @@ class Ground:
         await self.network.mend()
         return f"{trial.deed} {cut}"
 
-    async def _who(self, case: str, victim: Victim, hold: Hold) -> str:
+    async def _who(self, way: Way, victim: Victim, hold: Hold) -> str:
         match victim:
             case Victim.OLD:
                 return _SOURCE
             case Victim.NEW:
-                return _TARGET[case]
+                return way.target
             case Victim.LEADER:
                 return await self._leader(but_not=hold.server)
 
@@ -484,7 +497,9 @@ async def handover_ground(
     must be a private one (see `scenarios.chaos.privacy`).
     """
     gate = Gate(directory / "steps")
-    instances = {"alpha": 3} | {instance_of(_TARGET[case]): 1 for case in cases if case == "1"}
+    instances = {"alpha": 3} | {
+        instance: 1 for case in cases if (instance := instance_of(WAYS[case].target)) != "alpha"
+    }
     spec = ClusterSpec(instances, simservers=2, log_level="WARNING")
     network, ours = (await _bridged(directory, spec)) if parted else (None, "127.0.0.1")
     if network is not None:

@@ -15,7 +15,6 @@ import trio
 from rich.console import Console
 
 from scenarios.chaos.handovers import (
-    STEPS,
     Outcome,
     Trial,
     TrialResult,
@@ -25,6 +24,7 @@ from scenarios.chaos.handovers import (
 )
 from scenarios.chaos.network import NamespacedNetwork
 from scenarios.chaos.privacy import detach_mounts_below, enter_private_namespaces
+from scenarios.chaos.ways import WAYS
 from scenarios.errors import EnvironmentFailed
 from scenarios.options import json_file_option
 
@@ -36,7 +36,7 @@ _WIDTH: Final = 110
 @click.command(
     name="transfers", short_help="Kill or stop either end, or the leader, at every named step of hand-overs."
 )
-@click.option("--case", "cases", multiple=True, type=click.Choice(sorted(STEPS)), help="Of this case. [default: all]")
+@click.option("--case", "cases", multiple=True, type=click.Choice(list(WAYS)), help="Of this way. [default: all]")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Trials like this: `case-2-decided-*`.")
 @click.option("--list", "list_trials", is_flag=True, help="List the trials, and end.")
 @click.option("--seed", type=int, help="Of inputs and ids. [default: a new one, printed]")
@@ -52,7 +52,7 @@ def command(
     until a lease is over (`lapse`). Partitions need network namespaces, which the superuser has; where the kernel does
     not permit them they are skipped. Exit status 1 if anything was violated.
     """
-    possible = (*all_trials(cases or tuple(STEPS)), *all_cuts(cases or tuple(STEPS)))
+    possible = (*all_trials(cases or tuple(WAYS)), *all_cuts(cases or tuple(WAYS)))
     trials = [trial for trial in possible if _is_chosen(trial, only)]
     if not trials:
         raise click.UsageError(f"no trial is called {', '.join(repr(name) for name in only)}; --list lists them all")

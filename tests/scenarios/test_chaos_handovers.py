@@ -8,15 +8,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import trio
 
 from actors.breakpoints import ENVIRONMENT, Breakpoints, breakpoints_of, nowhere
+from authority import outgoing
+from authority.breakpoints import BREAKPOINT_OF, Breakpoint
 from authority.errors import Reason
 from scenarios.chaos.gate import Gate
 from scenarios.chaos.handovers import (
-    STEPS,
     Deed,
     Outcome,
     Trial,
@@ -25,6 +27,7 @@ from scenarios.chaos.handovers import (
     all_trials,
     handover_ground,
 )
+from scenarios.chaos.ways import STEPS, WITHOUT_TRIAL
 
 pytestmark = pytest.mark.timeout(560)
 
@@ -49,13 +52,18 @@ async def test_failures_row_9_and_10_the_old_authority_dies_before_and_after_the
     names = ("case-2-ask_home-kill-old", "case-2-activated-kill-old", "case-3-peer_active-kill-old")
     # On the same cluster: between two home instances, where nobody else brings the log's word to the new authority.
     abroad = ("case-1-committed-kill-old", "case-1-permitted-kill-new")
-    results = await tried(tmp_path, *names, *abroad)
+    results = await tried(tmp_path, *names, *abroad, "case-2-staged-staged-kill-old")
     assert_all_go_on(results)
     assert {result.authority for result in results[1:3]} == {"alpha.s2"}
 
 
 async def test_failures_row_11_and_12_and_13_the_new_authority_dies_before_and_after_the_commit(tmp_path: Path) -> None:
-    names = ("case-2-offered-kill-new", "case-2-permitted-kill-new", "case-3-activated-kill-new")
+    names = (
+        "case-2-offered-kill-new",
+        "case-2-permitted-kill-new",
+        "case-3-activated-kill-new",
+        "case-2-staged-kept-kill-new",
+    )
     assert_all_go_on(await tried(tmp_path, *names))
 
 
@@ -78,7 +86,7 @@ async def test_failures_row_20_a_key_is_revoked_while_a_direct_pass_stands_at_a_
 
 
 async def test_failures_row_23_the_leader_dies_before_and_after_the_commit(tmp_path: Path) -> None:
-    names = ("case-2-deciding-kill-leader", "case-2-decided-kill-leader")
+    names = ("case-2-deciding-kill-leader", "case-2-decided-kill-leader", "case-2-given-up-giving_up-kill-leader")
     assert_all_go_on(await tried(tmp_path, *names))
 
 
@@ -154,11 +162,23 @@ async def test_a_server_stands_still_until_it_is_let_go_and_only_where_it_is_hel
 
 
 def test_every_step_has_a_trial_for_everybody_who_may_die_or_stand_still_there() -> None:
-    trials = all_trials(tuple(STEPS))
+    trials = all_trials()
     revocations = [one for one in trials if one.deed in (Deed.REVOKE, Deed.REVOKE_KILL, Deed.RESET)]
     assert len(trials) == len({str(trial) for trial in trials}) == 8 * sum(map(len, STEPS.values())) + len(revocations)
     assert {trial.step for trial in revocations} <= set(STEPS["3"])
     assert {trial.step for trial in trials if trial.case == "3"} == set(STEPS["3"])
-    cuts = all_cuts(tuple(STEPS))
+    cuts = all_cuts()
     assert len(cuts) == 5 * sum(map(len, STEPS.values()))
     assert isinstance(trials[0], Trial)
+
+
+def test_every_breakpoint_that_servers_pass_has_a_trial_or_a_written_reason_why_not() -> None:
+    tried_at = {step for steps in STEPS.values() for step in steps}
+    assert tried_at | set(WITHOUT_TRIAL) == set(Breakpoint)
+    assert not tried_at & set(WITHOUT_TRIAL)
+    assert all(len(reason) > 40 for reason in WITHOUT_TRIAL.values())
+    # Nothing that the machine hears and does goes by without one, but time.
+    assert set(BREAKPOINT_OF) == {*get_args(outgoing.Event), *get_args(outgoing.Effect)} - {outgoing.Tick}
+    page = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert [step for step in Breakpoint if f"`{step}`" not in page] == []
+    assert f"every step of all ways: {len(all_trials()) + len(all_cuts()):,} trials" in page
