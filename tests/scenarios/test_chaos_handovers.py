@@ -113,10 +113,9 @@ def test_failures_row_15_and_21_and_22_partitions_of_old_new_and_log_around_the_
     argv = [sys.executable, "-m", "scenarios.cli", "chaos", "transfers", *only, "--seed", "5", "--json", str(json_file)]
     # A process of its own, because it moves into namespaces of its own.
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=500)
-    if "skipping partitions" in done.stderr:
-        # What this kernel does not permit is said, and nothing is claimed.
-        assert "none of the chosen trials is possible here" in done.stderr
-        return
+    if "skipping partitions: namespaces are not permitted here" in done.stderr:
+        # Without the tools it fails below: those can be installed.
+        pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(json_file.read_text())["results"]
     assert len(results) == 10
