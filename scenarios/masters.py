@@ -1,8 +1,8 @@
 """Masters: players (or programs) that answer, by a function of the user's, who may have their entities.
 
-A question is one round trip: the instance lists it under `/v1/players/{master}/asks` until it is answered, times out or
-is cancelled, and the master's signed answer goes back. The function is called once for each question, also when the
-answer has to be sent again.
+A question is one round trip: a request for `/v1/players/{master}/asks` waits at the instance, is answered with the
+question as soon as there is one, and the master's signed answer goes back. The instance lists it until it is answered,
+times out or is cancelled. The function is called once for each question, also when the answer has to be sent again.
 """
 
 import logging
@@ -17,13 +17,17 @@ from actors.clock import Clock
 from authority.names import instance_of
 from crypto import jose
 from crypto.keys import Identity
+from homeserver.rest.asks import MAX_SEEN
 from scenarios.client import ApiFailure, RestClient
 
 __all__ = ["Decide", "Master", "Question"]
 
 _log = logging.getLogger("scenarios.masters")
 
+# After a question that could not be answered, or an instance that keeps nobody waiting.
 LOOK_S: Final = 0.1
+# Below the patience of the client with one request.
+WAIT_S: Final = 4.0
 PROOF_LIFETIME_S: Final = 60.0
 MAX_REMEMBERED: Final = 10_000
 
@@ -76,23 +80,32 @@ class Master:
         instance = instance or instance_of(self._name)
         task_status.started()
         while True:
-            await self.answer_all(instance)
-            await trio.sleep(LOOK_S)
+            began_s = trio.current_time()
+            if not await self.answer_all(instance, WAIT_S) and trio.current_time() - began_s < LOOK_S:
+                await trio.sleep(LOOK_S)
 
-    async def answer_all(self, instance: str) -> None:
-        """Answer what is asked now, in the order that the instance gives; what cannot be answered now waits."""
+    async def answer_all(self, instance: str, wait_s: float = 0.0) -> int:
+        """Answer what is asked now, in the order that the instance gives; how many that were.
+
+        What cannot be answered now waits. With `wait_s`, up to so many seconds, for a question if there is none.
+        """
+        answered = 0
         try:
-            asks = await self._client.call(instance, "GET", f"/v1/players/{self._name}/asks")
+            unanswered = [known for known, allow in self._decided.items() if allow is None][-MAX_SEEN:]
+            path = f"/v1/players/{self._name}/asks"
+            asks = await self._client.call(instance, "GET", path, wait_s=f"{wait_s:g}", seen=",".join(unanswered))
             for ask in asks:
-                await self._answer(instance, ask)
+                answered += await self._answer(instance, ask)
         except ApiFailure as error:
             _log.info("%s cannot answer now: %s", self._name, error)
+        return answered
 
-    async def _answer(self, instance: str, ask: dict[str, Any]) -> None:
+    async def _answer(self, instance: str, ask: dict[str, Any]) -> bool:
+        """Whether there is an answer, and it was taken."""
         question = Question(ask["transfer_id"], ask["entity"], ask["requester"], ask["target"], ask["stay"])
         allow = self._decision(question)
         if allow is None:
-            return
+            return False
         answer = {"allow": allow, "master_rev": ask["master_rev"]}
         statement = {"action": "answer", "transfer_id": question.transfer_id, **answer}
         statement["expires_at_s"] = self._clock.unix_s() + PROOF_LIFETIME_S
@@ -105,6 +118,8 @@ class Master:
                 raise
             # Cancelled or timed out meanwhile, locked, or somebody else is master now: nothing was changed.
             _log.info("the answer to %s was refused: %s", question.transfer_id, error)
+            return False
+        return True
 
     def _decision(self, question: Question) -> bool | None:
         if question.transfer_id not in self._decided:

@@ -25,6 +25,7 @@ from homeserver.node import Node
 from homeserver.registration import register
 from homeserver.rest.absence import absence_routes
 from homeserver.rest.access import check_player_proof, check_players, client_access
+from homeserver.rest.asks import MAX_SEEN_CHARACTERS, MAX_WAIT_S, Questions
 from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.deletion import deletion_routes
 from homeserver.rest.errors import install_errors
@@ -69,6 +70,14 @@ Consistency = Annotated[
 ]
 EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
+WaitS = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_S, description="seconds to wait, at most, until there is one that is not among the `seen`"),
+]
+Seen = Annotated[
+    str,
+    Query(max_length=MAX_SEEN_CHARACTERS, description="transfers that are not waited for, with commas between them"),
+]
 
 
 def make_app(node: Node) -> FastAPI:
@@ -364,6 +373,7 @@ def _transfer_routes(node: Node) -> APIRouter:
 def _player_routes(node: Node) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/players", tags=["players"])
     client = Depends(client_access(node.secrets.client_token))
+    questions = Questions(node)
 
     @routes.put("/{player}/keys", dependencies=[client])
     async def put_keys(player: Name, body: KeysBody) -> KeysView:
@@ -395,11 +405,17 @@ def _player_routes(node: Node) -> APIRouter:
         return _keys_view(row)
 
     @routes.get("/{player}/asks")
-    async def get_asks(player: Name, limit: Limit = 100, consistency: Consistency = "linearizable") -> list[AskView]:
+    async def get_asks(
+        player: Name,
+        limit: Limit = 100,
+        consistency: Consistency = "linearizable",
+        wait_s: WaitS = 0.0,
+        seen: Seen = "",
+    ) -> list[AskView]:
         """The requests that wait for this player's answer, as the master of entities of this instance."""
         if consistency == "linearizable":
             await node.store.fresh()
-        return [AskView.of(*asked) for asked in node.store.asks_of(player, node.clock.unix_s(), limit)]
+        return await questions.new_ones(player, limit, seen.split(","), wait_s)
 
     return routes
 

@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+import trio
 
 from authority.asks import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
 from authority.records import TransferRecord
+from homeserver.rest import asks
+from scenarios import masters
+from scenarios.masters import Master
 from tests.homeserver.served import Home, Player, until
 
 BALL = "alpha.ball-1"
@@ -96,6 +100,64 @@ async def test_under_allow_the_entity_goes_and_ownership_with_it(game: Game) -> 
     assert (record["authority"], record["epoch"]) == ("alpha.s2", 2)
     assert (record["owner"], record["owner_rev"], record["master"]) == ("alpha.bob", 2, "alpha.ada")
     assert await game.is_simulated("alpha.s2", 2)
+
+
+async def test_a_question_costs_one_round_trip_to_the_master_and_no_other_rule_costs_any(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted: what the master is answered and what it asks. It waits; it does not look around."""
+    talk: list[tuple[str, int]] = []
+    path = "/v1/players/alpha.ada/asks"
+
+    class Client:
+        async def call(self, _instance: str, method: str, where: str, body: Any = None, **params: Any) -> Any:
+            answer = await game.api.call(method, where, body, params=params, timeout=60.0)
+            talk.append((f"{method} {where}", len(answer.json()) if where == path else answer.status_code))
+            return answer.json()
+
+    monkeypatch.setattr(masters, "WAIT_S", 30.0)
+    client: Any = Client()
+    eve = await game.home.player("alpha.eve")
+    ada = Master(game.ada.name, game.ada.identity, client, lambda _question: True)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(ada.serve)
+        await game.set(game.ada, rule="allow")
+        await game.request(game.bob, "transfer-1")
+        await game.home.finished("transfer-1")
+        await game.set(game.ada, rule="deny")
+        await game.api.refused(
+            403, "denied", "POST", f"/v1/entities/{BALL}/transfers", game.wish(eve, "transfer-2", "alpha.s1")
+        )
+        assert talk == []
+        await game.set(game.ada, rule="ask")
+        await game.request(eve, "transfer-2", "alpha.s1")
+        assert (await game.home.finished("transfer-2"))["result"] == "done"
+        nursery.cancel_scope.cancel()
+    assert talk == [(f"GET {path}", 1), ("POST /v1/transfers/transfer-2/answer", 200)]
+
+
+async def test_who_waits_for_questions_is_told_of_those_it_has_not_seen(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/v1/players/alpha.ada/asks"
+    assert await game.api.get(path, params={"wait_s": "0.01"}) == []
+    await game.request(game.bob, "transfer-1")
+    assert len(await game.api.get(path, params={"wait_s": "30", "seen": "another-1"})) == 1
+    assert len(await game.api.get(path, params={"wait_s": "0.01", "seen": "transfer-1,another-1"})) == 1
+    # A question becomes somebody's with the entity, too; and whoever finds no place to wait is answered at once.
+    eve, found = await game.home.player("alpha.eve"), list[Any]()
+
+    async def looks() -> None:
+        found.extend(await game.api.get(f"/v1/players/{eve.name}/asks", params={"wait_s": "30"}, timeout=60.0))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(looks)
+        await game.set(game.ada, master=eve.name)
+    assert [ask["transfer_id"] for ask in found] == ["transfer-1"]
+    monkeypatch.setattr(asks, "MAX_WAITING", 0)
+    assert await game.api.get(path, params={"wait_s": "30"}) == []
+    for wrong in ("-1", "31", "nan", "soon"):
+        await game.api.refused(422, "invalid_field", "GET", f"{path}?wait_s={wrong}")
 
 
 async def test_under_ask_the_master_is_asked_and_only_its_yes_lets_go(game: Game) -> None:

@@ -25,11 +25,13 @@ class Instance:
         self.waiting = list(waiting)
         self.answers: list[tuple[str, bool]] = []
         self.bodies: list[dict[str, Any]] = []
+        self.looks: list[str] = []
         self.fails_with = ""
 
-    async def call(self, _instance: str, method: str, path: str, body: Any = None) -> Any:
+    async def call(self, _instance: str, method: str, path: str, body: Any = None, **params: Any) -> Any:
         if method == "GET":
             assert path == f"/v1/players/{ADA}/asks"
+            self.looks.append(params["seen"])
             fields = {"entity": "alpha.ball", "requester": "alpha.bob", "target": "alpha.s2", "stay": False}
             fields |= {"master_rev": 3}
             return [{"transfer_id": transfer_id} | fields for transfer_id in self.waiting]
@@ -95,4 +97,5 @@ async def test_without_an_answer_the_question_waits_until_its_time_is_up(caplog:
     for _ in range(2):
         await ada.answer_all("alpha")
     assert (instance.answers, judge.asked) == ([], ["one", "two"])
+    assert instance.looks == ["", "one,two"], "nobody waits for what there will be no answer to"
     assert "could not decide" in caplog.text
