@@ -31,6 +31,7 @@ from authority.errors import MessageError, Refused
 from authority.messages import HandoffReply, Message, ReportReply, StageWord
 from authority.outgoing import OutgoingPhase
 from authority.records import EntityRecord, Phase
+from crypto import jose
 from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Note, Parts, TransfersAtHome
 from scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
 from scenarios.simulation.handover_words import details, told, transfer_of
@@ -52,12 +53,13 @@ TAKEN: Final = "transfer-taken"
 class Bounds:
     """How much may happen in one run.
 
-    `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive once
-    more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets the two
-    first servers pass the entity directly; `refusals` has a world try a transfer that the log refuses; `staged` moves
-    the entity in staged mode. `stale_ledger` lets a crash take the last note with it that a server made in its ledger.
-    `leases` has every life of a server be another incarnation, as it is with leases: what was given to an earlier one
-    is recovery's to go on with, which is not searched.
+    `transfers` are orders to move the entity, `losses` messages that never arrive, `repeats` messages that arrive
+    once more, `crashes` servers that are killed and started again, `inputs` those of one player. `delegated` lets
+    the two first servers pass the entity directly; with `only_direct` all orders are that. `refusals` has a world
+    try a transfer that the log refuses; `staged` moves the entity in staged mode. `stale_ledger` lets a crash take
+    the last note with it that a server made in its ledger. `leases` has every life of a server be another
+    incarnation, as it is with leases: what was given to an earlier one is recovery's to go on with, which is not
+    searched.
     """
 
     homes: str = "one-home"
@@ -67,6 +69,7 @@ class Bounds:
     crashes: int = 0
     inputs: int = 1
     delegated: bool = False
+    only_direct: bool = False
     refusals: bool = False
     staged: bool = False
     stale_ledger: bool = False
@@ -332,10 +335,10 @@ class Handovers:
             return
         transfer_id = f"transfer-{state.transfers + 1}"
         wanted = state._replace(transfers=state.transfers + 1)
-        for target in self._names:
+        for target in self._names[:2] if bounds.only_direct else self._names:
             if bounds.homes == "one-home" and target == self._names[2] and not state.transfers:
                 continue
-            for direct in (False, True) if bounds.delegated else (False,):
+            for direct in self._ways():
                 action = ("order", transfer_id, target, direct)
                 step = self._decided(action, wanted, action, is_free=False)
                 if step.state.network != state.network or step.violation:
@@ -346,6 +349,10 @@ class Handovers:
                     for target in self._names:
                         wander = ("wander", TAKEN, target)
                         yield self._changed(("wander", place, target), wanted, place, wander, is_free=False)
+
+    def _ways(self) -> tuple[bool, ...]:
+        """Whether an order may be one to pass the entity directly."""
+        return (True,) if self.bounds.only_direct else (False, True) if self.bounds.delegated else (False,)
 
     # --- what that does --------------------------------------------------------------------------------------------
 
@@ -439,8 +446,18 @@ class Handovers:
         with suppress(Refused):  # told to who asked, and nothing was changed
             self._perform_at_home(event)
         record = home.store.entity(ENTITY)
-        violation = _why_not_after(before, record)
+        violation = _why_not_after(before, record) or self._moved_again(event)
         return self._keep_log(), self._posted(HOME, home.sent), violation
+
+    def _moved_again(self, event: tuple[Any, ...]) -> str:
+        """Of no transfer does anybody show the log two passes: in one epoch it moves the entity once."""
+        message = self._messages.things[event[1]].message if event[0] == "take" else None
+        for token in getattr(message, "chain", ())[1:]:
+            said = jose.peek_statement_untrusted(token)
+            known = self._home.store.transfer(said["transfer_id"])
+            if known is not None and known.sub and known.epoch == said["epoch"] and known.sub != said["sub"]:
+                return f"{known.id} has moved the entity twice: to {known.target} under {known.fence}, and as {said}"
+        return ""
 
     def _why_not_committed(self, before: State, after: State) -> str:
         """In staged mode the log gives the entity to nobody who has not its state on his disk."""

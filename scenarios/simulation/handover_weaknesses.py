@@ -18,6 +18,10 @@ from scenarios.simulation.handover import Bounds
 from scenarios.simulation.handover_host import ENTITY, Parts
 from scenarios.simulation.handover_keys import HOME
 from simserver.arrivals import Arrivals
+from simserver.begun import Begun
+from simserver.departing import Plan
+from simserver.departures import Departures
+from simserver.holdings import Holding
 
 __all__ = ["WEAKNESSES", "Weakness"]
 
@@ -133,6 +137,20 @@ class _HearsNoWord(Arrivals):
     async def stage_word(self, stage: Any, word: StageWord) -> None: ...
 
 
+class _Memory(Begun):
+    def is_repeated(self, plan: Plan, holding: Holding) -> bool:
+        return self.is_repetition(plan.transfer_id, holding.fence.epoch)
+
+    def may_be_passed(self, plan: Plan, holding: Holding) -> bool:
+        return plan.transfer_id not in self
+
+
+class _TrustsItsMemory(Departures):
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self._begun.__class__ = _Memory
+
+
 def _with(name: str, procedure: Callable[[Callable[..., Any], Any, Mapping[str, Any]], Any]) -> Parts:
     original = procedures.PROCEDURES[name]
     return Parts(procedures={**procedures.PROCEDURES, name: lambda rows, args: procedure(original, rows, args)})
@@ -227,6 +245,15 @@ _ALL: Final = (
     ),
 )
 
+_LATE: Final = (
+    Weakness(
+        "trusts-its-memory",
+        "an order is followed directly unless this life of the server remembers that it was begun",
+        Parts(departures=_TrustsItsMemory),
+        Bounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
+    ),
+)
+
 _LIVES: Final = (
     Weakness(
         "acts-for-another-life",
@@ -271,5 +298,5 @@ _STAGING: Final = (
 )
 
 WEAKNESSES: Final[Mapping[str, Weakness]] = MappingProxyType(
-    {weakness.name: weakness for weakness in (*_ALL, *_LIVES, *_STAGING)}
+    {weakness.name: weakness for weakness in (*_ALL, *_LATE, *_LIVES, *_STAGING)}
 )

@@ -38,6 +38,7 @@ SCOPES: Final[Mapping[str, Bounds]] = MappingProxyType(
         "lives-direct": Bounds(
             transfers=1, losses=0, repeats=0, inputs=0, crashes=2, delegated=True, leases=True, stale_ledger=True
         ),
+        "late-orders": Bounds(losses=0, inputs=0, crashes=1, delegated=True, only_direct=True, leases=True),
     }
 )
 _BUDGETS: Final = ("transfers", "losses", "repeats", "crashes", "inputs")

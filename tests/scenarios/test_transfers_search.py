@@ -29,6 +29,7 @@ STATES: Final = {
     "crash": 20_000,
     "lives": 3_000,
     "lives-direct": 2_500,
+    "late-orders": 45_000,
 }
 
 
@@ -68,7 +69,7 @@ def test_every_scope_and_the_number_of_weaknesses_are_in_the_documentation() -> 
 
 @pytest.mark.parametrize("weakness", WEAKNESSES.values(), ids=list(WEAKNESSES))
 def test_a_missing_guard_has_a_counterexample(weakness: Weakness) -> None:
-    violation = search_scope(weakness.name, weakness.bounds, weakness.parts, max_states=20_000).violation
+    violation = search_scope(weakness.name, weakness.bounds, weakness.parts, max_states=30_000).violation
     assert violation is not None
     assert violation.kind == weakness.kind
     assert len(violation.transcript) < 30
