@@ -239,7 +239,7 @@ class Copier:
             again_after = copied.again_of_sleeper()
         cursors = life.inbox.cursors
         heard = [(name, c.accepted, c.applied) for name, c in cursors.items()] if cursors else ()
-        marks = (life.fence, life.ownership, *heard)
+        marks = (life.fence, life.ownership, life.broken, *heard)
         if copied is not None and copied.peers is peers:
             followers = copied.followers
         else:

@@ -58,14 +58,20 @@ class LifeEncoder:
 
     def _around(self, life: "Life") -> tuple[bytes, bytes]:
         """Up to the number of the tick, and after the world."""
-        beside = self._beside
-        if beside[0] is not life.carried or beside[1] != life.ownership or beside[2] != life.schema:
+        beside, broken = self._beside, life.quarantine
+        if (
+            beside[0] is not life.carried
+            or beside[1] != life.ownership
+            or beside[2] != life.schema
+            or beside[3] != broken
+        ):
             after = {"ownership": list(life.ownership), "schema": life.schema} | life.carried.to_data()
+            after |= {"broken": broken} if broken else {}
             front = _front(life.kind, len(("kind", "tick", "inbox", "world")) + len(after))
             # Without the head of a map of its own, which is one byte for fewer than 24 fields.
             back = cbor2.dumps(after, canonical=True)[1:]
-            beside = self._beside = (life.carried, life.ownership, life.schema, (front, back))
-        around: tuple[bytes, bytes] = beside[3]
+            beside = self._beside = (life.carried, life.ownership, life.schema, broken, (front, back))
+        around: tuple[bytes, bytes] = beside[4]
         return around
 
     def _inbox_of(self, inbox: "Inbox") -> bytes:

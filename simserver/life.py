@@ -42,6 +42,8 @@ MAX_JOURNAL_BYTES: Final = 1024 * 1024
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
+# Of why an entity stands still: it moves with it.
+MAX_BROKEN_CHARS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,14 @@ class Snapshot:
     ownership: Ownership = UNTOLD
     schema: int = 1
     carried: Carried = NOTHING_CARRIED
+    broken: str = ""
+    """Why it stands still wherever it goes, until somebody releases it."""
 
     def encode(self) -> bytes:
         """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
         fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
         fields |= {"ownership": list(self.ownership), "schema": self.schema}
+        fields |= {"broken": self.broken} if self.broken else {}
         return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
     @classmethod
@@ -72,8 +77,11 @@ class Snapshot:
         schema = fields.get("schema", 1)
         if not isinstance(schema, int) or not 0 <= schema < 2**31:
             raise ValueError(f"{schema!r} is no schema version")
+        broken = fields.get("broken", "")
+        if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
+            raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
         ownership, carried = Ownership(owner, owner_rev), Carried.from_data(fields)
-        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried)
+        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried, broken)
 
 
 def state_hash(encoded: bytes) -> str:
@@ -123,15 +131,17 @@ class Life:
     """One entity, from its arrival on this server until it leaves; see the head of the module.
 
     `ref` is its present actor, or its last one while it has none. `over` means that it has left: nothing changes any
-    more, and no actor is to be started for it. `broken` says why it stands still, if it does. `step_ns` is how
-    long the world takes for a tick, lately, `state_bytes` the length of its last snapshot, `leaves_at_ns` when it
-    leaves at the latest, if that is known. `sleep` is there while it sleeps; see `simserver.sleep`.
+    more, and no actor is to be started for it. `broken` says why it stands still, if it does, and moves with
+    it. `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
+    `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
+    `simserver.sleep`.
     """
 
     __slots__ = (
         "_crashes",
         "_encoder",
         "_env",
+        "_is_unread",
         "_journal",
         "_journaled",
         "_journaled_bytes",
@@ -177,7 +187,8 @@ class Life:
         self.step_ns = 0
         self.frozen = False
         self.over = False
-        self.broken = ""
+        self.broken = snapshot.broken
+        self._is_unread = False
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
@@ -190,7 +201,7 @@ class Life:
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
 
-        If that cannot be, it is kept as it is, and stands still: another server may be able to go on with it.
+        If that cannot be, it is kept as it is, and stands still here: another server may be able to go on with it.
         """
         world = self._env.world
         if self.schema == schema_version(world):
@@ -198,7 +209,9 @@ class Life:
         try:
             self.world, self.schema = migrated(world, self.kind, self.world, self.schema), schema_version(world)
         except Exception as error:
-            self.stand_still(f"{type(error).__name__}: {error}")
+            if not self.broken:
+                self.broken, self._is_unread = _shortened(f"{type(error).__name__}: {error}"), True
+                self._env.count("entity_broken")
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -223,10 +236,20 @@ class Life:
             self.stand_still(f"its actor crashed {MAX_CRASHES + 1} times in a row: {_told(before.process.reason)}")
 
     def stand_still(self, why: str) -> None:
-        """Do not simulate it any more, until people have looked at it: the next try would fail like this one."""
+        """Do not simulate it any more, until people have looked at it: the next try would fail like this one.
+
+        That is so wherever it goes. It takes a tick of its own, since copies are named by fence and tick: the one of
+        before is not to be gone on with. A frozen one is named already.
+        """
         self.wake()
-        self.broken = why
+        self.broken, self._is_unread = _shortened(why), False
+        self._tick += not self.frozen
         self._env.count("entity_broken")
+
+    @property
+    def quarantine(self) -> str:
+        """Why it stands still wherever it goes; empty if it does not, or only because this server cannot read it."""
+        return "" if self._is_unread else self.broken
 
     def release(self, *, discard_inputs: bool = False) -> bool:
         """Simulate it again, once people have looked at it; whether it stood still. It does so again if that fails.
@@ -241,7 +264,7 @@ class Life:
         if self.sleep is not None:
             self.wake()
             return True
-        self.broken, self._crashes = "", None
+        self.broken, self._is_unread, self._crashes = "", False, None
         self._env.count("entity_released")
         if discard_inputs:
             self._pass_over(self.inbox.take())
@@ -533,7 +556,8 @@ class Life:
 
     def _snapshot(self) -> Snapshot:
         inbox = self.inbox.to_data()
-        return Snapshot(self.kind, self.tick, self.world, inbox, self.ownership, self.schema, self.carried)
+        ownership, quarantine = self.ownership, self.quarantine
+        return Snapshot(self.kind, self.tick, self.world, inbox, ownership, self.schema, self.carried, quarantine)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -560,3 +584,8 @@ class Life:
 
 def _told(reason: Reason) -> str:
     return f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else repr(reason)
+
+
+def _shortened(why: str) -> str:
+    # What a world raises may say anything, at any length; and not all of it can be encoded.
+    return why[:MAX_BROKEN_CHARS].encode(errors="replace").decode()

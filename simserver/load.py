@@ -117,7 +117,8 @@ def census_rows(
     Whoever reads it takes what there is of a group for all of it. So of whom not all can be named, or may be moved
     now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first.
     """
-    everybody = list(holdings)
+    # What stands still wherever it goes costs nothing, and is not to be sent about.
+    everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
     grouped = [(_group(world, one), one) for one in everybody] if isinstance(world, Affine) else []
     grouped.sort(key=lambda pair: (pair[0], pair[1].id))
     placed = grouped or [("", one) for one in everybody]
@@ -147,8 +148,8 @@ def _whole_groups(placed: list[_Placed], staying: list[_Placed], limit: int) -> 
 
 
 def _cost_ns(life: Life) -> int:
-    """What its world takes for a tick of it: nothing while it sleeps."""
-    return 0 if life.sleep is not None else life.step_ns
+    """What its world takes for a tick of it: nothing while it sleeps, or stands still."""
+    return 0 if life.sleep is not None or life.broken else life.step_ns
 
 
 def _group(world: Affine, holding: Holding) -> str:

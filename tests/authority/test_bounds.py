@@ -37,6 +37,7 @@ from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.request_gate import MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
+from simserver.life import MAX_BROKEN_CHARS
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
@@ -64,6 +65,7 @@ EXPECTED = {
     ),
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
+    "why an entity stands still": f"{MAX_BROKEN_CHARS} characters",
     "receivers for whom a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",

@@ -38,9 +38,11 @@ def test_a_life_is_encoded_as_its_snapshot_whatever_has_changed_since_the_last_t
         inbox = Inbox.from_data({"cursors": cursors, "pending": pending, "has_forgotten": forgotten})
         inbox.changes = changes
         kind = steps[0][0]
+        broken = "poison" if len(world) % 2 else ""
         life = SimpleNamespace(
-            kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried
-        )
-        snapshot = Snapshot(kind, tick, world, inbox.to_data(), owner, 2, carried)
+            kind=kind, tick=tick, world=world, inbox=inbox, ownership=owner, schema=2, carried=carried,
+            quarantine=broken,
+        )  # fmt: skip
+        snapshot = Snapshot(kind, tick, world, inbox.to_data(), owner, 2, carried, broken)
         assert encoder.encode(cast(Any, life)) == snapshot.encode()
         assert encoder.encode(cast(Any, life)) == snapshot.encode()

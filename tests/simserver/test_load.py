@@ -62,6 +62,11 @@ class Life:
     ticks_here: int = 0
     world: Any = None
     sleep: Any = None
+    broken: str = ""
+
+    @property
+    def quarantine(self) -> str:
+        return self.broken
 
 
 @dataclass
@@ -129,6 +134,16 @@ def test_a_group_of_which_somebody_may_not_be_moved_now_stays_and_smaller_ones_g
     holdings = [*squads_of(4, 8), Holding("alpha.x", Life(world="g02"))]
     assert {row.group for row in rows(holdings, Squads(), gone="alpha.e0005")} == {"g00", "g02"}
     assert {row.group for row in rows(holdings, Squads(), limit=3)} == {"g02"}
+
+
+def test_failures_row_41_what_is_quarantined_is_not_sent_about_unless_all_have_to_go() -> None:
+    holdings = [*squads_of(4, 4), Holding("alpha.x", Life(world="g00", step_ns=1000, broken="poison"))]
+    assert {row.entity for row in rows(holdings, Squads())} == {f"alpha.e{n:04d}" for n in range(4)}, (
+        "who is with it goes"
+    )
+    those: list[Any] = holdings
+    census = census_rows(those, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
+    assert (len(census), census[-1].entity, census[-1].cost_ppm) == (5, "alpha.x", 0)
 
 
 def test_a_drained_server_names_whom_it_can_whoever_belongs_together() -> None:

@@ -233,7 +233,7 @@ async def test_a_world_that_cannot_say_whether_it_may_sleep_stands_still_at_its_
     with caplog.at_level(logging.CRITICAL):
         ticks(actor)
         seen = await inspect(actor)
-    assert ("poison" in seen["broken"], seen["asleep"], seen["tick"]) == (True, False, 0)
+    assert ("poison" in seen["broken"], seen["asleep"], seen["tick"]) == (True, False, 1)
 
 
 async def test_worlds_that_say_nothing_of_it_have_every_tick(system: System) -> None:

@@ -1,0 +1,81 @@
+"""What stands still because it fails does so wherever it goes, and whoever goes on with it, until it is released."""
+
+from typing import Any
+
+import cbor2
+import pytest
+
+from authority.epoch import Fence
+from authority.recovery import CopySource, CopyTable
+from simserver.copies import new_copy
+from simserver.life import MAX_BROKEN_CHARS, Life, Snapshot
+from tests.simserver.stage import ADA, BALL, Stage, Tally
+
+WHY = "ZeroDivisionError: poison"
+
+
+def begun(snapshot: Snapshot | None = None, epoch: int = 1) -> Life:
+    nobody: Any = None
+    stage = Stage(nobody, world=Tally())
+    return Life(stage.environment, BALL, Fence(epoch), snapshot or stage.fresh("tally"))
+
+
+def gone_on_with(state: bytes, epoch: int = 2) -> Life:
+    return begun(Snapshot.decode(state), epoch)
+
+
+def test_failures_row_41_it_stands_still_after_every_hand_over_until_it_is_released() -> None:
+    life = begun()
+    life.take_input(ADA, 1, 1, b"")
+    life.stand_still(WHY)
+    for epoch in (2, 3):
+        frozen = life.freeze()
+        assert frozen is not None
+        life = gone_on_with(frozen.state, epoch)
+        assert (life.broken, len(life.inbox.pending), life.can_be_told) == (WHY, 1, False)
+        assert life.at_rest().state_hash == frozen.state_hash
+    assert life.release()
+    frozen = life.freeze()
+    assert frozen is not None
+    assert not gone_on_with(frozen.state, 4).broken
+
+
+def test_failures_row_41_whoever_goes_on_from_a_copy_or_a_checkpoint_takes_that_of_after_it_stood_still() -> None:
+    life, copies = begun(), CopyTable(10**6, 10)
+    before = new_copy(life.fence, life.tick, life.encoded(), CopySource.FOLLOWER)
+    life.stand_still(WHY)
+    after = new_copy(life.fence, life.tick, life.encoded(), CopySource.FOLLOWER)
+    for copy in (before, after, before):
+        copies.keep(BALL, copy)
+    kept = copies.get(BALL)
+    assert kept is not None
+    assert gone_on_with(kept.state).broken == WHY
+
+
+def test_what_stood_still_before_it_was_written_down_is_read_as_it_was() -> None:
+    life = begun()
+    old = life.encoded()
+    assert "broken" not in cbor2.loads(old)
+    assert Snapshot.decode(old).broken == ""
+
+
+def test_a_frozen_one_is_named_already() -> None:
+    life = begun()
+    frozen = life.freeze()
+    assert frozen is not None
+    life.stand_still(WHY)
+    assert life.tick == frozen.tick
+
+
+@pytest.mark.parametrize("broken", [7, None, "x" * (MAX_BROKEN_CHARS + 1)])
+def test_anything_else_is_no_reason(broken: object) -> None:
+    fields = cbor2.loads(begun().encoded()) | {"broken": broken}
+    with pytest.raises(ValueError, match="why it stands still"):
+        Snapshot.decode(cbor2.dumps(fields, canonical=True))
+
+
+def test_a_reason_of_any_length_and_alphabet_can_be_carried() -> None:
+    life = begun()
+    life.stand_still("\ud800" + "x" * 10**5)
+    assert gone_on_with(life.encoded()).broken == life.broken
+    assert len(life.broken) == MAX_BROKEN_CHARS
