@@ -16,5 +16,7 @@ class LeavePolicy(StrEnum):
     """Its heir owns it from then on, or its master if there is none; nobody, if that is the one who left."""
     KEEP = "keep"
     """It stays the owner's, who may come back."""
+    DIVEST = "divest"
+    """Nobody owns it from then on; whoever asks for it as available gets it."""
     DESPAWN = "despawn"
     """It ends."""

@@ -43,6 +43,9 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
         case LeavePolicy.ADOPT:
             record = with_owner(record, _heir(record))
             save_entity(rows, record)
+        case LeavePolicy.DIVEST:
+            record = with_owner(record, "")
+            save_entity(rows, record)
         case LeavePolicy.KEEP:
             pass
     return {"record": record.to_data(), "grave": None}

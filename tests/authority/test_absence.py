@@ -12,6 +12,7 @@ from authority.errors import Reason, Refused
 from tests.authority.log import ADA, BALL, BOB, S1, S2, Log, new_log
 
 EVE = "alpha.eve"
+AVAILABLE: dict[str, Any] = {"want": "if_available", "stay": True}
 
 
 def owned_by_bob(**policies: Any) -> Log:
@@ -33,6 +34,7 @@ def silent(log: Log, silent_s: int, source: str = S1, owner_rev: int = 2) -> Any
     [
         ({}, BOB),
         ({"on_leave": "keep", "heir": EVE}, BOB),
+        ({"on_leave": "divest", "heir": EVE}, ""),
         ({"on_leave": "adopt"}, ADA),
         ({"on_leave": "adopt", "heir": EVE}, EVE),
         ({"on_leave": "adopt", "heir": BOB}, ADA),
@@ -55,6 +57,17 @@ def test_failures_row_40_a_master_who_leaves_without_an_heir_leaves_it_to_nobody
     log.run("entity.change_rights", entity=BALL, by=ADA, on_leave="adopt")
     leave(log, ADA, 1)
     assert log.rows.entity(BALL).owner == ""
+
+
+def test_failures_row_40_what_nobody_owns_then_is_to_be_had_by_who_asks_for_what_is_available() -> None:
+    log = new_log("ask")
+    log.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB, on_leave="divest")
+    log.refuses(
+        Reason.NOT_AVAILABLE, "transfer.propose", transfer_id="t", entity=BALL, target=S2, requester=EVE, **AVAILABLE
+    )
+    leave(log)
+    assert log.propose(requester=EVE, **AVAILABLE)["phase"] == "done"
+    assert (log.rows.entity(BALL).owner, log.rows.entity(BALL).authority) == (EVE, S1)
 
 
 def test_failures_row_40_what_is_to_end_with_its_owner_ends() -> None:

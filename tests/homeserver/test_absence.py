@@ -10,6 +10,7 @@ from tests.homeserver.served import Home, Player, until
 
 POLICIES: dict[str, dict[str, Any]] = {
     "alpha.sword": {"on_leave": "adopt", "heir": "alpha.bob", "owner_timeout_s": 20},
+    "alpha.boat": {"on_leave": "divest", "owner_timeout_s": 20},
     "alpha.house": {"on_leave": "keep"},
     "alpha.pet": {"on_leave": "despawn", "owner_timeout_s": 20},
 }
@@ -29,8 +30,10 @@ async def ada(world: Home) -> Player:
 async def check_what_is_left(world: Home) -> None:
     """The log says so, and the server that simulates them has heard of it."""
     holdings = world.simservers["alpha.s1"].holdings
-    sword = holdings.get("alpha.sword")
+    sword, boat = holdings.get("alpha.sword"), holdings.get("alpha.boat")
     assert sword is not None
+    assert boat is not None
+    await until(lambda: boat.life.ownership == Ownership("", 2))
     await until(lambda: sword.life.ownership == Ownership("alpha.bob", 2) and holdings.get("alpha.pet") is None)
     assert [row["entity"] for row in await world.api.get("/v1/players/alpha.ada/entities")] == ["alpha.house"]
     await world.api.refused(404, "not_found", "GET", "/v1/entities/alpha.pet")
@@ -39,6 +42,7 @@ async def check_what_is_left(world: Home) -> None:
 async def test_failures_row_40_who_leaves_leaves_each_as_its_policy_says(world: Home, ada: Player) -> None:
     owned = await world.api.get("/v1/players/alpha.ada/entities")
     assert {row["entity"]: row["on_leave"] for row in owned} == {
+        "alpha.boat": "divest",
         "alpha.house": "keep",
         "alpha.pet": "despawn",
         "alpha.sword": "adopt",
@@ -50,6 +54,7 @@ async def test_failures_row_40_who_leaves_leaves_each_as_its_policy_says(world: 
         left = await world.api.do("POST", f"/v1/entities/{row['entity']}/leave", body)
         ended[left["entity"]] = (left["owner"], left["ended"])
     assert ended == {
+        "alpha.boat": ("", False),
         "alpha.house": ("alpha.ada", False),
         "alpha.pet": ("alpha.ada", True),
         "alpha.sword": ("alpha.bob", False),
@@ -67,7 +72,7 @@ async def test_failures_row_40_a_player_of_whom_nothing_is_heard_counts_as_gone(
     silences = world.simservers["alpha.s1"].silences
     for entity in POLICIES:
         await silences._ask(OwnerRequest(entity=entity, silent_s=19, owner_rev=1))
-    assert len(await world.api.get("/v1/players/alpha.ada/entities")) == 3
+    assert len(await world.api.get("/v1/players/alpha.ada/entities")) == len(POLICIES)
     for entity in POLICIES:
         await silences._ask(OwnerRequest(entity=entity, silent_s=20, owner_rev=1))
     await check_what_is_left(world)

@@ -21,6 +21,17 @@ _BLINK_S: Final = 1.0
 """So much less than its timeout a player may have been silent: what it had sent before may have been lost."""
 
 
+def _may_own(before: EntityRecord, owner: str) -> bool:
+    """Whether an entity may be this one's, or nobody's, once the owner of `before` has gone."""
+    match before.on_leave:
+        case LeavePolicy.ADOPT:
+            return owner != before.owner
+        case LeavePolicy.DIVEST:
+            return not owner
+        case _:
+            return False
+
+
 class Absences:
     """Looks at what the logs do to entities, and remembers what they were before."""
 
@@ -56,7 +67,7 @@ class Absences:
                 and not (is_absence and before.on_leave is LeavePolicy.DESPAWN)
             ):
                 judge.violated("ended", f"{procedure} ended {before.id}, which {before.on_leave} and {before.orphans}")
-        elif is_absence and now.owner_rev != before.owner_rev and before.on_leave is not LeavePolicy.ADOPT:
+        elif is_absence and now.owner_rev != before.owner_rev and not _may_own(before, now.owner):
             judge.violated("owner", f"{procedure} gave {before.id} to {now.owner}, and its policy is {before.on_leave}")
         has_lost = now is None or now.owner_rev != before.owner_rev
         if procedure == "entity.owner_silent" and has_lost:

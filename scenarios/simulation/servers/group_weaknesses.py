@@ -126,6 +126,7 @@ class _DeafSilences(Silences):
 
 class _Swapped:
     DESPAWN, ADOPT, KEEP = LeavePolicy.ADOPT, LeavePolicy.DESPAWN, LeavePolicy.KEEP
+    DIVEST = LeavePolicy.DIVEST
 
 
 GROUP_WEAKNESSES: Final[Sequence[tuple[str, str, Parts]]] = (
