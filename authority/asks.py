@@ -6,14 +6,16 @@ question comes. Time is an argument, so that every member decides alike.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from authority.errors import Reason, Refused
 from authority.records import Phase, TransferRecord
 from authority.rows import Rows
 
 __all__ = ["ASK_LIFETIME_S", "MAX_ASKS", "MAX_ASKS_EACH", "ask", "fair_order", "unless_expired", "waiting"]
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
 
 # How many questions about one entity wait for its master at one time, and how long each may.
 MAX_ASKS: Final = 32
@@ -49,16 +51,16 @@ def waiting(rows: Rows, entity_id: str, now_s: float) -> list[TransferRecord]:
     return [t for t in transfers if t.phase is Phase.ASKED and now_s <= t.ask_expires_at_s]
 
 
-def fair_order(asked: Sequence[TransferRecord]) -> list[TransferRecord]:
-    """Requests in the order in which a master should see them: the first of every requester, then the second, and on.
+def fair_order(asked: Sequence[Row]) -> list[Row]:
+    """Rows of requests as a master should see them: the first of every requester, then the second, and on.
 
     Within a round they stay as they came, so a single requester's many cannot keep others waiting.
     """
     seen: Counter[str] = Counter()
     rounds = []
     for transfer in asked:
-        rounds.append(seen[transfer.requester])
-        seen[transfer.requester] += 1
+        rounds.append(seen[transfer["requester"]])
+        seen[transfer["requester"]] += 1
     order = sorted(range(len(asked)), key=lambda index: (rounds[index], index))
     return [asked[index] for index in order]
 

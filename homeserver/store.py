@@ -72,6 +72,7 @@ class Store:
         self._backend = backend
         self._barrier = SharedBarrier(self.fresh)
         self._read_rows: dict[str, tuple[bytes, DirectoryRow]] = {}
+        self._read_questions: dict[str, tuple[bytes, dict[str, Any]]] = {}
 
     @property
     def _replica(self) -> Backend:
@@ -241,17 +242,29 @@ class Store:
         of what has another master only the row that does not even contain the name.
         """
         store, name = self._replica.store, master.encode()
-        records: dict[str, EntityRecord] = {}
-        found: list[TransferRecord] = []
+        # One requester can have thousands wait: they are read as records when it is known which are shown.
+        found: list[dict[str, Any]] = []
         for entity_id in sorted(store.children(("asks",))) if store.exists(("asks",)) else ():
             view = store.view(("entities", entity_id))
             if view is None or (view.encoded is not None and name not in view.encoded) or view.data["master"] != master:
                 continue
-            asked = self._in_phase(Phase.ASKED, self._get(("asks", entity_id)) or ())
-            found += [transfer for transfer in asked if now_s <= transfer.ask_expires_at_s]
-            records[entity_id] = EntityRecord.from_data(view.data)
-        found.sort(key=lambda transfer: transfer.ask_expires_at_s)
-        return [(records[transfer.entity], transfer) for transfer in fair_order(found)[:limit]]
+            asked = [row for name in self._get(("asks", entity_id)) or () if (row := self._question(name)) is not None]
+            found += [row for row in asked if now_s <= row["ask_expires_at_s"]]
+        found.sort(key=lambda row: row["ask_expires_at_s"])
+        first = [TransferRecord.from_data(row) for row in fair_order(found)[:limit]]
+        return [(record, transfer) for transfer in first if (record := self.entity(transfer.entity)) is not None]
+
+    def _question(self, transfer_id: str) -> dict[str, Any] | None:
+        """The row of a transfer that waits for a master; looked at with every look of that one, and decoded once."""
+        view = self._replica.store.view(("transfers", transfer_id))
+        if view is None or view.encoded is None:
+            return None
+        known = self._read_questions.get(transfer_id)
+        if known is None or known[0] is not view.encoded:
+            if len(self._read_questions) >= MAX_READ_ROWS:
+                self._read_questions.clear()
+            known = self._read_questions[transfer_id] = view.encoded, view.data
+        return known[1] if known[1]["phase"] == Phase.ASKED.value else None
 
     def paces(self, entity_id: str) -> Paces:
         """How often whom has asked for an entity lately, as this member knows it."""
