@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from scenarios.simulation.schedule import Schedule
@@ -52,6 +53,8 @@ class Mail:
         """How many large messages are on each way now."""
         self.stamp: Callable[[], int] = lambda: 0
         """What every message is stamped with when it is sent; how many servers have died, say."""
+        self.bring: Callable[[Callable[[], None]], None] | None = None
+        """What to do with a message that has come: its delivery can be done now, later, again, or never."""
         self.stamped = 0
         """The stamp of the message that arrives at this moment."""
 
@@ -105,9 +108,16 @@ class Mail:
         return shortest_s + (longest_s - shortest_s) * draw() + spike * draw()
 
     def _arrive(self, sender: str, to: str, message: Any, stamp: int) -> None:
-        if not self._cut.get((sender, to)):
-            self.stamped = stamp
-            self._takers[to](sender, message)
+        if self._cut.get((sender, to)):
+            return
+        if self.bring is None:
+            self._deliver(sender, to, message, stamp)
+        else:
+            self.bring(partial(self._deliver, sender, to, message, stamp))
+
+    def _deliver(self, sender: str, to: str, message: Any, stamp: int) -> None:
+        self.stamped = stamp
+        self._takers[to](sender, message)
 
     def cut(self, sender: str, to: str) -> None:
         """Nothing arrives in this direction from now on, also what is under way; cuts add up."""

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from authority.epoch import Fence
@@ -129,12 +130,20 @@ class Player:
     def _give(self) -> None:
         mine = [stream for stream in self.streams.values() if not stream.owner and len(stream.waiting) < WINDOW]
         if mine and not self.resting:
-            stream = self._dice.choice(mine)
-            # The world wants to know which number may follow on which.
-            stream.add(b"%d after %d" % (self._dice.randrange(10), stream.floor), self._now_s())
-            self._send(stream)
+            self._add(self._dice.choice(mine))
         if not self.resting:
             self._later()
+
+    def give(self, entity: str) -> None:
+        """Give this entity an input now, if it is this player's and there is room for one."""
+        stream = self.streams[entity]
+        if not stream.owner and len(stream.waiting) < WINDOW:
+            self._process.do(partial(self._add, stream))
+
+    def _add(self, stream: InputStream) -> None:
+        # The world wants to know which number may follow on which.
+        stream.add(b"%d after %d" % (self._dice.randrange(10), stream.floor), self._now_s())
+        self._send(stream)
 
     def _send(self, stream: InputStream) -> None:
         for item in stream.next_to_send():
