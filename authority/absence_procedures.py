@@ -11,7 +11,7 @@ from authority.absence import LeavePolicy
 from authority.deletion import bury
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord
-from authority.rights import check_owner, check_revision, find_entity, save_entity, with_owner
+from authority.rights import check_owner, check_revision, find_entity, player_only, save_entity, with_owner
 from authority.rows import Rows
 
 __all__ = ["ABSENCE_PROCEDURES"]
@@ -41,7 +41,7 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
         case LeavePolicy.DESPAWN:
             return {"record": record.to_data(), "grave": bury(rows, record)}
         case LeavePolicy.ADOPT:
-            record = with_owner(record, _heir(record))
+            record = with_owner(record, _heir(rows, record))
             save_entity(rows, record)
         case LeavePolicy.DIVEST:
             record = with_owner(record, "")
@@ -51,8 +51,9 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     return {"record": record.to_data(), "grave": None}
 
 
-def _heir(record: EntityRecord) -> str:
-    return next((name for name in (record.heir, record.master) if name and name != record.owner), "")
+def _heir(rows: Rows, record: EntityRecord) -> str:
+    candidates = (record.heir, player_only(rows, record.master))
+    return next((name for name in candidates if name and name != record.owner), "")
 
 
 ABSENCE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

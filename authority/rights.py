@@ -23,6 +23,7 @@ __all__ = [
     "check_revision",
     "check_revisions",
     "find_entity",
+    "player_only",
     "save_entity",
     "with_owner",
 ]
@@ -44,6 +45,11 @@ def find_entity(rows: Rows, entity_id: str) -> EntityRecord:
 def save_entity(rows: Rows, record: EntityRecord) -> None:
     """Write the record."""
     rows.put(("entities", record.id), record.to_row())
+
+
+def player_only(rows: Rows, master: str) -> str:
+    """The master as an owner: nobody, if it is a server of this instance. That takes no part as a player."""
+    return "" if rows.get_or(("servers", master), None) else master
 
 
 def with_owner(record: EntityRecord, owner: str) -> EntityRecord:
@@ -103,7 +109,7 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
     check_revisions(record, args)
-    record = with_owner(record, record.previous_owner or record.master)
+    record = with_owner(record, record.previous_owner or player_only(rows, record.master))
     save_entity(rows, record)
     return record.to_data()
 

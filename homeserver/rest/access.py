@@ -15,6 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from actors.web import ApiError
 from authority.errors import Reason
+from authority.names import instance_of
 from authority.records import Role
 from crypto import jose
 from crypto.errors import CryptoError, Malformed
@@ -43,10 +44,11 @@ def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
     return check
 
 
-async def check_players(directory: Directory, names: Mapping[str, str | None]) -> None:
+async def check_players(directory: Directory, instance: str, names: Mapping[str, str | None]) -> None:
     """Check that all who would be given a right are players: nobody else could use it, nor ever give it back.
 
-    `names` are those that are given, by the field that gives each; empty ones and None are nobody.
+    Only the master may be a server of this `instance`, too: it answers and decides with its own keys. `names` are
+    those that are given, by the field that gives each; empty ones and None are nobody.
 
     Raises:
         ApiError: one of them is not; the message and the value name it.
@@ -58,7 +60,7 @@ async def check_players(directory: Directory, names: Mapping[str, str | None]) -
         if row is None:
             text = f"{field}: no player {name} is registered; register its keys first (PUT /v1/players/{name}/keys)"
             raise ApiError(422, "not_a_player", text, name)
-        if row.role is not Role.PLAYER:
+        if row.role is not Role.PLAYER and not (field == "master" and instance_of(name) == instance):
             raise ApiError(422, "not_a_player", f"{field}: {name} is a {row.role}, not a player", name)
 
 
@@ -69,17 +71,21 @@ async def check_player_proof(
     expected: dict[str, Any],
     now_s: float,
     revisions: Mapping[str, int] | None = None,
+    *,
+    would_own: bool = False,
 ) -> None:
     """Check that `player` signed exactly the statement `expected`, with an expiry that has not passed.
 
     Present `revisions` that the caller does not send, but only signs, belong to the statement too. Who signed others,
     and is right in all else, has seen what was so before (`stale_revision`).
 
+    A server may sign, too, as the master that it may be; but not what would make it the owner (`would_own`).
+
     Raises:
         ApiError: it did not; the code says what is wrong.
     """
     row = await directory.row(player)
-    if row is not None and row.role is not Role.PLAYER:
+    if would_own and row is not None and row.role is not Role.PLAYER:
         # Its signature would verify. But what it owned then would take nobody's inputs.
         raise ApiError(422, "not_a_player", f"{player} is a {row.role}, not a player", player)
     keys = None if row is None else await directory.keys_of(player)

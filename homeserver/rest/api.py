@@ -200,7 +200,7 @@ def _entity_routes(node: Node) -> APIRouter:
         settings = body.model_dump(mode="json", include=POLICIES, exclude_none=True)
         statement |= settings
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
-        await check_players(node.directory, body.model_dump(include={"owner", "master", "heir"}))
+        await check_players(node.directory, node.config.instance, body.model_dump(include={"owner", "master", "heir"}))
         changes = settings | body.model_dump(mode="json", include={"by", "rule", "owner", "master"})
         changes |= revisions
         changed = EntityRecord.from_data(await node.store.submit("entity.change_rights", entity=entity_id, **changes))
@@ -242,7 +242,7 @@ async def _create_entity(node: Node, body: NewEntity) -> EntityView:
     if instance_of(body.server) != node.config.instance:
         text = f"{body.server} belongs to another instance; spawn here, then transfer"
         raise ApiError(422, Reason.UNKNOWN_TARGET, text, body.server)
-    await check_players(node.directory, body.model_dump(include={"spawner", "heir"}))
+    await check_players(node.directory, node.config.instance, body.model_dump(include={"spawner", "heir"}))
     wanted = {"entity": body.id, "kind": body.kind, "spawner": body.spawner, "server": body.server}
     policies = body.model_dump(mode="json", include=POLICIES)
     try:
@@ -270,7 +270,8 @@ async def _request_transfer(node: Node, entity_id: str, body: NewTransfer) -> Tr
         statement = {"action": "transfer", "entity": entity_id, "to": body.to, "transfer_id": body.transfer_id}
         if body.want is not Want.BY_RULE:
             statement["want"] = body.want.value
-        await check_player_proof(node.directory, body.requester, body.proof, statement, node.clock.unix_s())
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.requester, body.proof, statement, now_s, would_own=True)
         node.request_gate.admit(body.requester, entity_id, body.transfer_id)
     target = await node.transfers.target_row(body.to)
     if target is None or target.role is not Role.SIMSERVER:

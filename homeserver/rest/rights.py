@@ -62,7 +62,9 @@ def _request_routes(node: Node, find_entity: FindEntity) -> APIRouter:
         """Ask to own an entity where it is; done at once unless the master has to be asked."""
         record = await find_entity(node, entity_id)
         stated = {"want": body.want.value, "owner_rev": body.owner_rev, "transfer_id": body.transfer_id}
-        await _check(node, body.requester, body.proof, action="ownership", entity=entity_id, **stated)
+        statement = {"action": "ownership", "entity": entity_id, **stated}
+        now_s = node.clock.unix_s()
+        await check_player_proof(node.directory, body.requester, body.proof, statement, now_s, would_own=True)
         node.request_gate.admit(body.requester, entity_id, body.transfer_id)
         data = await node.store.submit(
             "transfer.propose",

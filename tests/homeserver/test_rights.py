@@ -119,7 +119,7 @@ async def test_rights_go_to_players_alone(game: Game) -> None:
     path = f"/v1/entities/{BALL}"
     new = {"id": "alpha.new", "kind": "ball", "spawner": game.ada.name, "server": "alpha.s1"}
     for name in ("alpha.s1", "alpha.h1", "alpha.nobody", "gamma.nobody", BALL):
-        for field in ("owner", "master", "heir"):
+        for field in ("owner", "heir") if name in ("alpha.s1", "alpha.h1") else ("owner", "master", "heir"):
             body = game.change(game.ada, await game.record(), **{field: name})
             assert await game.api.refused(422, "not_a_player", "PATCH", path, body) == name
         for field in ("spawner", "heir"):
@@ -137,6 +137,30 @@ async def test_rights_go_to_players_alone(game: Game) -> None:
     body = ownership(server, "servers-wish")
     assert await game.api.refused(422, "not_a_player", "POST", f"{path}/ownership", body) == "alpha.s1"
     await game.api.refused(409, "already_exists", "POST", "/v1/entities", new | {"id": "alpha.s1"})
+
+
+async def test_a_server_may_be_master_answers_with_its_own_keys_and_never_becomes_owner(game: Game) -> None:
+    path = f"/v1/entities/{BALL}"
+    server = Player("alpha.s1")
+    server.identity = game.home.simservers["alpha.s1"].sealer.identity
+    await game.set(game.ada, master="alpha.s1")
+    assert (await own(game, game.bob, "bobs-wish"))["phase"] == "asked"
+    (ask,) = await game.api.get("/v1/players/alpha.s1/asks")
+    assert (ask["transfer_id"], ask["master_rev"]) == ("bobs-wish", 2)
+    word = game.word(game.ada, "bobs-wish", allow=True, master_rev=2)
+    await game.api.refused(403, "not_master", "POST", "/v1/transfers/bobs-wish/answer", word)
+    assert (await game.answer(server, "bobs-wish", allow=True, master_rev=2))["result"] == "done"
+    await owner_is(game, game.bob, 2)
+    assert (await game.set(server, rule="deny"))["rule"] == "deny"
+    # What goes to the master where nobody else is named goes to nobody.
+    await game.set(server, owner=game.ada.name, on_leave="adopt")
+    body = {"by": game.ada.name, "owner_rev": 3}
+    proof = game.ada.proof(action="leave", entity=BALL, owner_rev=3)
+    left = await game.api.do("POST", f"{path}/leave", body | {"proof": proof})
+    assert (left["owner"], left["owner_rev"]) == ("", 4)
+    body = ownership(server, "servers-wish", "forced")
+    assert await game.api.refused(422, "not_a_player", "POST", f"{path}/ownership", body) == "alpha.s1"
+    await game.set(server, master=game.ada.name)
 
 
 async def test_requests_that_mean_nothing_are_refused_before_anything_is_done(game: Game) -> None:
