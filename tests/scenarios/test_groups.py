@@ -46,7 +46,7 @@ async def test_failures_rows_34_and_35_a_group_from_two_servers_moves_whole_or_n
             for entity in homes:
                 run.entities[entity] = "alpha.s3"
 
-            # A group that does not come together: one of its entities may not go where it is already.
+            # A group whose target is dead is given up as a whole, and everybody goes on where it was.
             await cluster.kill("alpha.s2")
             body = {"entities": list(homes), "to": "alpha.s2", "group": "broken-001"}
             await run.client.call("alpha", "POST", "/v1/groups", body)
