@@ -83,7 +83,8 @@ class LeaseWord(MessageModel):
     """Home of the servers → record's home: which of those that were asked about in `number` are over, by its log.
 
     One that is over stays so for ever. `alive` are the servers whose leases last, or that are coming back, if they were
-    asked for: all who may have copies.
+    asked for: all who may have copies. Then `over` has also the leases of those that are not alive and may return, for
+    which there is room.
     """
 
     type: Literal["lease_word"] = "lease_word"

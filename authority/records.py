@@ -429,6 +429,7 @@ class RecoveryRow(_Row):
     With `contested` nobody can prove who has it: somebody else may have begun by a pass of `last`, or of whoever was
     passed it. If `last` has simulated it until now there was no such pass, and what it had counts.
     Of the servers in `had` one or another may begin with it yet, though it is not to any more.
+    `stay_epoch` and `stay_sub` are the fence of the last stay; see `authority.stays`.
     """
 
     entity: str
@@ -445,3 +446,10 @@ class RecoveryRow(_Row):
     tick: int = 0
     state_hash: str = ""
     source: CopySource | None = None
+    stay_epoch: int = 0
+    stay_sub: int = 0
+
+    @property
+    def stay(self) -> Fence:
+        """The fence of the last stay that the log gave; below it a copy is of an earlier one."""
+        return Fence(self.stay_epoch, self.stay_sub)

@@ -20,6 +20,7 @@ from authority.recovery import CopySource, OrphanPolicy, Standing
 from authority.rights import find_entity, save_entity
 from authority.rows import Rows
 from authority.sole import is_sole
+from authority.stays import before
 from authority.transfer_rows import find_transfer, save_transfer
 
 __all__ = ["RECOVERY_PROCEDURES"]
@@ -107,7 +108,9 @@ def recovery_strand(rows: Rows, args: Mapping[str, Any]) -> Any:
     if record.orphans is OrphanPolicy.DESPAWN and not args["never"]:
         bury(rows, record)
         return ""
-    return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target)
+    # The stay to which it led has not begun, and what was before it is with its source.
+    stay = before(record.fence)
+    return _begin(rows, record.changed(authority=transfer.source), transfer.source, transfer.target, stay=stay)
 
 
 def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
@@ -135,13 +138,16 @@ def recovery_contest(rows: Rows, args: Mapping[str, Any]) -> Any:
     return True
 
 
-def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = False) -> str:
-    """Raise the fence, and have copies looked for: here, and wherever these servers are at home."""
+def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = False, stay: Fence | None = None) -> str:
+    """Raise the fence, and have copies looked for: here, and wherever these servers are at home.
+
+    Its last stay is that of the record, unless another one is named.
+    """
     known = rows.get_or(("recoveries", record.id), None)
     known = None if known is None else RecoveryRow.from_data(known)
     abroad, abroad_too, came_epoch = asked_abroad(rows, record, involved, known)
     has_begun(rows, record)
-    raised = record.fence.raised()
+    raised, stay = record.fence.raised(), record.fence if stay is None else stay
     fields = {"authority": "", "incarnation": 0, "epoch": raised.epoch, "sub": raised.sub, "delegation": ()}
     save_entity(rows, record.changed(**fields, standing=Standing.RECOVERING))
     # What was to be gone on with from a disk, and was not yet, is there alone still.
@@ -158,6 +164,8 @@ def _begin(rows: Rows, record: EntityRecord, *involved: str, contested: bool = F
         abroad_too=abroad_too,
         came_epoch=came_epoch,
         had=tuple(dict.fromkeys((*(() if known is None else known.had), *involved))),
+        stay_epoch=stay.epoch,
+        stay_sub=stay.sub,
     )
     rows.put(("recoveries", record.id), row.to_data())
     return record.id
@@ -220,7 +228,9 @@ def _again(rows: Rows, args: Mapping[str, Any]) -> str:
     record, row = _find(rows, args["entity"], args["epoch"])
     if not row.target:
         raise Refused(Reason.TOO_LATE, f"{record.id} is looked for already", epoch=record.epoch)
-    return _begin(rows, record.changed(authority=row.last), row.last, row.target, contested=row.contested)
+    # The target is alive, and has said that it does not go on: what it was given to go on with is no stay.
+    record = record.changed(authority=row.last)
+    return _begin(rows, record, row.last, row.target, contested=row.contested, stay=row.stay)
 
 
 def recovery_adopted(rows: Rows, args: Mapping[str, Any]) -> Any:

@@ -199,21 +199,28 @@ class Abroad:
         Who is alive here is looked up last: to ask others takes a while, and who comes back meanwhile may have a copy.
         """
         there: dict[str, int] = {}
+        away: set[str] = set()
         silent = set()
-        for instance in must:
-            there |= await self._alive_in(instance)
-        for instance in may:
+        for instance in (*must, *may):
             try:
-                there |= await self._alive_in(instance)
+                alive, away_there = await self._who_is_in(instance)
             except PeerUnreachable as error:
+                if instance in must:
+                    raise
                 silent.add(instance)
                 _log.info("what %s may have is not known: %s", instance, error)
-        return WhoIsThere(there | self._recoveries.alive(), frozenset(silent))
+            else:
+                there |= alive
+                away |= away_there
+        here = await self._recoveries.here()
+        return WhoIsThere(there | here.alive, frozenset(silent), here.away | away)
 
-    async def _alive_in(self, instance: str) -> dict[str, int]:
+    async def _who_is_in(self, instance: str) -> tuple[dict[str, int], set[str]]:
+        """Who is alive there, by incarnation, and who is not and may return."""
         word = await self._ask(instance, (), who_is_alive=True)
         # An instance speaks for its own servers alone.
-        return {one.server: one.incarnation for one in word.alive if instance_of(one.server) == instance}
+        alive = {one.server: one.incarnation for one in word.alive if instance_of(one.server) == instance}
+        return alive, {one.server for one in word.over if instance_of(one.server) == instance} - alive.keys()
 
     async def _ask(self, instance: str, leases: Sequence[Lease], *, who_is_alive: bool) -> LeaseWord:
         self._number += 1

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from authority.abroad import is_abroad
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import LeasePhase
-from authority.lease_messages import MAX_PEERS, LeaseOf
+from authority.lease_messages import MAX_LEASES, MAX_PEERS, LeaseOf
 from authority.messages import LeaseInquiry, LeaseWord, Message, Passed, ReportReply, StageInquiry, StageWord, Stranded
 from authority.names import instance_of
 from authority.records import Phase, Role
@@ -132,4 +132,6 @@ class Inquiries:
         if message.who_is_alive:
             rows = [one for one in self._store.leases() if one.phase is not LeasePhase.OVER]
             alive = [LeaseOf(server=one.server, incarnation=one.incarnation) for one in rows[:MAX_PEERS]]
+            away = self._store.away()[: MAX_LEASES - len(over)]
+            over += [LeaseOf(server=one.server, incarnation=one.incarnation) for one in away]
         return LeaseWord(number=message.number, over=over, alive=alive)

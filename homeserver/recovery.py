@@ -22,6 +22,7 @@ from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
+from authority.stays import waited_for
 from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
@@ -42,10 +43,14 @@ Post = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class WhoIsThere:
-    """Who may have copies now: simulation servers that are alive, by incarnation, and instances that do not say."""
+    """Who may have copies now: simulation servers that are alive, by incarnation, and instances that do not say.
+
+    `away` are servers that are not alive and were not removed, as far as their instances say so: they may return.
+    """
 
     alive: dict[str, int]
     silent: frozenset[str] = frozenset()
+    away: frozenset[str] = frozenset()
 
 
 Everybody = Callable[[], Awaitable[WhoIsThere]]
@@ -92,6 +97,8 @@ class Recoveries:
         self._rounds: dict[int, _Round] = {}
         self._last_number = 0
         self._in_vain_for: dict[str, tuple[int, bool]] = {}
+        self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -180,7 +187,7 @@ class Recoveries:
         alive = there.alive
         # Who is removed need not be waited for any more.
         registered = tuple(sorted(self._store.simserver_names())) if rows else ()
-        seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), registered))
+        seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), tuple(sorted(there.away)), registered))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
         waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != (seen, row.held)]
@@ -214,7 +221,9 @@ class Recoveries:
             candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
             # Under the epoch before that of the raised fence the one that is back had it.
             best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
-            if not is_enough(row, best, silent):
+            if self._waits_for_later(row, best, there, answers):
+                self._in_vain_for[row.entity] = (seen, row.held)
+            elif not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
                 if silent == there.silent:
                     self._in_vain_for[row.entity] = (seen, row.held)
@@ -256,6 +265,23 @@ class Recoveries:
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""
         return row.disk and row.last not in answers and self._store.row(row.last) is not None
+
+    def _waits_for_later(
+        self, row: RecoveryRow, best: Candidate | None, there: WhoIsThere, answers: Collection[str]
+    ) -> bool:
+        """Whether the best copy is of an earlier stay, and somebody is silent who may have one of the last stay."""
+        servers = waited_for(row, best, (there.away | there.alive.keys()) - set(answers))
+        if best is not None and servers and (row.epoch, servers) != self._waited_for.get(row.entity):
+            self.counts["waited_for_later_copies"] += 1
+            _log.warning(
+                "%s is not gone on with from tick %d of an earlier stay (%s): %s may have later copies",
+                *(row.entity, best.tick, best.fence, ", ".join(servers)),
+            )
+        if servers:
+            self._waited_for[row.entity] = (row.epoch, servers)
+        else:
+            self._waited_for.pop(row.entity, None)
+        return bool(servers)
 
     def _waits_for_return(self, row: RecoveryRow) -> bool:
         """Whether only its own server goes on with an entity; one that was removed from the directory never returns.
@@ -304,6 +330,7 @@ class Recoveries:
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
             row = rows[entity]
             self._in_vain_for.pop(entity, None)
+            self._waited_for.pop(entity, None)
             self.counts["recovered"] += 1
             self.counts[f"recovered_from_{row.source}"] += 1
             at_s = self._clock.unix_s()
@@ -318,7 +345,7 @@ class Recoveries:
 
     async def here(self) -> WhoIsThere:
         """Everybody, if only this instance's servers may have copies."""
-        return WhoIsThere(self.alive())
+        return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
     async def _ask(
         self, items: tuple[RaisedItem, ...], there: WhoIsThere, everybody: Everybody
@@ -370,10 +397,19 @@ class Recoveries:
         """How it stands, for people."""
         rows = [(row, self._store.entity(row.entity)) for row in self._store.recoveries()]
         return {
-            "waiting": [row.to_data() | {"standing": record.standing.value} for row, record in rows if record],
+            "waiting": [
+                row.to_data() | {"standing": record.standing.value, "waits_for": self._waits_for(row)}
+                for row, record in rows
+                if record
+            ],
             "recent": [asdict(report) for report in reversed(self.recent)],
             "counts": dict(self.counts),
         }
+
+    def _waits_for(self, row: RecoveryRow) -> list[str]:
+        """Servers that may have later copies than those that were found, as far as this member was to find any."""
+        epoch, servers = self._waited_for.get(row.entity, (0, ()))
+        return list(servers) if epoch == row.epoch and not row.target else []
 
 
 def believed(row: RecoveryRow, found: list[tuple[str, FoundItem]]) -> list[tuple[str, FoundItem]]:

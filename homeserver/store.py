@@ -16,6 +16,7 @@ from authority.deletion import FAREWELLS
 from authority.drain_procedures import DRAINS
 from authority.errors import Reason, Refused
 from authority.group_commit import GROUP_ORDER
+from authority.lease import LeasePhase
 from authority.pacing import Paces
 from authority.placement_procedures import BALANCE_PAUSE
 from authority.procedures import PROCEDURES
@@ -437,6 +438,10 @@ class Store:
         names = self._replica.store.children(("leases",)) if self._replica.store.exists(("leases",)) else ()
         rows = [self.lease(name) for name in sorted(names)]
         return [row for row in rows if row is not None]
+
+    def away(self) -> list[LeaseRow]:
+        """The leases that are over of servers that may return: those that were not removed from the directory."""
+        return [row for row in self.leases() if row.phase is LeasePhase.OVER and self.row(row.server) is not None]
 
     def _get(self, path: tuple[str, ...]) -> Any:
         return self._replica.store.get_or(path, None)

@@ -398,7 +398,8 @@ class Copier:
         if not self._interval_s or (known is not None and known[1].fence > frozen.fence):
             return
         until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
-        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.OWN)
+        # Not what it stands still with any more: there is a later stay by now, and this is of an earlier one.
+        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.CHECKPOINT)
         self._forget_handed_over(entity)
         self._handed_over[entity] = until_ns, copy
         self._handed_over_bytes += len(copy.state)

@@ -173,9 +173,12 @@ class RecoveriesView(BaseModel):
 
     waiting: list[dict[str, Any]] = Field(
         description="{entity, standing, last, epoch, held, disk, abroad, abroad_too, came_epoch, target, tick, "
-        "state_hash, source, contested, had}; no target: copies are looked for, also in the instances `abroad`, or, if "
+        "state_hash, source, contested, had, stay_epoch, stay_sub, waits_for}; no target: copies are looked for, "
+        "also in the instances `abroad`, or, if "
         "`standing` is lost, there is none; with `disk` or `held` whoever was `last` is waited for; `contested`: "
-        "nobody can prove who has it; `had`: servers that may begin with it yet though they are not to any more"
+        "nobody can prove who has it; `had`: servers that may begin with it yet though they are not to any more; "
+        "`stay_*`: the fence of its last stay, `waits_for`: servers that may have copies of it, while all that were "
+        "found are of earlier ones (known to the member that grants leases)"
     )
     recent: list[dict[str, Any]] = Field(
         description="{entity, last, target, epoch, tick, source, at_s}, of the member that grants leases"

@@ -29,6 +29,8 @@ def recoveries(server: Server, limit: int, json_wanted: bool) -> int:
       any copy    nobody who is alive has one: it is lost, unless a server returns that has one on its disk
       the disk    of a server that was the last one alive: start it, or if it never will return,
                   `baton server remove SERVER`
+      later copies  there is a copy, but of before the entity came to where it was last, and these servers may have
+                  later ones: start them, or remove those that never will return, as above
       its return  the entity's policy is to wait for the server that had it (orphans = freeze): start it,
                   remove it as above, or set another policy (if it is a server of another instance, only that helps)
       another instance  has or had it, and cannot be asked: look at that instance
@@ -58,6 +60,8 @@ def _waits_for(row: dict[str, Any]) -> str:
         return f"the return of {row['last']}"
     if row["disk"]:
         return f"the disk of {row['last']}"
+    if row.get("waits_for"):
+        return f"later copies, which {', '.join(row['waits_for'])} may have"
     abroad = [*row["abroad"], *row["abroad_too"]]
     if row.get("standing") == "lost":
         return "any copy: nobody who is alive has one"

@@ -122,8 +122,8 @@ class Liar:
 class Nobody:
     """Recoveries of an instance without simulation servers."""
 
-    def alive(self) -> dict[str, int]:
-        return {}
+    async def here(self) -> WhoIsThere:
+        return WhoIsThere({})
 
 
 async def test_what_another_instance_says_of_others_servers_or_to_another_question_does_not_count() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import trio
 
+from authority.recovery import followers_of
 from scenarios.client import RestClient
 from scenarios.cluster import ClusterSpec, LocalCluster
 from scenarios.players import InputStream, Players
@@ -139,6 +140,45 @@ async def test_failures_row_24_a_server_that_was_paused_does_not_go_on_with_what
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1", "alpha.s2", "alpha.s3")
         assert await answer(f"{running.cluster.server('alpha.s1').rest_url}/v1/local/entities") == []
+
+
+async def test_failures_row_24_nobody_goes_on_from_an_earlier_stay_while_those_of_the_last_one_stand_still() -> None:
+    """What an entity was before it moved is left on the third server; all since is with two that are paused."""
+    first, second, third = servers = ("alpha.s1", "alpha.s2", "alpha.s3")
+    async with world() as running:
+        await running.spawn(8, first)
+        left = {
+            name
+            for name in running.streams
+            if followers_of(name, first, servers, 1) == (third,) and followers_of(name, second, servers, 1) == (first,)
+        }
+        assert left, "all are followed by the third one now"
+        await running.push(10)
+        await running.everything_durable()
+        for name in running.streams:
+            await running.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": second})
+        await running.until(lambda record: record["authority"] == second)
+        await running.push(20)
+        await running.everything_durable()
+        durable = {name: stream.durable for name, stream in running.streams.items()}
+        for server in (first, second):
+            await running.cluster.pause(server)
+        waits_for: dict[str, list[str]] = {}
+        while not left <= {name for name, some in waits_for.items() if some}:
+            view = await running.client.call("alpha", "GET", "/v1/recoveries")
+            waits_for = {row["entity"]: row["waits_for"] for row in view["waiting"]}
+            for name in left:
+                assert (await running.entity(name))["authority"] != third, "it has gone on from before the move"
+            await trio.sleep(0.1)
+        assert all(waits_for[name] == [first, second] for name in left)
+        for server in (first, second):
+            running.cluster.resume(server)
+        await running.until(lambda record: record["authority"] != "")
+        await running.push(10)
+        await running.exactly_once()
+        assert not any(stream.lost for stream in running.streams.values()), "all that was durable is there still"
+        assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
+        await running.nobody_overlaps(*servers)
 
 
 async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_what_it_had() -> None:

@@ -270,6 +270,11 @@ def test_an_old_copy_at_home_is_not_gone_on_with_while_nobody_can_ask_where_it_c
     assert record is not None
     assert (record.standing, cluster.judge.violations) == (Standing.RECOVERING, [])
     cluster.mail.heal()
+    passing(cluster, 10.0)
+    assert (cluster.record(ENTITY), cluster.judge.violations) == (record, []), "what it began with is on its disk"
+    log = cluster.logs["alpha"]
+    log.run("server.drain", {"server": SOURCE, "drain_id": "removed", "now_s": 0.0})
+    log.run("server.remove", {"server": SOURCE, "drain_id": "removed"})
     for player in cluster.players:
         player.resting = True
     until(cluster, lambda: cluster.schedule.happened % 256 == 0 and not cluster.unsettled())

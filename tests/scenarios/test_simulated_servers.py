@@ -70,6 +70,7 @@ FOUND = {
     "never-asks": "alone",
     "first-answer": "leases",
     "any-copy": "followers",
+    "earlier-stays": "together",
     "parts-families": "families",
     "never-silent": "absent",
     "deaf-to-owners": "absent",

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from authority.abroad import is_abroad
 from authority.absence import LeavePolicy
+from authority.epoch import Fence
 from authority.names import instance_of
 from authority.records import EntityRecord, GroupPhase, Phase
 from authority.recovery import OrphanPolicy, Standing
@@ -41,7 +42,7 @@ class Cluster:
         self.mix: Final = mix
         self.dice: Final = dice
         self.schedule: Final = Schedule()
-        self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note)
+        self.judge: Final = Judge(self._may_simulate, self._has_lease, self.schedule.note, self._keepers)
         self.absences: Final = Absences(self)
         self.births: Final = Births(self)
         self._watching: Final[list[Families | Absences | Births | Apart | Ownerships]] = []
@@ -157,6 +158,10 @@ class Cluster:
 
     def _has_lease(self, server: str) -> bool:
         return self.servers[server].has_lease
+
+    def _keepers(self, entity: str, fence: Fence) -> list[str]:
+        """Who has something of an entity of this fence or a later one, and may return, or is there."""
+        return [name for name, one in self.servers.items() if name not in self.gone and one.keeps(entity, fence)]
 
     # --- who there is ----------------------------------------------------------------------------------------------
 

@@ -200,6 +200,13 @@ class _ForgetsDisks(Recoveries):
         return False
 
 
+class _EarlierStays(Recoveries):
+    """Goes on from the best copy that was found, though it is of before the last stay."""
+
+    def _waits_for_later(self, row: Any, best: Any, there: Any, answers: Any) -> bool:
+        return False
+
+
 class _WorstCopy(Recovery):
     """Tells of its copies as if they were of the lowest fence."""
 
@@ -225,6 +232,11 @@ DEATH_WEAKNESSES: Final = (
     ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
     ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
     ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(recoveries=_ForgetsDisks)),
+    (
+        "earlier-stays",
+        "nobody waits for those who may have later copies than of an earlier stay",
+        Parts(recoveries=_EarlierStays),
+    ),
     ("never-asks", "players do not ask whether what is not durable was lost", Parts(stream=_NeverAsks)),
     ("first-answer", "one server is asked for copies, not all", Parts(recoveries=_FirstAnswer)),
     (

@@ -174,6 +174,22 @@ class Faults:
                 self._block(self._ways_of(other), (alone_s, alone_s))
         self._later((alone_s, alone_s), lambda: self._crash_one(name))
 
+    def _stop_together(self) -> None:
+        """Whoever has an entity, and whoever may follow it there; each returns at a time of its own."""
+        record = self._cluster.record(self._dice.choice(self._cluster.entities))
+        if record is None or not record.authority:
+            return
+        near = self._cluster.servers_of(instance_of(record.authority))
+        followers = followers_of(record.id, record.authority, near, 1)
+        is_pause, whole = self._dice.random() < 0.5, self._dice.random() < 0.5
+        for name in near if whole else (record.authority, *followers):
+            if is_pause:
+                process = self._cluster.servers[name].process
+                process.stand_still()
+                self._later(self._mix.together_s, process.go_on)
+            else:
+                self._crash_one(name, self._mix.together_s)
+
     # --- homes and the log -----------------------------------------------------------------------------------------
 
     def _home(self) -> Home:

@@ -44,11 +44,16 @@ class Judge:
     """Keeps the first violation of each kind.
 
     `may_simulate(server, entity)` says whether that server would go on with it at this moment, `has_lease(server)`
-    whether it would go on with anything; `note` takes a line for the trace.
+    whether it would go on with anything; `note` takes a line for the trace. `keepers(entity, fence)` says who has
+    something of a stay of it, in memory or on disk, and was not removed.
     """
 
     def __init__(
-        self, may_simulate: Callable[[str, str], bool], has_lease: Callable[[str], bool], note: Callable[[str], None]
+        self,
+        may_simulate: Callable[[str, str], bool],
+        has_lease: Callable[[str], bool],
+        note: Callable[[str], None],
+        keepers: Callable[[str, Fence], list[str]] = lambda entity, fence: [],
     ) -> None:
         self.violations: Final[list[Violation]] = []
         self.debts: Final = Debts()
@@ -58,6 +63,7 @@ class Judge:
         self.ticks_lost = 0
         self._may_simulate: Final = may_simulate
         self._has_lease: Final = has_lease
+        self._keepers: Final = keepers
         self._note: Final = note
         self._chains: dict[str, _Chain] = {}
         self._sources: dict[str, dict[str, None]] = {}
@@ -134,6 +140,13 @@ class Judge:
                 f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
             )
         self.debts.settle(thing, stint.started_tick)
+        if stint.started_tick < chain.stint.started_tick and (keepers := self._keepers(stint.entity, chain.fence)):
+            # However many have died: they may return, and what they have can be waited for.
+            self.violated(
+                "earlier-stay",
+                f"{server} took {stint.entity} up at tick {stint.started_tick}, before it came to {chain.server} at"
+                f" {chain.stint.started_tick}, and {', '.join(keepers)} had something of what it did there",
+            )
 
     def heard_of_end(self, server: str, entity: str, epoch: int) -> None:
         """A server says that nothing of an entity goes on there under an earlier epoch."""

@@ -76,6 +76,8 @@ class ServerMix:
         0.0  # all servers of an instance but one are cut off, or killed; it is killed when they are back
     )
     alone_s: Range = (2.8, 4.5)
+    stop_together: float = 0.0  # an entity's authority and all that may follow it are paused, or killed
+    together_s: Range = (3.0, 5.0)
     down_s: Range = (0.05, 1.5)
     crash_under_way: float = 0.0  # one end of a large state that is on its way is killed, and started again
     kill: float = 0.0  # one server is dead for good; at most one of an instance
@@ -96,7 +98,7 @@ class ServerMix:
 _RATED: Final = (
     *("move", "move_together", "take", "delegate", "drain"),
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
-    *("pause", "crash", "crash_with_follower", "leave_alone", "kill"),
+    *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "kill"),
     *("crash_home", "away", "depose"),
     *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke"),
 )
@@ -169,6 +171,12 @@ _MIXES: Final = (
         leave_alone=0.25,
         down_s=(3.0, 5.0),
         move=3.0,
+    ),
+    ServerMix(
+        name="together",
+        purpose="who has an entity and all who may have copies of it stand still or are killed together, and return",
+        stop_together=0.2,
+        move=8.0,
     ),
     ServerMix(
         name="leases",

@@ -517,6 +517,19 @@ class SimulationServer:
         """The entity, if it is here."""
         return self.node.holdings.get(entity) if self.process.is_running else None
 
+    def keeps(self, entity: str, fence: Fence) -> bool:
+        """Whether it has anything of an entity of this fence or a later one: in memory or, if it is dead, on disk.
+
+        Of what is on disk while it runs it has read what there was when it began.
+        """
+        if self.process.is_running:
+            holding, copy = self.node.holdings.get(entity), self.node.copier.table.get(entity)
+            known = [one.fence for one in (holding, copy) if one is not None]
+        else:
+            checkpoint = self._disk.checkpoint_of(entity)
+            known = [] if checkpoint is None else [checkpoint[0]]
+        return any(one >= fence for one in known)
+
     def may_simulate(self, entity: str) -> bool:
         """Whether it would simulate the entity if it ticked now."""
         holding = self.holding(entity)

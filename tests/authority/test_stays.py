@@ -1,0 +1,137 @@
+"""Which copies are of an earlier stay, and for whose word they wait."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.epoch import Fence
+from authority.records import RecoveryRow
+from authority.recovery import Candidate, CopySource
+from authority.stays import UNKNOWN_STAY, before, waited_for
+from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
+from tests.authority.test_recovery import comes_back, delegated, found, leased, over, stranded
+
+__all__ = ["leased"]
+
+FENCES = st.builds(Fence, st.integers(1, 9), st.integers(0, 3))
+
+
+def recovery(stay: Fence, last: str = S2, **fields: Any) -> RecoveryRow:
+    return RecoveryRow(
+        entity=BALL, last=last, epoch=stay.epoch + 1, stay_epoch=stay.epoch, stay_sub=stay.sub, had=(last,), **fields
+    )
+
+
+def copy(fence: Fence, source: CopySource = CopySource.FOLLOWER, holder: str = S1) -> Candidate:
+    return Candidate(holder, source, fence, 7, "0" * 64)
+
+
+@given(FENCES, FENCES, st.sets(st.sampled_from([S1, S2, S3])), st.sampled_from(CopySource))
+def test_a_copy_of_the_last_stay_counts_at_once_and_an_earlier_one_when_all_have_answered(
+    stay: Fence, fence: Fence, silent: set[str], source: CopySource
+) -> None:
+    servers = waited_for(recovery(stay), copy(fence, source), silent)
+    if fence >= stay or not silent:
+        assert servers == ()
+    elif servers != tuple(sorted(silent)):
+        assert (servers, silent, source) == ((), {S2}, CopySource.OWN), "only what the stay was to begin with"
+
+
+@pytest.mark.parametrize("earlier", [Fence(1), Fence(3), Fence(4, 1)])
+def test_who_may_have_been_sent_copies_of_the_last_stay_is_waited_for(earlier: Fence) -> None:
+    row = recovery(Fence(4, 2))
+    assert waited_for(row, copy(earlier), {S2, S3}) == (S2, S3)
+    assert waited_for(row, copy(earlier), {S3}) == (S3,), "the authority has answered, a follower has not"
+    assert waited_for(row, copy(earlier), {S2}) == (S2,)
+
+
+def test_servers_of_an_instance_where_it_has_not_been_last_may_have_what_was_before_it() -> None:
+    abroad = recovery(Fence(2), last=FAR)
+    assert waited_for(abroad, copy(Fence(1)), {S2, S3}) == ()
+    assert waited_for(abroad, copy(Fence(1)), {S2, FAR, "beta.s2"}) == (FAR, "beta.s2")
+    both = abroad.changed(had=(S1, FAR))
+    assert waited_for(both, copy(Fence(1)), {S2, FAR}) == (S2, FAR), "it was given to both, one after the other"
+    later = recovery(Fence(6), last=FAR)
+    assert waited_for(later, copy(Fence(5)), {S2, S3}) == ()
+    assert waited_for(later, copy(Fence(4)), {S2, S3}) == (S2, S3), "it may have had the entity until the commit"
+
+
+def test_nobody_is_waited_for_without_a_copy_and_in_rows_of_before() -> None:
+    assert waited_for(recovery(Fence(4)), None, {S2, S3}) == (), "it is lost until one of them returns"
+    row = RecoveryRow.from_data({"entity": BALL, "last": S2, "epoch": 5})
+    assert row.stay == UNKNOWN_STAY
+    assert waited_for(row, copy(Fence(1)), {S2, S3}) == ()
+
+
+@pytest.mark.parametrize(
+    ("stay", "fence", "source", "counts"),
+    [
+        (Fence(4), Fence(3), CopySource.OWN, True),
+        (Fence(4), Fence(3, 2), CopySource.OWN, True),
+        (Fence(4), Fence(3), CopySource.FOLLOWER, False),
+        (Fence(4), Fence(3), CopySource.CHECKPOINT, False),
+        (Fence(4), Fence(2), CopySource.OWN, False),
+        (Fence(4, 2), Fence(4, 1), CopySource.OWN, True),
+        (Fence(4, 2), Fence(4), CopySource.OWN, False),
+        (Fence(4, 2), Fence(3), CopySource.OWN, False),
+    ],
+)
+def test_what_the_last_stay_was_to_begin_with_waits_for_followers_alone(
+    stay: Fence, fence: Fence, source: CopySource, counts: bool
+) -> None:
+    """The target of a hand-over died, and whoever stands still for that has the state."""
+    assert (waited_for(recovery(stay), copy(fence, source), {S2}) == ()) is counts
+    assert waited_for(recovery(stay), copy(fence, source), {S2, S3}) == (S2, S3)
+
+
+# --- what the log notes -----------------------------------------------------------------------------------------------
+
+
+def stay(log: Log) -> tuple[str, Fence]:
+    row = RecoveryRow.from_data(log.rows.get_or(("recoveries", BALL), None))
+    return row.last, row.stay
+
+
+def test_the_last_stay_is_that_of_the_commit(leased: Log) -> None:
+    leased.commit()
+    over(leased, S2)
+    leased.run("recovery.begin", server=S2, entities=[[BALL, 2, 0]])
+    assert stay(leased) == (S2, Fence(2))
+
+
+def test_the_last_stay_is_that_of_a_pass_that_was_reported(leased: Log) -> None:
+    delegated(leased).run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, incarnation=1)])
+    over(leased, S2)
+    leased.run("recovery.begin", server=S2, entities=[[BALL, 1, 1]])
+    assert stay(leased) == (S2, Fence(1, 1))
+
+
+def test_a_stay_that_never_began_is_none(leased: Log) -> None:
+    leased.commit()
+    over(leased, S1)
+    leased.run("recovery.strand", **stranded())
+    assert stay(leased) == (S1, Fence(1))
+    assert [before(fence) for fence in (Fence(4), Fence(4, 2))] == [Fence(3), Fence(4, 1)]
+
+
+def test_who_was_given_it_in_a_takeover_may_have_gone_on_before_the_log_hears_of_it(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    assert leased.run("recovery.finish", **found()) == [BALL]
+    over(leased, S2)
+    leased.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
+    assert stay(leased) == (S2, Fence(3))
+    row = RecoveryRow.from_data(leased.rows.get_or(("recoveries", BALL), None))
+    assert waited_for(row, copy(Fence(1), CopySource.OWN), {S2}) == (S2,), "it may be on its disk"
+    comes_back(leased, S2)
+    assert waited_for(row, copy(Fence(1), CopySource.OWN), set()) == ()
+
+
+def test_who_has_said_that_it_does_not_go_on_had_no_stay(leased: Log) -> None:
+    over(leased, S1)
+    leased.run("recovery.begin", server=S1, entities=[[BALL, 1, 0]])
+    leased.run("recovery.finish", **found())
+    assert leased.run("recovery.again", items=[{"entity": BALL, "epoch": 3}]) == [BALL]
+    assert stay(leased) == (S1, Fence(1))
