@@ -61,6 +61,11 @@ class Draft:
             else:
                 rows.delete(path)
 
+    @property
+    def revision(self) -> int:
+        """As `Rows.revision`."""
+        return self._rows.revision
+
     def get_or(self, path: _Path, default: Any) -> Any:
         """As `Rows.get_or`."""
         data = self._found.get(path, _UNREAD)

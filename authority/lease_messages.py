@@ -3,23 +3,35 @@
 None of it is a numbered hop.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from authority.certificates import Name, OwnerName
 from authority.message_base import MessageModel
 
-__all__ = ["MAX_LEASES", "MAX_PEERS", "LeaseInquiry", "LeaseOf", "LeaseWord", "Renew", "RenewReply"]
+__all__ = [
+    "MAX_LEASES",
+    "MAX_PEERS",
+    "MAX_POSITION_CHARS",
+    "LeaseInquiry",
+    "LeaseOf",
+    "LeaseWord",
+    "Renew",
+    "RenewReply",
+]
 
 # Servers of one instance that are named to each other, as those among which to choose whom to send copies.
 MAX_PEERS: Final = 4096
 # Of servers of one instance that have entities of another one; in one question of that.
 MAX_LEASES: Final = 256
+# Of a signed position: a header of names and key ids, and five short fields.
+MAX_POSITION_CHARS: Final = 2048
 
 Incarnation = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PreviousNonce = Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")]
+Position = Annotated[str, Field(max_length=MAX_POSITION_CHARS)]
 PeersDigest = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
 
 
@@ -29,6 +41,8 @@ class Renew(MessageModel):
     `nonce` is the secret of this incarnation, `previous_nonce` that of the one before, as far as it is known.
     `peers` is the digest of the list of the other servers that it knows: another list is told in the answer.
     `shared`: nothing is durable by its disk alone any more (`authority.sole`).
+    `position`: where the log was, as a homeserver signed it last for this server, empty if none has
+    (`authority.log_positions`); None, and left out of what is sent, of one that knows of no such thing.
     """
 
     type: Literal["renew"] = "renew"
@@ -39,6 +53,11 @@ class Renew(MessageModel):
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
     peers: PeersDigest = ""
     shared: bool = False
+    position: Position | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _sparing(handler(self))
 
 
 class RenewReply(MessageModel):
@@ -47,6 +66,8 @@ class RenewReply(MessageModel):
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
     `draining`: the server is drained, and refuses entities from now on. `alone`: its own disk counts
     (`authority.sole`).
+    `went_back`: the log has not been where the server's `position` says, so that nothing is granted.
+    `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
     """
 
@@ -54,13 +75,25 @@ class RenewReply(MessageModel):
     server: Name
     incarnation: Incarnation
     renewal: Annotated[int, Field(ge=1, le=2**63 - 1)]
-    verdict: Literal["granted", "returning", "held", "over", "elsewhere"]
+    verdict: Literal["granted", "returning", "held", "over", "elsewhere", "went_back"]
     known: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     officer: OwnerName = ""
     term_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
     draining: bool = False
     alone: bool = False
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None
+    position: Position | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _sparing(handler(self))
+
+
+def _sparing(data: dict[str, Any]) -> dict[str, Any]:
+    """Without a position, if there is none: who knows of no positions refuses messages with fields that it lacks."""
+    if data["position"] is None:
+        del data["position"]
+    return data
 
 
 class LeaseOf(MessageModel):

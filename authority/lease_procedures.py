@@ -1,6 +1,7 @@
 """Leases in the log: who grants them, which incarnation of each server is the present one, and which are over.
 
     lease_office     LeaseOffice
+    office_marks/…   see `authority.log_positions`
     leases/<server>  LeaseRow
 
 The rules of `authority.lease` say when these are to be called. A server that has no row is one that never had a lease
@@ -13,6 +14,7 @@ from typing import Any, Final
 from authority.directory_procedures import check_simserver
 from authority.errors import Reason, Refused
 from authority.lease import LeasePhase
+from authority.log_positions import mark_office
 from authority.records import LeaseOffice, LeaseRow
 from authority.rows import Rows
 
@@ -84,12 +86,14 @@ def _save(rows: Rows, row: LeaseRow) -> Any:
 def office_take(rows: Rows, args: Mapping[str, Any]) -> Any:
     """A homeserver takes the office of granting leases, as the successor of the office number `after`.
 
-    Whoever names an older one has not heard of the present one, and gets what there is instead.
+    Whoever names an older one has not heard of the present one, and gets what there is instead. `mark` is random, and
+    tells this office from any other of the same number; see `authority.log_positions`.
     """
     office = lease_office(rows)
     if office.number == args["after"]:
         office = LeaseOffice(holder=args["by"], number=office.number + 1)
         rows.put(("lease_office",), office.to_data())
+        mark_office(rows, office.number, args.get("mark", ""))
     return office.to_data()
 
 

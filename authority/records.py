@@ -13,6 +13,7 @@ Where things stand in the tree:
     recoveries/<id>  RecoveryRow of an entity whose authority is dead
     leases/<name>    LeaseRow of a simulation server
     lease_office     LeaseOffice
+    office_marks     by which positions of the log are recognised; see `authority.log_positions`
     balance_pause    since when nothing is balanced, in Unix seconds; see `authority.placement_procedures`
 """
 

@@ -29,6 +29,7 @@ RESERVED_ROOTS: Final = frozenset(
         "groups",
         "lease_office",
         "leases",
+        "office_marks",
         "paces",
         "players",
         "recoveries",

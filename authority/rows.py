@@ -8,6 +8,10 @@ __all__ = ["Rows"]
 class Rows(Protocol):
     """What a procedure may do to the tree; paths are tuples of names."""
 
+    @property
+    def revision(self) -> int:
+        """Of the tree before this transaction: the last one that is without it."""
+
     def get_or(self, path: tuple[str, ...], default: Any) -> Any:
         """The data at `path`, or `default`."""
 

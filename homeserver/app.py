@@ -40,6 +40,7 @@ from homeserver.federation import Federation
 from homeserver.hierarchies import Hierarchies
 from homeserver.inquiries import Inquiries
 from homeserver.leases import Leases
+from homeserver.log_positions import LogPositions
 from homeserver.node import Node, Secrets
 from homeserver.orders import Orders
 from homeserver.owners import Owners
@@ -99,6 +100,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         config.lease_term_s,
         lambda: backend.current.status.is_leader if raft else None,
         lambda row: recoveries.sweep(row),  # noqa: PLW0108
+        LogPositions(sealer, store, clock),
     )
 
     def in_office() -> bool:

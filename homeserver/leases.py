@@ -7,6 +7,7 @@ coming. Where nobody leads the log (it is kept in etcd), the office goes to whoe
 
 import hashlib
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
@@ -19,6 +20,7 @@ from authority.lease_messages import MAX_PEERS, Renew, RenewReply
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow
 from authority.sealing import Opened
+from homeserver.log_positions import LogPositions
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
 
@@ -41,6 +43,7 @@ class Leases:
         name: this homeserver.
         leads: whether this member leads the log now; None if that has no leader among the members.
         sweep: takes from a server whatever earlier incarnations of it simulated; false if it has to be tried again.
+        positions: by which a log that was restored from an older copy is noticed; without, that is not looked for.
     """
 
     def __init__(
@@ -51,12 +54,16 @@ class Leases:
         term_s: float,
         leads: Callable[[], bool | None],
         sweep: Callable[[LeaseRow], Awaitable[bool]],
+        positions: LogPositions | None = None,
     ) -> None:
         self._name = name
         self._store = store
         self._clock = clock
         self._leads = leads
         self._sweep = sweep
+        self._positions = positions
+        self.went_back = ""
+        """Why this log is an older one than the one that was used last, for people; empty if nobody has shown that."""
         self.granter: Final = Granter(LeaseTerms(round(term_s * 1e9)))
         self._busy: set[tuple[str, int]] = set()
         self._office_seen = (0, 0)
@@ -86,6 +93,8 @@ class Leases:
         received_ns = self._clock.monotonic_ns()
         if sender != message.server:
             raise MessageError(f"{sender} renews the lease of {message.server}")
+        if await self._has_gone_back(message):
+            return _answer(message, "went_back")
         office = self.granter.office
         if not office:
             holder = self._store.lease_office().holder
@@ -114,7 +123,29 @@ class Leases:
             draining=self._store.drain(message.server) is not None,
             alone=row.sole,
             peers=None if digest_of(peers) == message.peers else peers,
+            position=None if message.position is None or self._positions is None else self._positions.now(office),
         )
+
+    async def _has_gone_back(self, message: Renew) -> bool:
+        """Whether the log is an older one: then nothing is granted to anybody, and nobody's lease is ended.
+
+        For what it would decide by is not what was. Nothing leads out of this but a start with another log.
+        """
+        if not self.went_back and message.position and self._positions is not None:
+            try:
+                missing = await self._positions.missing(message.position)
+            except MessageError as error:
+                # Nothing is proved: its keys may have been replaced, or it is made up.
+                _log.info("%s names a position of the log that says nothing: %s", message.server, error)
+                return False
+            if missing is not None and not self.went_back:
+                self.went_back = (
+                    f"{message.server} proves that the log was at revision {missing.revision} under office "
+                    f"{missing.office}, and it has never been there: it was restored from an older copy"
+                )
+                self.granter.left_office()
+                _log.error("log_went_back: %s. No leases are granted by %s from now on", self.went_back, self._name)
+        return bool(self.went_back)
 
     async def _whose_disk(self, row: LeaseRow, message: Renew, office: int) -> LeaseRow:
         """Have the log know whether the server's own disk counts, by who else is there and what it says of copies."""
@@ -201,6 +232,8 @@ class Leases:
         if (office.number, office.kept) != self._office_seen:
             self._office_seen, self._office_changed_ns = (office.number, office.kept), now_ns
         leads = self._leads()
+        if self.went_back:
+            return
         try:
             if not self.granter.office:
                 silent = now_ns - self._office_changed_ns > self.terms.granter_ns
@@ -213,7 +246,9 @@ class Leases:
             _log.info("the office of granting leases: %s", error)
 
     async def _take_office(self, office: LeaseOffice) -> None:
-        data = await self._store.submit("lease.take_office", by=self._name, after=office.number)
+        data = await self._store.submit(
+            "lease.take_office", by=self._name, after=office.number, mark=secrets.token_hex(16)
+        )
         taken = LeaseOffice.from_data(data)
         if taken.holder == self._name and taken.number == office.number + 1:
             self.granter.took_office(taken.number, self._clock.monotonic_ns())
@@ -249,6 +284,7 @@ def _answer(
     draining: bool = False,
     alone: bool = False,
     peers: list[str] | None = None,
+    position: str | None = None,
 ) -> RenewReply:
     return RenewReply.model_validate(
         {
@@ -262,6 +298,7 @@ def _answer(
             "draining": draining,
             "alone": alone,
             "peers": peers,
+            "position": position,
         }
     )
 

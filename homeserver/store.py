@@ -39,6 +39,7 @@ from tree.backend import Backend
 from tree.data import encode
 from tree.errors import Abort
 from tree.store import NodeView
+from tree.store import Store as TreeStore
 from tree.submissions import Aborted
 from tree.transaction import Transaction
 
@@ -78,6 +79,11 @@ class Store:
     @property
     def _replica(self) -> Backend:
         return self._backend()
+
+    @property
+    def tree(self) -> TreeStore:
+        """This member's copy of the tree, for reading."""
+        return self._replica.store
 
     async def submit(self, procedure: str, **args: Any) -> Any:
         """Run a procedure through the log and return its answer.

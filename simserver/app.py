@@ -43,6 +43,7 @@ from simserver.custody import CustodyLog, custody_file
 from simserver.departures import Departures
 from simserver.holdings import Holdings, Tombstone
 from simserver.home import Home, HomeRefused
+from simserver.home_log import HomeLog
 from simserver.inquiries import Inquiries
 from simserver.lease import LeaseKeeper, Nonces
 from simserver.ledger import Ledger
@@ -122,6 +123,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         ready_to_leave=lambda entity: departures.ready_to_leave(entity),  # noqa: PLW0108
     )
     ledger = Ledger(config.name, config.directory / "tree")
+    home_log = HomeLog(config.directory / "home_log")
     lease = LeaseKeeper(
         config.name,
         Nonces(config.directory / "lease.json"),
@@ -129,6 +131,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         clock,
         counts,
         stepped_down=lambda: recovery.step_down(),  # noqa: PLW0108
+        home_log=home_log,
     )
     holdings = Holdings(environment, ledger)
     admissions = Admissions(courier, clock, counts)
@@ -217,6 +220,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     node.births = Births(
         holdings, reception, departures, courier, lambda: lease.incarnation, arrivals.fence_raised, counts
     )
+    node.home_log = home_log
+    home.why_not_asked = lambda: lease.log_went_back
     lease.has_shared = copier.has_shared
     node.loads = Loads(
         LoadMeter(round(1e9 / config.tick_hz)),
@@ -261,6 +266,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("courier", node.courier.serve),
             ServiceSpec("admissions", node.admissions.serve),
             ServiceSpec("lease", node.lease.serve),
+            ServiceSpec("home_log", node.home_log.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("copies", node.copier.serve),
             ServiceSpec("owners", partial(_serve_owners, node)),

@@ -7,7 +7,7 @@ are asked in turn. Requests are idempotent, so asking twice is safe.
 import logging
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import httpx
@@ -101,6 +101,8 @@ class Home:
         self._keys: dict[str, tuple[int, PublicIdentity]] = {}
         self._asking: Combiner[Letter, Opened | None] = Combiner(self.ask_each, most=MAX_BATCH)
         self.pins: Final = Pins() if pins is None else pins
+        self.why_not_asked: Callable[[], str] = lambda: ""
+        """Why the home instance is asked for nothing but the lease, because its log went back; empty if it is."""
         self.handshakes: Final = Handshakes(self)
 
     # --- registration and directory --------------------------------------------------------------------------------
@@ -282,13 +284,18 @@ class Home:
 
     async def ask_alone(self, message: Message, trace: Trace) -> Opened | None:
         """As `ask`, in a parcel of its own: nothing else has to be decided before it is answered."""
-        (outcome,) = await self.ask_each([Letter(message, trace, on_path=False)])
+        (outcome,) = await self._ask_each([Letter(message, trace, on_path=False)])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     async def ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         """`ask` of each of these, in as few parcels as they fit: its answer, None, or what `ask` would raise."""
+        if why := self.why_not_asked():
+            return [HomeUnreachable(why)] * len(letters)
+        return await self._ask_each(letters)
+
+    async def _ask_each(self, letters: Sequence[Letter]) -> list[Opened | Exception | None]:
         outcomes: list[Opened | Exception | None] = []
         waiting = deque(letters)
         while together := take_batch(waiting):

@@ -5,6 +5,9 @@ on time, and a server that was paused for a minute finds, with its first look at
 
 A lease that has run out may be granted again as long as the home instance has not ended it; then everything goes on as
 it stands. One that was ended is not: the server gives up whatever it simulated and claims the next incarnation.
+
+A home instance whose log went back (`simserver.home_log`) grants nothing, and is not followed: what lives here stands
+still as it is, newer than anything that log knows, until the home instance has the log that it had.
 """
 
 import hashlib
@@ -23,6 +26,7 @@ from authority.hops import Trace
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
 from authority.lease_messages import Renew, RenewReply
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.home_log import HomeLog
 from tree.disk import replace_file
 
 __all__ = ["LeaseKeeper", "Nonces"]
@@ -33,6 +37,8 @@ RETRY_S: Final = 0.2
 MAX_WHY_CHARS: Final = 300
 # Of incarnations that were begun; not all of them were granted.
 _NONCES_KEPT: Final = 8
+# Renewals without a position to a home that has refused one; then it may have been upgraded.
+_OFFER_AFTER: Final = 60
 # Until the first answer says how long the term is.
 _FIRST_RENEWAL_S: Final = 0.5
 
@@ -66,6 +72,7 @@ class LeaseKeeper:
         nonces: what is kept of incarnations.
         stepped_down: called when the lease is over and before another incarnation is claimed: from then on nothing of
             what was simulated may go on.
+        home_log: what is known of the home instance's log.
     """
 
     def __init__(
@@ -76,6 +83,7 @@ class LeaseKeeper:
         clock: Clock,
         counts: Counter[str],
         stepped_down: Callable[[], None],
+        home_log: HomeLog | None = None,
     ) -> None:
         self._server = server
         self._nonces = nonces
@@ -83,15 +91,19 @@ class LeaseKeeper:
         self._clock = clock
         self._counts = counts
         self._stepped_down = stepped_down
+        self._home_log = HomeLog() if home_log is None else home_log
         self._nonce = ""
         self._previous_nonce = ""
         self._renewal = 0
+        self._offer_at = 0
         self._peers_digest = ""
         self._begun = clock.bell()
         self._has_begun = False
         self.holder = Holder()
         self.why_not = ""
         """Why the lease was not renewed, the last time that it was not."""
+        self.log_went_back = ""
+        """Why this server does not follow its home instance, whose log is older than it was; empty if it does."""
         self.is_alive = False
         """Whether the home instance gives entities to this server."""
         self.is_drained = False
@@ -120,7 +132,7 @@ class LeaseKeeper:
 
     def may_act(self, now_ns: int) -> bool:
         """Whether anything may be simulated at this moment."""
-        return self.holder.may_act(now_ns)
+        return not self.log_went_back and self.holder.may_act(now_ns)
 
     def begin(self) -> None:
         """This server is registered, so it may ask for a lease."""
@@ -148,6 +160,7 @@ class LeaseKeeper:
         return {
             "incarnation": self.holder.incarnation,
             "phase": self.holder.phase.value,
+            "log_went_back": self.log_went_back,
             "may_be_given_entities": self.is_alive,
             "left_ms": left_ms if self.holder.phase is HolderPhase.HELD else 0,
         }
@@ -168,7 +181,7 @@ class LeaseKeeper:
         """
         known = self._nonces.read()
         self._previous_nonce = known.get(incarnation - 1, "")
-        self._nonce, self._renewal = self._nonces.new_nonce(), 0
+        self._nonce, self._renewal, self._offer_at = self._nonces.new_nonce(), 0, 0
         self.is_alive = self.is_alone = self._says_shared = False
         self.holder = Holder(incarnation)
         kept = sorted(number for number in known if number < incarnation)[-_NONCES_KEPT:]
@@ -194,11 +207,15 @@ class LeaseKeeper:
             renewal=self._renewal,
             peers=self._peers_digest,
             shared=self._says_shared,
+            position=self._home_log.position or ("" if self._renewal >= self._offer_at else None),
         )
         try:
             # Alone: in company the answer would wait for whatever else is decided, of hundreds that leave, say.
             answer = await self._home.ask_alone(message, Trace(f"renew-{self._renewal:08d}"))
         except (HomeUnreachable, HomeRefused) as error:
+            if isinstance(error, HomeRefused) and message.position == "":
+                # A home of an earlier release knows no positions, and refuses what has one.
+                self._offer_at = self._renewal + _OFFER_AFTER
             self._not_granted(str(error))
             return False
         if answer is None or not isinstance(answer.message, RenewReply) or answer.message.renewal != self._renewal:
@@ -208,7 +225,11 @@ class LeaseKeeper:
 
     async def _take(self, reply: RenewReply, sender: str, sent_ns: int) -> bool:
         now_ns = self._clock.monotonic_ns()
+        if reply.verdict == "went_back":
+            self._home_went_back(sender)
+            return False
         if reply.verdict in ("granted", "returning"):
+            self._home_is_back(reply.position)
             before = self.holder.phase
             self.holder.handle(Renewed(sent_ns, LeaseTerms(reply.term_ms * 1_000_000)), now_ns)
             if before is HolderPhase.LAPSED:
@@ -225,6 +246,27 @@ class LeaseKeeper:
             await self._home.prefer(reply.officer, to=sender)
         self._not_granted(f"{sender} says {reply.verdict} {reply.officer}")
         return False
+
+    def _home_went_back(self, sender: str) -> None:
+        """The home instance has an older log than this server can prove: nothing of what it says is followed."""
+        if not self.log_went_back:
+            self._counts["log_went_back"] += 1
+            self.log_went_back = (
+                f"{sender} has an older log than its instance had before, restored from a copy perhaps: it would give "
+                f"fences and incarnations again that were given already. Restore the newer log "
+                f"(docs/operations.md, restoring a homeserver)"
+            )
+            _log.error("log_went_back: %s stands still: %s", self._server, self.log_went_back)
+        self.is_alive = False
+        self._not_granted(self.log_went_back)
+
+    def _home_is_back(self, position: str | None) -> None:
+        """The home instance has granted the lease, so its log has been where this server knows it to have been."""
+        if self.log_went_back:
+            _log.warning("%s follows its home instance again: the log is the one that it knows", self._server)
+            self.log_went_back = ""
+        if position:
+            self._home_log.position = position
 
     def _is_over(self, known: int, now_ns: int) -> None:
         """The log has ended this incarnation, or knows another one."""

@@ -70,6 +70,7 @@ from simserver.departures import Departures
 from simserver.entity import NewInput, TickNow
 from simserver.holdings import Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
+from simserver.home_log import HomeLog
 from simserver.inquiries import Inquiries
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
@@ -124,6 +125,7 @@ class Node:
     recovery: Recovery = field(init=False, repr=False)
     silences: Silences = field(init=False, repr=False)
     loose_ends: LooseEnds = field(init=False, repr=False)
+    home_log: HomeLog = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 
@@ -183,7 +185,10 @@ class Node:
                     self._drop(received, error)
                     continue
                 self.courier.heard_from(received.peer, received.address)
-                if isinstance(message, Parcel):
+                if isinstance(message, Parcel) and self.lease.log_went_back:
+                    # What others decide by that log would be done under fences that were given before.
+                    self.counts["dropped_log_went_back"] += 1
+                elif isinstance(message, Parcel):
                     if message.kind in _AT_ONCE and self.link.inbox.is_empty and self._take_at_once(message, received):
                         continue
                     await limit.acquire_on_behalf_of(received)

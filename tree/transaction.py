@@ -43,6 +43,11 @@ class Transaction:
     def __init__(self, store: Store) -> None:
         self._store: Store | None = store
 
+    @property
+    def revision(self) -> int:
+        """Of the store before this transaction; it rises by one when this is applied, if it changes anything."""
+        return self._open().revision
+
     # --- reading --------------------------------------------------------------------------------------------------
 
     def get(self, path: Pattern) -> Any:

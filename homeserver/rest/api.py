@@ -147,6 +147,8 @@ def _server_list_routes(node: Node) -> APIRouter:
             reason = "not registered in its own directory yet"
         if reason:
             raise ApiError(503, "not_ready", reason)
+        if node.leases.went_back:
+            raise ApiError(503, "log_went_back", node.leases.went_back)
         return Health(status="ok", name=node.config.name, role=Role.HOMESERVER)
 
     @routes.get("/v1/servers")

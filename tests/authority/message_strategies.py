@@ -135,6 +135,8 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (LeaseInquiry, "leases"): LEASES,
     (LeaseWord, "over"): LEASES,
     (LeaseWord, "alive"): LEASES,
+    (Renew, "position"): st.none() | st.sampled_from(["", "head.claims.signature"]),
+    (RenewReply, "position"): st.none() | st.sampled_from(["", "head.claims.signature"]),
     (Renew, "peers"): st.sampled_from(["", "0123456789abcdef"]),
     (RenewReply, "peers"): st.none() | st.lists(NAMES, max_size=3),
     (messages.Copies, "items"): st.lists(COPIES, min_size=1, max_size=3),

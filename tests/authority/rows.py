@@ -14,6 +14,12 @@ class DictRows:
 
     def __init__(self) -> None:
         self.data: dict[Path, str] = {}
+        self.revisions = 0
+
+    @property
+    def revision(self) -> int:
+        """Nobody counts here; who needs revisions sets them."""
+        return self.revisions
 
     def get_or(self, path: Path, default: Any) -> Any:
         assert all(path), f"the tree has no empty names: {path}"

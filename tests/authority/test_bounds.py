@@ -12,8 +12,9 @@ from authority.deletion import MAX_TOMBSTONES
 from authority.group_commit import MAX_GROUP, MAX_GROUPS
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
-from authority.lease_messages import MAX_LEASES, MAX_PEERS
+from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
 from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
+from authority.log_positions import MAX_OFFICES
 from authority.message_base import MAX_TOKEN_CHARS
 from authority.messages import (
     INLINE_STATE_BYTES,
@@ -79,6 +80,7 @@ EXPECTED = {
     "chain of certificates": f"1 grant and {MAX_CHAIN} passes",
     "unknown members of a directory row": f"{MAX_UNKNOWN_CHARS:,} characters",
     "servers named to each other": f"{MAX_PEERS:,}",
+    "position of the log; offices whose marks are kept": f"{MAX_POSITION_CHARS:,} characters; {MAX_OFFICES}",
     "leases in a question of another home": f"{MAX_LEASES}",
     "copies in a message": f"{MAX_COPIES}, 64 KiB of states or one alone",
     "entities in a message of a recovery": f"{MAX_RECOVERED}",

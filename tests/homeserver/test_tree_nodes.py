@@ -27,7 +27,7 @@ async def test_what_is_put_is_read_with_its_versions(alpha: Home) -> None:
     assert (parent["has_data"], parent["children"], parent["keep_while"]) == (False, ["7"], [])
     root = await alpha.api.get("/v1/tree")
     assert root["path"] == []
-    assert set(root["children"]) == {"jobs", "lease_office", "servers"}
+    assert set(root["children"]) == {"jobs", "lease_office", "office_marks", "servers"}
 
 
 async def test_data_comes_back_as_it_was(alpha: Home) -> None:

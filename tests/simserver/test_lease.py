@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import trio
 
+from authority.hops import Trace
 from authority.lease import LeaseTerms, Renewed
+from authority.lease_messages import Renew, RenewReply
+from simserver.home import HomeRefused
+from simserver.home_log import HomeLog
 from simserver.lease import LeaseKeeper, Nonces
 from tests.simserver.test_departures import TrioClock
 
@@ -36,3 +41,85 @@ async def test_whoever_hears_that_it_is_over_gives_up_what_it_has_before_it_is_t
         keeper._next_incarnation()
     assert as_whom == [2]
     assert keeper.incarnation > 2
+
+
+async def test_failures_row_42_a_server_whose_home_went_back_stands_still_and_keeps_what_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gave_up: list[int] = []
+    counts: Counter[str] = Counter()
+    home_log = HomeLog(tmp_path / "home_log")
+    keeper = LeaseKeeper(
+        "alpha.s1",
+        Nonces(tmp_path / "lease.json"),
+        cast(Any, None),
+        TrioClock(),
+        counts,
+        lambda: gave_up.append(1),
+        home_log,
+    )
+    keeper._begin_as(1)
+    now_ns = TrioClock().monotonic_ns()
+
+    def reply(verdict: str, **fields: Any) -> RenewReply:
+        return RenewReply.model_validate(
+            {"server": "alpha.s1", "incarnation": 1, "renewal": 1, "verdict": verdict, "term_ms": 60_000, **fields}
+        )
+
+    assert await keeper._take(reply("granted", position="first"), "alpha.h1", now_ns)
+    assert keeper.may_act(now_ns)
+    for _ in range(3):
+        assert not await keeper._take(reply("went_back"), "alpha.h1", now_ns)
+    assert not keeper.may_act(now_ns), "at once, not when the term ends"
+    assert keeper.incarnation == 1
+    assert not gave_up
+    assert counts["log_went_back"] == 1
+    assert sum("log_went_back" in record.message for record in caplog.records) == 1
+    assert home_log.position == "first"
+    # The operator has put the log back that was there.
+    assert await keeper._take(reply("granted", position="second"), "alpha.h1", now_ns)
+    assert keeper.may_act(now_ns)
+    assert (keeper.log_went_back, home_log.position) == ("", "second")
+
+
+async def test_a_home_of_before_there_were_positions_is_not_told_of_them(tmp_path: Path) -> None:
+    """It refuses a message with a field that it does not know."""
+    seen: list[str | None] = []
+
+    class HomeOfBefore:
+        async def ask_alone(self, message: Renew, trace: Trace) -> None:
+            seen.append(message.position)
+            assert ("position" in message.model_dump()) == (message.position is not None)
+            if message.position is not None:
+                raise HomeRefused("unknown field", "bad_message")
+
+    home_log = HomeLog()
+    keeper = LeaseKeeper(
+        "alpha.s1",
+        Nonces(tmp_path / "nonces"),
+        cast(Any, HomeOfBefore()),
+        TrioClock(),
+        Counter(),
+        lambda: None,
+        home_log,
+    )
+    keeper._begin_as(1)
+    for _ in range(70):
+        await keeper._renewed(0)
+    assert [number for number, position in enumerate(seen) if position is not None] == [0, 60]
+    # Who has heard of a position shows it always: or a home that went back to before could not be found out.
+    home_log.position = "a.b.c"
+    for _ in range(3):
+        await keeper._renewed(0)
+    assert seen[-3:] == ["a.b.c"] * 3
+
+
+async def test_the_position_of_the_log_outlives_the_server(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        log = HomeLog(tmp_path / "home_log")
+        await nursery.start(log.serve)
+        log.position = "a.b.c"
+        nursery.cancel_scope.cancel()
+    assert HomeLog(tmp_path / "home_log").position == "a.b.c"
+    (tmp_path / "home_log").unlink()
+    assert HomeLog(tmp_path / "home_log").position == ""

@@ -12,6 +12,7 @@ from authority.columns import Row, columns_of, rows_untrusted
 from authority.errors import MessageError
 from authority.hops import BadTrace, Trace
 from authority.letters import MAX_BATCH, Batch, BatchItem, Letter
+from authority.log_positions import LogPosition
 from authority.messages import (
     INLINE_STATE_BYTES,
     Activated,
@@ -168,6 +169,9 @@ CERTIFICATE: dict[str, Any] = {
 }  # fmt: skip
 
 
+LOG_POSITION = LogPosition(instance="alpha", office=3, mark="0f" * 16, revision=90)
+
+
 def _certificates(data: bytes) -> None:
     claims = from_json(data)
     for kind in (CommitCertificate, DelegationGrant, PassCertificate):
@@ -176,6 +180,11 @@ def _certificates(data: bytes) -> None:
         except MessageError:
             continue
         assert kind.from_claims_untrusted(read.to_claims()) == read
+
+
+def _log_position(data: bytes) -> None:
+    read = LogPosition.from_claims_untrusted(from_json(data))
+    assert LogPosition.from_claims_untrusted(read.to_claims()) == read
 
 
 def _trace(data: bytes) -> None:
@@ -310,6 +319,14 @@ TARGETS = [
         _certificates,
         ["authority.certificates:_Certificate.from_claims_untrusted"],
         _certificate_seeds,
+        (MessageError,),
+        plain="json",
+    ),
+    Target(
+        "log-position",
+        _log_position,
+        ["authority.log_positions:LogPosition.from_claims_untrusted"],
+        lambda: [to_json(LOG_POSITION.to_claims()), to_json({**LOG_POSITION.to_claims(), "office": 0})],
         (MessageError,),
         plain="json",
     ),

@@ -21,12 +21,13 @@ from crypto.keys import PublicIdentity
 from homeserver.births import Births
 from homeserver.certification import Certification
 from homeserver.farewells import Farewells
+from homeserver.log_positions import LogPositions
 from homeserver.node import Node
 from homeserver.rest import transport, tree, tree_inputs
 from homeserver.transfers import Transfers
 from tests.fuzz.plain import NotPlain, from_json, to_cbor, to_json
 from tests.fuzz.target import Target
-from tests.fuzz.targets.for_authority import CERTIFICATE, SEALERS, message_seeds, parcel, sealed_contents
+from tests.fuzz.targets.for_authority import CERTIFICATE, LOG_POSITION, SEALERS, message_seeds, parcel, sealed_contents
 from tests.fuzz.targets.for_tree import CONDITION, EXPORT
 from tests.fuzz.world import IDENTITIES, NOW_S
 from tree.errors import BadData, BadPath
@@ -224,6 +225,16 @@ def _chain_seeds() -> list[bytes]:
     return [to_json([grant, passed]), to_json([grant]), to_json(["not a token"]), to_json([grant, by_nobody])]
 
 
+def _signed_log_position(data: bytes) -> None:
+    """Claims that get signed by who they say, or by alpha.h1; twice, as what was read once is remembered."""
+    row = SimpleNamespace(role=Role.HOMESERVER, keys=IDENTITIES["alpha.h1"].public.to_jwks())
+    store = SimpleNamespace(row={"alpha.h1": row}.get)
+    clock = SimpleNamespace(unix_s=lambda: NOW_S)
+    reader = LogPositions(SEALERS["alpha.h1"], cast(Any, store), cast(Any, clock))
+    token = _token(from_json(data))
+    assert reader.read_untrusted(token) == reader.read_untrusted(token)
+
+
 TARGETS = [
     Target(
         "rest-url",
@@ -303,6 +314,14 @@ TARGETS = [
         ],
         _chain_seeds,
         (MessageError, Refused),
+        plain="json",
+    ),
+    Target(
+        "signed-log-position",
+        _signed_log_position,
+        ["homeserver.log_positions:LogPositions.read_untrusted"],
+        lambda: [to_json(LOG_POSITION.to_claims()), to_json({**LOG_POSITION.to_claims(), "instance": "beta"})],
+        (MessageError,),
         plain="json",
     ),
 ]

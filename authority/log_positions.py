@@ -1,0 +1,91 @@
+"""Signed positions of the log, by which a log that was restored from an older copy is told from the one of before.
+
+    office_marks/<number>   {mark, after}: of each office of granting leases, as of the last `MAX_OFFICES`
+
+Every office has a random `mark`, which is written when it is taken, with the revision `after` which that was: the
+last one of the office before. So the log is a sequence of offices, each with a beginning and an end. Whoever holds
+the office signs where the log stands (`LogPosition`), and simulation servers keep the last such word. A log that
+comes from an older copy lacks the position, or has gone on from before it in another way: with an office of another
+mark, or with the next office after an earlier revision. However far it has gone on since, that stays visible, as long
+as the office is among the last `MAX_OFFICES`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from authority.errors import MessageError
+from authority.names import INSTANCE_PATTERN
+from authority.records import LeaseOffice
+from authority.rows import Rows
+
+__all__ = ["MAX_OFFICES", "OFFICE_MARKS", "LogPosition", "Readable", "is_in_log", "mark_office"]
+
+OFFICE_MARKS: Final = "office_marks"
+MAX_OFFICES: Final = 256
+"""Offices whose marks are kept. Of a position under an older one nothing can be said: it counts as known."""
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class LogPosition(BaseModel):
+    """A homeserver says: under the office of this number and mark, the log of `instance` had this revision."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    kind: Literal["log_position"] = "log_position"
+    instance: Annotated[str, Field(pattern=INSTANCE_PATTERN)]
+    office: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    mark: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    revision: Count
+
+    def to_claims(self) -> dict[str, Any]:
+        """As the JSON object to be signed."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_claims_untrusted(cls, claims: object) -> Self:
+        """Read a signed JSON object.
+
+        Raises:
+            MessageError: it is no position.
+        """
+        try:
+            return cls.model_validate(claims)
+        except (ValidationError, TypeError, ValueError) as error:
+            raise MessageError("not a position of a log") from error
+
+
+class Readable(Protocol):
+    """A copy of the tree."""
+
+    @property
+    def revision(self) -> int:
+        """Of the last change."""
+
+    def get_or(self, path: tuple[str, ...], default: Any) -> Any:
+        """The data at `path`, or `default`."""
+
+
+def mark_office(rows: Rows, number: int, mark: str) -> None:
+    """The office of this number is taken now; without a mark (a command of before there were any), nothing is kept."""
+    if mark:
+        rows.put((OFFICE_MARKS, str(number)), {"mark": mark, "after": rows.revision})
+        rows.delete((OFFICE_MARKS, str(number - MAX_OFFICES)))
+
+
+def is_in_log(copy: Readable, position: LogPosition) -> bool:
+    """Whether the log has been where `position` says.
+
+    False is only to be believed of a copy that has all that was committed before this is asked.
+    """
+    office = copy.get_or(("lease_office",), None)
+    if position.office > (0 if office is None else LeaseOffice.from_data(office).number):
+        return False
+    marked: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office)), None)
+    if marked is None:
+        return True
+    following: Mapping[str, Any] | None = copy.get_or((OFFICE_MARKS, str(position.office + 1)), None)
+    last = copy.revision if following is None else following["after"]
+    return bool(marked["mark"] == position.mark and position.revision <= last)

@@ -1,0 +1,109 @@
+"""Whether a log has been where a signed position says, also long after it was restored from an older copy."""
+
+import copy
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.errors import MessageError
+from authority.log_positions import MAX_OFFICES, OFFICE_MARKS, LogPosition, is_in_log
+from tests.authority.log import Log
+
+
+class Life:
+    """A log as its homeservers write it, which can be copied, and the positions that they sign."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self.log = Log()
+        self.revision = 0
+        self.office = 0
+
+    def copied(self) -> "Life":
+        other = Life(self._dice)
+        other.log, other.revision, other.office = copy.deepcopy(self.log), self.revision, self.office
+        return other
+
+    def take_office(self) -> None:
+        self.log.rows.revisions = self.revision
+        self.log.run("lease.take_office", by="alpha.h1", after=self.office, mark=f"{self._dice.getrandbits(128):032x}")
+        self.office += 1
+        self.write()
+
+    def write(self) -> None:
+        self.revision += 1
+        self.log.rows.revisions = self.revision
+
+    def position(self) -> LogPosition:
+        mark = self.log.rows.get_or((OFFICE_MARKS, str(self.office)), None)["mark"]
+        return LogPosition(instance="alpha", office=self.office, mark=mark, revision=self.revision)
+
+    def knows(self, position: LogPosition) -> bool:
+        return is_in_log(self.log.rows, position)
+
+    def go_on(self, steps: list[bool]) -> list[LogPosition]:
+        """Write, or take the office (True), one after the other; the positions after each."""
+        found = []
+        for takes in steps:
+            if takes:
+                self.take_office()
+            else:
+                self.write()
+            found.append(self.position())
+        return found
+
+
+STEPS = st.lists(st.booleans(), max_size=12)
+
+
+@given(STEPS, STEPS, STEPS, st.integers(0, 2**32))
+def test_failures_row_42_a_restored_older_log_has_been_nowhere_where_the_lost_one_was(
+    before: list[bool], lost: list[bool], since: list[bool], seed: int
+) -> None:
+    """However far it has gone on since: a homeserver that starts takes the office before it does anything else."""
+    one = Life(random.Random(seed))
+    one.take_office()
+    common = [one.position(), *one.go_on(before)]
+    other = one.copied()
+    gone = one.go_on(lost)
+    other.take_office()
+    kept = [other.position(), *other.go_on(since)]
+    assert all(one.knows(position) for position in common + gone)
+    assert all(other.knows(position) for position in common + kept)
+    assert not any(other.knows(position) for position in gone)
+    assert not any(one.knows(position) for position in kept)
+
+
+def test_of_an_office_that_is_forgotten_nothing_is_said() -> None:
+    life = Life(random.Random(1))
+    life.take_office()
+    old = life.position()
+    for _ in range(MAX_OFFICES - 1):
+        life.take_office()
+    forged = old.model_copy(update={"mark": "0" * 32})
+    assert life.knows(old)
+    assert not life.knows(forged)
+    life.take_office()
+    assert life.knows(old)
+    assert life.knows(forged)
+    assert life.log.rows.count_children((OFFICE_MARKS,)) == MAX_OFFICES
+
+
+def test_a_log_of_before_there_were_marks_is_no_older_one() -> None:
+    log = Log()
+    log.run("lease.take_office", by="alpha.h1", after=0)
+    assert log.rows.count_children((OFFICE_MARKS,)) == 0
+    assert is_in_log(log.rows, LogPosition(instance="alpha", office=1, mark="0" * 32, revision=7))
+    assert not is_in_log(log.rows, LogPosition(instance="alpha", office=2, mark="0" * 32, revision=7))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"office": 0}, {"mark": "x"}, {"revision": -1}, {"kind": "commit"}, {"instance": ""}]
+)
+def test_what_is_no_position_is_refused(wrong: dict[str, object]) -> None:
+    claims = LogPosition(instance="alpha", office=1, mark="0" * 32, revision=7).to_claims()
+    assert LogPosition.from_claims_untrusted(claims).revision == 7
+    with pytest.raises(MessageError):
+        LogPosition.from_claims_untrusted(claims | wrong)

@@ -1,0 +1,108 @@
+"""A whole instance whose homeserver comes up with an older log than its simulation servers know, as real processes."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from authority.lease import LeaseTerms
+from tests.scenarios.test_failover import TERM_S, Entity, World, world
+from tests.scenarios.test_leases import answer, until
+
+pytestmark = pytest.mark.timeout(120)
+
+HOME = "alpha.h1"
+SERVERS = ("alpha.s1", "alpha.s2")
+BALL = "alpha.ball-0"
+
+
+@asynccontextmanager
+async def coming_up(running: World, name: str) -> AsyncIterator[None]:
+    """Start a server that will perhaps never say that it is ready."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(running.cluster.restart, name)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def health(running: World, name: str) -> Any:
+    """What a server says of itself; `code` is that of what is wrong."""
+    found = await answer(f"{running.cluster.server(name).rest_url}/healthz")
+    return None if found is None else {"code": found.get("code", "ok"), "said": found.get("message", "")}
+
+
+async def ball(running: World, server: str) -> Any:
+    """The entity as its server has it."""
+    return await answer(f"{running.cluster.server(server).rest_url}/v1/local/entities/{BALL}")
+
+
+def is_with(server: str, record: Entity) -> bool:
+    return bool(record["authority"] == server)
+
+
+async def handed_over(running: World, *servers: str) -> Any:
+    records = None
+    for server in servers:
+        await running.client.call("alpha", "POST", f"/v1/entities/{BALL}/transfers", {"to": server})
+        records = await running.until(partial(is_with, server))
+    return records
+
+
+async def test_failures_row_42_servers_do_not_follow_a_home_that_was_restored_from_an_older_backup() -> None:
+    async with world(simservers=2) as running:
+        cluster = running.cluster
+        log, backup = cluster.directory / HOME, cluster.directory / "backup"
+        await running.spawn(1, "alpha.s1")
+        await cluster.stop(HOME)
+        shutil.copytree(log, backup)
+        await cluster.restart(HOME)
+        await running.push(10)
+        await handed_over(running, "alpha.s2", "alpha.s1", "alpha.s2", "alpha.s1")
+        fence = (await ball(running, "alpha.s1"))["epoch"]
+        assert fence == 5
+        # What a server knows of the log is as old as its last renewal.
+        await trio.sleep(2 * LeaseTerms(round(TERM_S * 1e9)).renew_every_ns / 1e9)
+        await cluster.stop(HOME)
+        newest = log.rename(cluster.directory / "newest")
+        shutil.copytree(backup, log)
+        async with coming_up(running, HOME):
+            for name in (*SERVERS, HOME):
+                await until(health, running, name, code="log_went_back")
+            await refuses(running, fence)
+            # What is on its disk counts as what is in its memory.
+            await cluster.kill("alpha.s2")
+            async with coming_up(running, "alpha.s2"):
+                await until(health, running, "alpha.s2", code="log_went_back")
+        await cluster.stop(HOME)
+        shutil.rmtree(log)
+        newest.rename(log)
+        await cluster.restart(HOME)
+        for name in SERVERS:
+            await until(health, running, name, code="ok")
+        records = await running.until(lambda record: record["standing"] == "simulated")
+        assert records[BALL]["epoch"] >= fence
+        await running.exactly_once()
+
+
+async def refuses(running: World, fence: int) -> None:
+    """What lives on a server stands still under the fence that it had, whatever its home wants."""
+    stood = await ball(running, "alpha.s1")
+    with trio.move_on_after(1.5):
+        await running.client.call("alpha", "POST", f"/v1/entities/{BALL}/transfers", {"to": "alpha.s2"})
+        await trio.sleep_forever()
+    after = await ball(running, "alpha.s1")
+    assert (after["epoch"], after["tick"]) == (fence, stood["tick"])
+    assert (await ball(running, "alpha.s2"))["code"] == "not_here"
+    for name in SERVERS:
+        stats = await answer(f"{running.cluster.server(name).rest_url}/v1/local/stats")
+        assert stats["counts"]["log_went_back"] == 1, name
+        assert (await log_of(running, name)).count("log_went_back:") == 1, name
+    assert (await log_of(running, HOME)).count("log_went_back:") == 1
+
+
+async def log_of(running: World, name: str) -> str:
+    return await trio.Path(running.cluster.server(name).log_file).read_text()
