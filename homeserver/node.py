@@ -12,6 +12,7 @@ from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
+from authority.audit import Audit
 from authority.errors import MessageError, Refused, UnknownSender
 from authority.lease_messages import Renew
 from authority.messages import (
@@ -100,6 +101,7 @@ class Node:
     farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
+    audit: Audit = field(default_factory=Audit)
     _strangers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -151,7 +153,7 @@ class Node:
             self._stranger(received.peer, error)
         except MessageError as error:
             self.drop("bad_message")
-            _log.warning("dropped a message of %s: %s", received.peer, error)
+            self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
         except (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown) as error:
             # The sender repeats its request; over the link, silence is the answer to what could not be decided.
             self.drop("undecided")

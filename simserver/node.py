@@ -13,6 +13,7 @@ from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
 from actors.udp import Received
+from authority.audit import Audit
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.messages import (
@@ -118,6 +119,7 @@ class Node:
     lease: LeaseKeeper
     operator_token: bytes | None = field(default=None, repr=False)
     last_word: LastWord = field(default_factory=LastWord)
+    audit: Audit = field(default_factory=Audit)
     system: System = field(init=False, repr=False)
     births: Births = field(init=False, repr=False)
     loads: Loads = field(init=False, repr=False)
@@ -219,7 +221,7 @@ class Node:
 
     def _drop(self, received: Received, error: Exception) -> None:
         self.counts["bad_message"] += 1
-        _log.warning("dropped a message of %s: %s", received.peer, error)
+        self.audit.dropped(received.peer, error, self.clock.monotonic_ns())
 
     def _input(self, message: Input, player: str) -> None:
         self.counts["inputs"] += 1

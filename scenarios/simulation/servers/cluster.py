@@ -33,6 +33,8 @@ __all__ = ["Cluster"]
 
 _READY_S: Final = 5.0
 _AHEAD_S: Final = 1000.0
+OVERLAP_S: Final = 3600.0
+"""How long keys that were replaced are good: longer than any run, whose clocks differ by `_AHEAD_S` at most."""
 
 
 class Cluster:
@@ -193,6 +195,12 @@ class Cluster:
         """The keys of a simulation server are revoked: its home knows at once, the others when they look again."""
         self.servers[server].change_keys(self._keys.revoke(server))
         self.schedule.note(f"the keys of {server} are revoked")
+
+    def rotate(self, server: str) -> None:
+        """A simulation server signs with other keys from now on; those of before are good for `OVERLAP_S`."""
+        now_s = self.servers[server].node.clock.unix_s()
+        self.servers[server].change_keys(self._keys.rotate(server, now_s, OVERLAP_S))
+        self.schedule.note(f"the keys of {server} are replaced")
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class _Signing:
 
 @cache
 def identity_of(name: str, generation: int = 0) -> Identity:
-    """The keys of the server of this name, the same ones in every run; another generation after each revocation."""
+    """The keys of the server of this name, the same ones in every run; another generation after each change."""
     number = int.from_bytes(f"{name}/{generation}".encode() if generation else name.encode(), "big")
     return Identity(cast(Any, _Signing(number)), ec.derive_private_key(number + 1, ec.SECP256R1()))
 
@@ -97,6 +97,16 @@ class Keys:
         keys = PublicIdentity(fresh.public.signing, fresh.public.agreement, (), revoked)
         self._public[name] = self._parsed[keys.signing_kid] = keys
         self._rows[name] = self._rows[name].changed(keys=keys.to_jwks())
+        return fresh
+
+    def rotate(self, name: str, now_s: float, overlap_s: float) -> Identity:
+        """The keys of a server are replaced; the new ones. Those of before are good for the overlap."""
+        before = self._identities[name]
+        # Every second one: of two numbers in a row, the agreement key of one is made as the signing key of the other.
+        number = 2 * (len(before.generations) + len(before.public.revoked))
+        fresh = self._identities[name] = before.rotated(identity_of(name, number), now_s=now_s, overlap_s=overlap_s)
+        self._public[name] = self._parsed[fresh.public.signing_kid] = fresh.public
+        self._rows[name] = self._rows[name].changed(keys=fresh.public.to_jwks())
         return fresh
 
     def row_at_hand(self, name: str) -> DirectoryRow | None:

@@ -343,7 +343,7 @@ class SimulationServer:
         node.recovery.remember(cast(Any, self._disk))
 
     def change_keys(self, identity: Identity) -> None:
-        """Its keys were revoked; it signs with these from now on, also after a crash."""
+        """Its keys were revoked, or replaced; it signs with these from now on, also after a crash."""
         self._sealer.change_identity(identity)
 
     def crash(self) -> None:
