@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from authority.breakpoints import Breakpoint
 from crypto.continuity import Published, sign_successor
 from crypto.key_store import KeyStore
 from crypto.keys import Identity, PublicIdentity
@@ -237,3 +238,40 @@ async def test_private_keys_never_leave_over_rest(alpha: Home, operator: dict[st
         for key in (one.signing, one.agreement):
             secret = key.private_numbers().private_value.to_bytes(32, "big")
             assert base64.urlsafe_b64encode(secret).rstrip(b"=").decode() not in text
+
+
+@pytest.mark.parametrize("who", ["alpha.s1", "alpha.s2"])
+@pytest.mark.parametrize("at", ["frozen", "offered", "permitted", "activated"])
+async def test_failures_row_19_identity_keys_are_replaced_in_the_midst_of_a_hand_over(
+    alpha: Home, at: str, who: str
+) -> None:
+    """Real seals: what was sealed before opens for the overlap, and what comes after is opened with the next keys."""
+    nodes = {name: await alpha.simserver(name) for name in ("alpha.s1", "alpha.s2")}
+    ada = await alpha.player("alpha.ada")
+    await alpha.entity("alpha.ball-1", ada, "alpha.s1")
+    before, rotated = nodes[who].sealer.identity.public.signing_kid, trio.Event()
+
+    async def rotate() -> None:
+        await nodes[who].keys.rotate(3600.0)
+        rotated.set()
+
+    async with trio.open_nursery() as nursery:
+        steps = [at]
+
+        def reached(step: Breakpoint, transfer_id: str) -> None:
+            if transfer_id == "transfer-1" and [step] == steps:
+                steps.clear()
+                nursery.start_soon(rotate)
+
+        for node in nodes.values():
+            node.departures._reached = node.arrivals._reached = reached
+        await move(alpha, "alpha.ball-1", "alpha.s2", "transfer-1")
+        with trio.fail_after(10):
+            await rotated.wait()
+    public = nodes[who].sealer.identity.public
+    assert public.signing_kid != before
+    assert public.knows(before)
+    record = await alpha.api.get("/v1/entities/alpha.ball-1")
+    assert (record["authority"], record["epoch"]) == ("alpha.s2", 2), "once"
+    await move(alpha, "alpha.ball-1", "alpha.s1", "transfer-2")
+    assert [node.counts["internal_error"] for node in nodes.values()] == [0, 0]
