@@ -259,13 +259,13 @@ class BelievesEveryAnswer(Outgoing):
         return True
 
 
-# The search through all states is shown the same ones. Servers do not crash here, so two of them go unnoticed.
+# The search through all states is shown the same ones. Servers do not crash here, so three of them go unnoticed.
 MUTATIONS = {
     weakness.name: Variant(weakness.parts.outgoing, weakness.parts.incoming, weakness.parts.procedures)
     for weakness in WEAKNESSES.values()
     # The walks have no disks and no real `Arrivals`.
     if weakness.parts.arrivals is Parts().arrivals
-    if weakness.name not in ("fence-not-raised", "names-no-life-abroad")
+    if weakness.name not in ("fence-not-raised", "names-no-life-abroad", "trusts-its-memory")
 } | {
     "keeps-the-wrong-tombstone": Variant(outgoing=TombstoneOfTheDay),
     "believes-every-answer": Variant(outgoing=BelievesEveryAnswer),

@@ -1,6 +1,7 @@
 """What comes in one parcel comes to what it would come to message by message, in one step of the log."""
 
 import copy
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -130,6 +131,17 @@ def told(message: Message) -> dict[str, Any]:
     return {name: value for name, value in message.model_dump().items() if name not in ("certificate", "grant")}
 
 
+def one_after_the_other(messages: list[Opened]) -> list[Opened]:
+    """No entity is wanted both here and abroad: who is asked abroad is waited for, and which is decided first is open."""
+    wanted = Counter(one.message.entity for one in messages if isinstance(one.message, HandoffRequest))
+    return [
+        handoff(one.message.transfer_id, one.message.entity, S3, epoch=one.message.epoch)
+        if isinstance(one.message, HandoffRequest) and one.message.target == FAR and wanted[one.message.entity] > 1
+        else one
+        for one in messages
+    ]
+
+
 MESSAGES = st.lists(
     st.builds(
         handoff,
@@ -141,7 +153,7 @@ MESSAGES = st.lists(
     | st.builds(report, st.sampled_from(["t-000001", "t-000002", "t-000003"]), st.sampled_from([BALL, OTHER])),
     max_size=5,
     unique_by=lambda one: one.trace.transfer_id,
-)
+).map(one_after_the_other)
 
 
 async def alone(home: Home, messages: list[Opened]) -> list[Any]:

@@ -27,8 +27,10 @@ MIX: Final = ServerMix(
     inputs_per_s=5.0,
 )
 FATES: Final = ("arrives", "is lost", "comes twice", "is kept back")
-HEAL_S: Final = 45.0
-"""Leases, elections, the patience of those who wait for others, and what players repeat: a few of each."""
+HEAL_S: Final = 120.0
+"""Leases, elections, the patience of those who wait for others: a few of each, some 45 s. And what players give again:
+as many as 256 inputs that nobody took for a minute. Where messages overtake one another, so that half of what is given
+at once has to be given again, that is five a second."""
 _MAX_KEPT_BACK: Final = 64
 
 
