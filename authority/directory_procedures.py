@@ -30,6 +30,12 @@ def directory_register(rows: Rows, args: Mapping[str, Any]) -> Any:
         if rows.get_or(("entities", row.name), None) is not None:
             # Messages name both, and people would take the one for the other.
             raise Refused(Reason.KEY_CONFLICT, f"{row.name} is the name of an entity", name=row.name)
+        if rows.get_or(("departed", row.name), None) is not None:
+            if row.role is Role.PLAYER:
+                raise Refused(
+                    Reason.KEY_CONFLICT, f"{row.name} is the name of a server that was removed", name=row.name
+                )
+            rows.delete(("departed", row.name))
         if rows.count_children((table,)) >= limit:
             raise Refused(Reason.FULL, f"the directory holds {limit} {table} already", limit=limit)
     else:

@@ -69,6 +69,8 @@ def server_remove(rows: Rows, args: Mapping[str, Any]) -> Any:
         raise Refused(Reason.NOT_DRAINED, text, server=server)
     rows.delete((DRAINS, server))
     rows.delete(("servers", server))
+    # It may be a master still, and what it has signed may be about: nobody else takes its name.
+    rows.put(("departed", server), True)
     disk_is_gone(rows, server)
     return data
 

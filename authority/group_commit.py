@@ -154,7 +154,7 @@ def _ask_anew(rows: Rows, transfer_id: str, now_s: float) -> None:
     """A member was refused: if that is because a former master had permitted it, the present one is asked."""
     refused = find_transfer(rows, transfer_id)
     if refused is not None and refused.reason == Reason.MASTER_CHANGED:
-        save_transfer(rows, asked_anew(rows, refused, find_entity(rows, refused.entity), now_s), is_new=False)
+        save_transfer(rows, asked_anew(rows, refused, find_entity(rows, refused.entity), now_s))
 
 
 def unless_group_expired(rows: Rows, group: GroupRecord, now_s: float) -> GroupRecord:

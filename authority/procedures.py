@@ -27,8 +27,8 @@ from authority.transfer_requests import REQUEST_PROCEDURES
 
 __all__ = ["MACHINE_VERSION", "PROCEDURES"]
 
-MACHINE_VERSION: Final = 1
-"""Raise it with the first change since a release by which a procedure makes anything else of the same command.
+MACHINE_VERSION: Final = 2
+"""Raise it with every change by which a procedure makes anything else of the same command, also between releases.
 
 Homeservers of different versions do not connect to each other, because their states would differ and nobody be told.
 `tests/authority/test_machine_version.py` notices when a source of the procedures was changed.

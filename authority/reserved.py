@@ -22,6 +22,7 @@ RESERVED_ROOTS: Final = frozenset(
         "asks",
         "balance_pause",
         "crossings",
+        "departed",
         "drains",
         "entities",
         "farewells",

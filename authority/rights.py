@@ -48,8 +48,8 @@ def save_entity(rows: Rows, record: EntityRecord) -> None:
 
 
 def player_only(rows: Rows, master: str) -> str:
-    """The master as an owner: nobody, if it is a server of this instance. That takes no part as a player."""
-    return "" if rows.get_or(("servers", master), None) else master
+    """The master as an owner: nobody, if it is, or was, a server of this instance. That takes no part as a player."""
+    return "" if any(rows.get_or((table, master), None) for table in ("servers", "departed")) else master
 
 
 def with_owner(record: EntityRecord, owner: str) -> EntityRecord:

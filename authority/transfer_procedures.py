@@ -84,7 +84,9 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
         mine = existing is None or _is_open_for(existing, args)
         transfer = _refused((existing if mine else None) or _begin(args), record, args, reason)
         if mine:
-            transfer = asked_anew(rows, transfer, record, args.get("now_s", 0.0))
+            if refusal is None:
+                # Found here, in the log. What others say of masters means nothing.
+                transfer = asked_anew(rows, transfer, record, args.get("now_s", 0.0))
             save_transfer(rows, transfer)
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)

@@ -147,9 +147,15 @@ def transfer_answer(rows: Rows, args: Mapping[str, Any]) -> Any:
     transfer = known_transfer(rows, args["transfer_id"])
     record = find_entity(rows, transfer.entity)
     check_master(record, args["by"])
-    if _answered_alike(transfer, allow=args["allow"]):
+    is_of_before = transfer.permit_master_rev not in (0, record.master_rev)
+    if _answered_alike(transfer, allow=args["allow"]) and not (is_of_before and transfer.phase is Phase.PERMITTED):
         return transfer.to_data()
     check_revisions(record, args)
+    if is_of_before and args["allow"] and transfer.phase is Phase.PERMITTED:
+        # A former master's yes would lapse at the commit. This is the present one's.
+        transfer = transfer.changed(**permitted_under(record, by_master=True))
+        save_transfer(rows, transfer)
+        return transfer.to_data()
     if transfer.phase is not Phase.ASKED:
         text = f"transfer {transfer.id} is {transfer.phase} already"
         raise Refused(Reason.TOO_LATE, text, phase=transfer.phase.value)

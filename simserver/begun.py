@@ -41,7 +41,8 @@ def was_passed(transfer_id: str, undecided_at: Fence, chain: Sequence[str], fenc
     if undecided_at == fence:
         return False
     said = list(map(_said_by, chain))
-    if any(name == transfer_id for name, _ in said):
+    # One at or below the fence was another transfer's, which the log has forgotten, so that its name was taken again.
+    if any(name == transfer_id and at > undecided_at for name, at in said):
         return True
     is_told_of = bool(said) and said[0][1] <= undecided_at <= fence
     return False if is_told_of else None

@@ -85,6 +85,18 @@ def test_a_server_is_removed_only_under_the_drain_under_which_it_was_seen_empty(
     drained.refuses(Reason.UNKNOWN_TARGET, "entity.create", entity="alpha.x", kind="ball", spawner=ADA, server=S2)
 
 
+def test_nobody_else_takes_the_name_of_a_server_that_was_removed(drained: Log) -> None:
+    """It may be a master still: who took its name would change rights with its own keys."""
+    row = drained.rows.get_or(("servers", S2), None)
+    drained.run("entity.change_rights", entity=BALL, by=ADA, master=S2)
+    drained.run("server.remove", server=S2, drain_id="drain-1")
+    drained.refuses(Reason.KEY_CONFLICT, "directory.register", row=row | {"role": "player"})
+    back = drained.run("entity.hand_back", entity=BALL, by=ADA, owner_rev=1)
+    assert (back["owner"], back["master"]) == ("", S2)
+    drained.run("directory.register", row=row)
+    assert drained.rows.get_or(("departed", S2), None) is None
+
+
 def test_homeservers_are_not_removed_like_this(log: Log) -> None:
     log.refuses(Reason.UNKNOWN_TARGET, "server.remove", server=HOMESERVER, drain_id="d")
     assert log.rows.get_or(("entities", OTHER), None) is not None

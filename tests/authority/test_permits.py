@@ -50,6 +50,23 @@ def test_failures_row_7_a_former_masters_yes_does_not_count_and_the_new_one_is_a
     assert (log.rows.entity(BALL).owner, log.rows.entity(BALL).authority) == (BOB, S2)
 
 
+def test_failures_row_7_what_others_say_of_masters_asks_nobody() -> None:
+    log = new_log()
+    log.propose(requester=BOB, now_s=0.0)
+    answer(log)
+    fields = {"transfer_id": "transfer-1", "entity": BALL, "source": S1, "target": S2, "epoch": 1, "sub": 0}
+    log.run("transfer.refuse", **fields, reason="master_changed")
+    transfer = log.transfer("transfer-1")
+    assert (transfer.phase, transfer.successor) == (Phase.REFUSED, "")
+
+
+def test_failures_row_7_the_present_masters_yes_counts_where_a_former_one_has_said_yes() -> None:
+    log = permitted()
+    assert answer(log, EVE)["phase"] == "permitted"
+    assert log.transfer("transfer-1").permit_master_rev == 2
+    assert log.commit(now_s=2.0)["outcome"] == "committed"
+
+
 def test_failures_row_7_the_refusal_and_the_question_are_the_same_however_often_the_commit_is_repeated() -> None:
     log = permitted()
     first = log.commit(now_s=2.0)

@@ -132,7 +132,7 @@ def told(message: Message) -> dict[str, Any]:
 
 
 def one_after_the_other(messages: list[Opened]) -> list[Opened]:
-    """No entity is wanted both here and abroad: who is asked abroad is waited for, and which is decided first is open."""
+    """No entity is wanted both here and abroad: there others are asked first, and what is decided first is open."""
     wanted = Counter(one.message.entity for one in messages if isinstance(one.message, HandoffRequest))
     return [
         handoff(one.message.transfer_id, one.message.entity, S3, epoch=one.message.epoch)
