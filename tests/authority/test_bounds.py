@@ -35,7 +35,7 @@ from authority.staging import MAX_STAGED_BYTES
 from crypto import jws
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
-from homeserver.request_gate import MAX_REQUESTERS, RATE
+from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.life import MAX_BROKEN_CHARS
@@ -61,8 +61,9 @@ EXPECTED = {
     "header of a key that is told ahead": f"{MAX_KEY_HEADER_BYTES:,} bytes",
     "servers with whom a key is agreed on ahead": f"{MAX_AGREED:,}",
     "rows of a census": f"{MAX_CENSUS}",
-    "requests of one player for an entity; for all, at one member; players remembered": (
-        f"{BURST} and {REQUESTS_PER_S:.0f} a second; {RATE.burst} and {RATE.per_s:.0f} a second; {MAX_REQUESTERS:,}"
+    "requests of one player for an entity; for all, at one member; players and requests remembered": (
+        f"{BURST} and {REQUESTS_PER_S:.0f} a second; {RATE.burst} and {RATE.per_s:.0f} a second; "
+        f"{MAX_REQUESTERS:,} and {MAX_COUNTED:,}"
     ),
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",

@@ -8,6 +8,7 @@ import pytest
 from actors.clock import Clock
 from authority.errors import Reason, Refused
 from authority.pacing import BURST, Paces, Rate
+from homeserver import request_gate
 from homeserver.request_gate import MAX_REQUESTERS, RATE, RequestGate
 from tests.homeserver.served import Home, Player
 
@@ -54,7 +55,7 @@ def test_failures_row_4_one_requester_gets_no_more_than_its_burst_over_all_entit
     assert [gate.took(BOB, number) for number in range(800)] == [True] * RATE.burst + [False] * (800 - RATE.burst)
     assert all(gate.took(EVE, number) for number in range(RATE.burst)), "another's are as many as if Bob had not asked"
     gate.now_s = 1.0
-    assert sum(gate.took(BOB, number) for number in range(800)) == RATE.per_s
+    assert sum(gate.took(BOB, number) for number in range(800, 1600)) == RATE.per_s
 
 
 def test_it_is_told_when_to_ask_again_and_is_heard_then() -> None:
@@ -73,6 +74,24 @@ def test_failures_row_4_what_the_log_would_refuse_of_one_entity_is_refused_befor
     assert gate.took(EVE, 1, "alpha.ball")
     gate.copy.known.add(f"{BOB}-1")
     assert gate.took(BOB, 1, "alpha.ball"), "the log answers a repetition as the first time"
+
+
+@pytest.mark.parametrize("is_in_log", [True, False], ids=["taken", "refused"])
+def test_failures_row_4_a_request_said_again_takes_none_of_the_requesters_own_tokens(*, is_in_log: bool) -> None:
+    """Whoever has captured one, and holds the client token, can say it again; so can its sender, who got no answer."""
+    gate = Gate()
+    assert gate.took(BOB, 0)
+    if is_in_log:
+        gate.copy.known.add(f"{BOB}-0")
+    assert [gate.took(BOB, 0) for _ in range(800)] == [True] * RATE.burst + [False] * (800 - RATE.burst)
+    assert [gate.took(BOB, number) for number in range(1, RATE.burst + 1)] == [True] * (RATE.burst - 1) + [False]
+
+
+def test_a_bounded_number_of_requests_is_remembered_as_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_gate, "MAX_COUNTED", 2)
+    gate = Gate(Rate(4, 0.001))
+    assert [gate.took(BOB, number) for number in (0, 1, 2, 0, 0)] == [True] * 5
+    assert not gate.took(BOB, 3), "the request that was counted longest ago is forgotten, and was counted once more"
 
 
 def test_a_bounded_number_of_requesters_is_remembered() -> None:
