@@ -18,5 +18,7 @@ class LeavePolicy(StrEnum):
     """It stays the owner's, who may come back."""
     DIVEST = "divest"
     """Nobody owns it from then on; whoever asks for it as available gets it."""
+    FREEZE = "freeze"
+    """Nobody owns it from then on, and it stands still until somebody does or its master releases it."""
     DESPAWN = "despawn"
     """It ends."""

@@ -46,6 +46,9 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
         case LeavePolicy.DIVEST:
             record = with_owner(record, "")
             save_entity(rows, record)
+        case LeavePolicy.FREEZE:
+            record = with_owner(record, "").changed(stands_still=True)
+            save_entity(rows, record)
         case LeavePolicy.KEEP:
             pass
     return {"record": record.to_data(), "grave": None}

@@ -30,6 +30,7 @@ class OwnerWord(_Message):
     """Home → authority: the log's present owner of an entity, when that has changed or was asked for.
 
     `timeout_s` is how long that player may be silent before it counts as gone; 0 for as long as it likes.
+    `stands_still` is for what nobody owns: it is not simulated under this revision.
     """
 
     type: Literal["owner"] = "owner"
@@ -37,11 +38,12 @@ class OwnerWord(_Message):
     owner: OwnerName
     owner_rev: Epoch
     timeout_s: Annotated[int, Field(ge=0, le=MAX_OWNER_TIMEOUT_S)] = 0
+    stands_still: bool = False
 
     @property
     def ownership(self) -> Ownership:
-        """Owner and revision together."""
-        return Ownership(self.owner, self.owner_rev)
+        """Owner and revision together, and whether what nobody owns stands still."""
+        return Ownership(self.owner, self.owner_rev, None if self.owner else self.stands_still)
 
 
 class OwnerHint(_Message):

@@ -7,20 +7,46 @@ owned the entity, lost it and owns it again cannot have an input of the first ti
 """
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 __all__ = ["UNTOLD", "InputVerdict", "Ownership", "judge_input"]
 
 
 class Ownership(NamedTuple):
-    """Who owns an entity, by the log's revision `rev` of that right; the higher revision is the later word."""
+    """Who owns an entity, by the log's revision `rev` of that right; the higher revision is the later word.
+
+    What nobody owns may have to stand still, because its owner left: `stands_still` says so, or is None where that was
+    not told. It is the same for as long as the revision is; what somebody owns does not stand still for this.
+    """
 
     owner: str
     rev: int
+    stands_still: bool | None = None
 
     def succeeds(self, other: "Ownership") -> bool:
-        """Whether this is a later word of the log than `other`."""
+        """Whether this is a later word of the log than `other`, or the same one and says more."""
+        if self.rev == other.rev:
+            return other.stands_still is None and self.stands_still is not None
         return self.rev > other.rev
+
+    @property
+    def is_half_told(self) -> bool:
+        """Whether nobody owns the entity, and it is not known whether it is to stand still."""
+        return self.stands_still is None and not self.owner and self.rev > 0
+
+    def to_data(self) -> list[Any]:
+        """As plain data, for a snapshot."""
+        return [self.owner, self.rev] if self.stands_still is None else list(self)
+
+    @classmethod
+    def from_data(cls, data: Any) -> Self:
+        """Read what `to_data` wrote; raises `ValueError`."""
+        owner, rev, *rest = data
+        if not isinstance(owner, str) or not isinstance(rev, int):
+            raise ValueError(f"{owner!r}, {rev!r} is no owner with a revision")
+        if len(rest) > 1 or (rest and (owner or not isinstance(rest[0], bool))):
+            raise ValueError(f"{rest!r} does not say whether it stands still")
+        return cls(owner, rev, *rest)
 
 
 UNTOLD: Final = Ownership("", 0)

@@ -144,6 +144,7 @@ class EntityRecord(_Compact):
     An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
+    `stands_still` is so because its owner left; it is of one `owner_rev`, and over with the next one.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
     `came_by` is the transfer that gave it to its authority, if that or its source is of another instance.
@@ -156,6 +157,7 @@ class EntityRecord(_Compact):
     master_rev: int = 1
     owner: str
     owner_rev: int = 1
+    stands_still: bool = False
     rule: Rule = Rule.ASK
     rule_rev: int = 1
     authority: str

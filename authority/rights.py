@@ -60,6 +60,7 @@ def with_owner(record: EntityRecord, owner: str) -> EntityRecord:
     return record.changed(
         owner=owner,
         owner_rev=record.owner_rev + 1,
+        stands_still=False,
         previous_owner=record.owner or record.previous_owner,
         locks=locks,
         locks_rev=record.locks_rev + (locks != record.locks),
@@ -114,6 +115,20 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
     return record.to_data()
 
 
+def entity_release(rows: Rows, args: Mapping[str, Any]) -> Any:
+    """The master has an entity go on that stands still because its owner left; nobody owns it still.
+
+    That is a later ownership of nobody: whoever hears of both goes by the later one, in whichever order they come.
+    """
+    record = find_entity(rows, args["entity"])
+    check_master(record, args["by"])
+    check_revisions(record, args)
+    if record.stands_still:
+        record = record.changed(owner_rev=record.owner_rev + 1, stands_still=False)
+        save_entity(rows, record)
+    return record.to_data()
+
+
 def entity_lock(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Owner or master takes the lock of this name, once more if it holds it already."""
     record = find_entity(rows, args["entity"])
@@ -157,5 +172,6 @@ RIGHTS_PROCEDURES: Final = {
     "entity.divest": entity_divest,
     "entity.hand_back": entity_hand_back,
     "entity.lock": entity_lock,
+    "entity.release": entity_release,
     "entity.unlock": entity_unlock,
 }

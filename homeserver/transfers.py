@@ -70,7 +70,13 @@ MAX_POSTING: Final = 10_000
 
 def owner_word(record: EntityRecord) -> OwnerWord:
     """Who owns an entity, for its authority."""
-    return OwnerWord(entity=record.id, owner=record.owner, owner_rev=record.owner_rev, timeout_s=record.owner_timeout_s)
+    return OwnerWord(
+        entity=record.id,
+        owner=record.owner,
+        owner_rev=record.owner_rev,
+        timeout_s=record.owner_timeout_s,
+        stands_still=record.stands_still,
+    )
 
 
 class Transfers:

@@ -65,7 +65,7 @@ class LifeEncoder:
             or beside[2] != life.schema
             or beside[3] != broken
         ):
-            after = {"ownership": list(life.ownership), "schema": life.schema} | life.carried.to_data()
+            after = {"ownership": life.ownership.to_data(), "schema": life.schema} | life.carried.to_data()
             after |= {"broken": broken} if broken else {}
             front = _front(life.kind, len(("kind", "tick", "inbox", "world")) + len(after))
             # Without the head of a map of its own, which is one byte for fewer than 24 fields.

@@ -84,7 +84,9 @@ class Entity(Server[Life]):
                 raise TypeError(f"an entity answers no {other!r}")
 
     def _tick(self, life: Life) -> None:
-        if life.frozen or life.broken or (life.sleep is not None and not life.wakes_now()):
+        if life.frozen or life.broken or life.ownership.stands_still:
+            return
+        if life.sleep is not None and not life.wakes_now():
             return
         now_ns = self._env.monotonic_ns()
         try:

@@ -63,7 +63,7 @@ class Snapshot:
     def encode(self) -> bytes:
         """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
         fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
-        fields |= {"ownership": list(self.ownership), "schema": self.schema}
+        fields |= {"ownership": self.ownership.to_data(), "schema": self.schema}
         fields |= {"broken": self.broken} if self.broken else {}
         return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
@@ -71,16 +71,14 @@ class Snapshot:
     def decode(cls, data: bytes) -> Self:
         """Read what `encode` wrote; its hash was checked against the log's certificate before."""
         fields = cbor2.loads(data)
-        owner, owner_rev = fields["ownership"]
-        if not isinstance(owner, str) or not isinstance(owner_rev, int):
-            raise ValueError(f"{owner!r}, {owner_rev!r} is no owner with a revision")
+        ownership = Ownership.from_data(fields["ownership"])
         schema = fields.get("schema", 1)
         if not isinstance(schema, int) or not 0 <= schema < 2**31:
             raise ValueError(f"{schema!r} is no schema version")
         broken = fields.get("broken", "")
         if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
             raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
-        ownership, carried = Ownership(owner, owner_rev), Carried.from_data(fields)
+        carried = Carried.from_data(fields)
         return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried, broken)
 
 
@@ -197,6 +195,8 @@ class Life:
         self.stint = self._begin_stint()
         self._bring_up_to_date()
         self._sleep_if_it_may()
+        if self.ownership.is_half_told:
+            environment.wants_word_of_owner(entity)
 
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
@@ -307,7 +307,7 @@ class Life:
     @property
     def can_be_told(self) -> bool:
         """Whether its world hears of what is to come, and can say that it is ready."""
-        return hasattr(self._env.world, "advance") and not self.broken
+        return hasattr(self._env.world, "advance") and not (self.broken or self.ownership.stands_still)
 
     # --- ticks and sleep -------------------------------------------------------------------------------------------
 
@@ -329,7 +329,8 @@ class Life:
 
     def fall_asleep(self) -> None:
         """Its world says that nothing will change: no ticks from here on, until it wakes."""
-        if not (self.frozen or self.broken or self.over or self.leaves_at_ns or self.inbox.pending):
+        stands_still = self.frozen or self.broken or self.ownership.stands_still
+        if not (stands_still or self.over or self.leaves_at_ns or self.inbox.pending):
             self.sleep = Sleep.begun(self._env.rounds.count, self.tick, self.carried.timers)
 
     def wake(self) -> None:
@@ -426,6 +427,9 @@ class Life:
         """
         if self.over or not (ownership.succeeds(self.ownership) and ownership.succeeds(self._next_ownership)):
             return
+        if ownership.is_half_told:
+            # So do certificates and grants.
+            self._env.wants_word_of_owner(self.id)
         if self.frozen:
             # Its snapshot has been taken, and is what it ends with here.
             self._next_ownership = ownership
@@ -434,7 +438,8 @@ class Life:
 
     def hinted(self, owner_rev: int) -> None:
         """Somebody says that the log has another owner by this revision: home is asked, if that is news."""
-        if not self.over and owner_rev > max(self.ownership.rev, self._next_ownership.rev):
+        known = self._next_ownership if self._next_ownership.succeeds(self.ownership) else self.ownership
+        if not self.over and (owner_rev > known.rev or (owner_rev == known.rev and known.is_half_told)):
             self._env.wants_word_of_owner(self.id)
 
     @property
@@ -570,6 +575,7 @@ class Life:
             "sub": self.fence.sub,
             "owner": self.ownership.owner,
             "owner_rev": self.ownership.rev,
+            "stands_still": bool(self.ownership.stands_still),
             "tick": self.tick,
             "frozen": self.frozen,
             "asleep": self.sleep is not None,

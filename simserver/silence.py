@@ -96,7 +96,7 @@ class Silences:
         unsure: list[OwnerRequest] = []
         before, self._watched = self._watched, {}
         for holding in self._holdings:
-            owner, owner_rev = holding.life.ownership
+            owner, owner_rev, _ = holding.life.ownership
             owners.add(owner)
             watched = before.get(holding.id)
             if watched is None or watched.owner_rev != owner_rev:

@@ -1,4 +1,4 @@
-"""The route by which a master has an entity simulated again that stands still, because the world failed on it."""
+"""The route by which a master has an entity simulated again that stands still: its world failed, or its owner left."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from authority.certificates import Name
 from authority.errors import Reason
 from authority.hops import Trace
 from authority.messages import Release
+from authority.records import EntityRecord
 from homeserver.rest.access import check_player_proof, client_access
 from homeserver.rest.models import Proof
 from homeserver.rest.rights import EntityId, FindEntity
@@ -63,8 +64,12 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
         if not record.authority:
             text = f"nobody has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
             raise ApiError(503, "authority_unreachable", text, entity_id)
+        if record.stands_still:
+            answer = await node.store.submit("entity.release", entity=entity_id, by=body.by, master_rev=body.master_rev)
+            record = EntityRecord.from_data(answer)
         message = Release(entity=entity_id, discard_inputs=body.discard_inputs)
         try:
+            await node.transfers.tell_owner(record)
             await node.transfers.post(message, Trace("release-entity"), record.authority, on_path=False)
         except NOT_TOLD as error:
             raise ApiError(503, "authority_unreachable", f"{error}: repeat the same request", entity_id) from error

@@ -34,6 +34,7 @@ LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.boole
 
 # One strategy for each name of a field; a field has the same meaning in whichever message it stands.
 _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "stands_still": st.booleans(),
     "alone": st.booleans(),
     "accepted": st.booleans(),
     "who_is_alive": st.booleans(),

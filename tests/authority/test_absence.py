@@ -35,6 +35,7 @@ def silent(log: Log, silent_s: int, source: str = S1, owner_rev: int = 2) -> Any
         ({}, BOB),
         ({"on_leave": "keep", "heir": EVE}, BOB),
         ({"on_leave": "divest", "heir": EVE}, ""),
+        ({"on_leave": "freeze", "heir": EVE}, ""),
         ({"on_leave": "adopt"}, ADA),
         ({"on_leave": "adopt", "heir": EVE}, EVE),
         ({"on_leave": "adopt", "heir": BOB}, ADA),
@@ -68,6 +69,23 @@ def test_failures_row_40_what_nobody_owns_then_is_to_be_had_by_who_asks_for_what
     leave(log)
     assert log.propose(requester=EVE, **AVAILABLE)["phase"] == "done"
     assert (log.rows.entity(BALL).owner, log.rows.entity(BALL).authority) == (EVE, S1)
+
+
+def test_failures_row_40_what_stands_still_does_until_it_has_an_owner_or_its_master_releases_it() -> None:
+    for how in ("owner", "release", "request"):
+        log = owned_by_bob(on_leave="freeze")
+        leave(log)
+        assert (log.rows.entity(BALL).owner, log.rows.entity(BALL).stands_still) == ("", True)
+        log.refuses(Reason.NOT_MASTER, "entity.release", entity=BALL, by=BOB)
+        if how == "owner":
+            log.run("entity.change_rights", entity=BALL, by=ADA, owner=EVE)
+        elif how == "request":
+            log.propose(requester=EVE, **AVAILABLE)
+        else:
+            for _ in range(2):
+                log.run("entity.release", entity=BALL, by=ADA, master_rev=1)
+        record = log.rows.entity(BALL)
+        assert (record.owner, record.owner_rev, record.stands_still) == ("" if how == "release" else EVE, 4, False)
 
 
 def test_failures_row_40_what_is_to_end_with_its_owner_ends() -> None:

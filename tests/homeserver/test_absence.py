@@ -11,6 +11,7 @@ from tests.homeserver.served import Home, Player, until
 POLICIES: dict[str, dict[str, Any]] = {
     "alpha.sword": {"on_leave": "adopt", "heir": "alpha.bob", "owner_timeout_s": 20},
     "alpha.boat": {"on_leave": "divest", "owner_timeout_s": 20},
+    "alpha.statue": {"on_leave": "freeze", "owner_timeout_s": 20},
     "alpha.house": {"on_leave": "keep"},
     "alpha.pet": {"on_leave": "despawn", "owner_timeout_s": 20},
 }
@@ -33,7 +34,10 @@ async def check_what_is_left(world: Home) -> None:
     sword, boat = holdings.get("alpha.sword"), holdings.get("alpha.boat")
     assert sword is not None
     assert boat is not None
-    await until(lambda: boat.life.ownership == Ownership("", 2))
+    await until(lambda: boat.life.ownership == Ownership("", 2, stands_still=False))
+    statue = holdings.get("alpha.statue")
+    assert statue is not None
+    await until(lambda: statue.life.ownership == Ownership("", 2, stands_still=True))
     await until(lambda: sword.life.ownership == Ownership("alpha.bob", 2) and holdings.get("alpha.pet") is None)
     assert [row["entity"] for row in await world.api.get("/v1/players/alpha.ada/entities")] == ["alpha.house"]
     await world.api.refused(404, "not_found", "GET", "/v1/entities/alpha.pet")
@@ -45,6 +49,7 @@ async def test_failures_row_40_who_leaves_leaves_each_as_its_policy_says(world: 
         "alpha.boat": "divest",
         "alpha.house": "keep",
         "alpha.pet": "despawn",
+        "alpha.statue": "freeze",
         "alpha.sword": "adopt",
     }
     ended = {}
@@ -57,10 +62,29 @@ async def test_failures_row_40_who_leaves_leaves_each_as_its_policy_says(world: 
         "alpha.boat": ("", False),
         "alpha.house": ("alpha.ada", False),
         "alpha.pet": ("alpha.ada", True),
+        "alpha.statue": ("", False),
         "alpha.sword": ("alpha.bob", False),
     }
     await check_what_is_left(world)
+    await check_its_master_releases_the_statue(world, ada)
     await world.api.refused(403, "not_owner", "POST", "/v1/entities/alpha.sword/leave", sword_again(ada))
+
+
+async def check_its_master_releases_the_statue(world: Home, ada: Player) -> None:
+    """It takes no tick until then, also where it was handed over to."""
+    one, two = world.simservers["alpha.s1"], world.simservers["alpha.s2"]
+    still = one.holdings.get("alpha.statue")
+    assert still is not None
+    tick = still.life.tick
+    await world.api.do("POST", "/v1/entities/alpha.statue/transfers", {"to": "alpha.s2", "transfer_id": "statue-1"})
+    await world.finished("statue-1")
+    moved = two.holdings.get("alpha.statue")
+    assert moved is not None
+    assert (moved.life.tick, moved.life.ownership) == (tick, Ownership("", 2, stands_still=True))
+    stated: dict[str, Any] = {"entity": "alpha.statue", "master_rev": 1, "discard_inputs": False}
+    body = {"by": "alpha.ada", "master_rev": 1, "proof": ada.proof(action="release", **stated)}
+    await world.api.do("POST", "/v1/entities/alpha.statue/release", body)
+    await until(lambda: moved.life.ownership == Ownership("", 3, stands_still=False) and moved.life.tick > tick)
 
 
 def sword_again(ada: Player) -> dict[str, Any]:

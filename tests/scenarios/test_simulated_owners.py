@@ -6,6 +6,7 @@ from typing import Any
 
 from authority.epoch import Fence
 from authority.messages import OwnerHint
+from authority.ownership import Ownership
 from authority.records import EntityRecord
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
@@ -63,7 +64,7 @@ def pass_on(cluster: Cluster, source: str, target: str) -> None:
     until(cluster, lambda: cluster.servers[source].holding(ENTITY) is None)
 
 
-def give_away(cluster: Cluster) -> tuple[str, int]:
+def give_away(cluster: Cluster) -> Ownership:
     """The log gives the entity to another owner, and home tells whom the log names; who owns it then."""
     home = cluster.homes["alpha.h1"]
     before = cluster.record(ENTITY)
@@ -78,7 +79,7 @@ def give_away(cluster: Cluster) -> tuple[str, int]:
     until(cluster, lambda: (now := cluster.record(ENTITY)) is not None and now.owner == other)
     now = cluster.record(ENTITY)
     assert now is not None
-    return now.owner, now.owner_rev
+    return Ownership(now.owner, now.owner_rev)
 
 
 def at_rest(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors.clock import Clock
 from authority.governor import Governor
+from authority.ownership import UNTOLD, Ownership
 from authority.placement import Balance, Resident, ServerLoad, View, relieve
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, CensusRequest, CensusRow, Load
 from simserver.balls import Balls
@@ -63,6 +64,7 @@ class Life:
     world: Any = None
     sleep: Any = None
     broken: str = ""
+    ownership: Ownership = UNTOLD
 
     @property
     def quarantine(self) -> str:

@@ -68,4 +68,4 @@ def test_who_has_it_asks_home_unless_it_knows() -> None:
     life.owned(Ownership(BOB, 3))
     here.came(3, owner_rev=3)
     assert here.stage.unheard == [BALL], "it changes hands as it goes on"
-    assert (life.ownership, life.unsaid_owner_rev) == ((ADA, 2), 3)
+    assert (life.ownership, life.unsaid_owner_rev) == (Ownership(ADA, 2), 3)

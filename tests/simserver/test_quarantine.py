@@ -6,6 +6,7 @@ import cbor2
 import pytest
 
 from authority.epoch import Fence
+from authority.ownership import Ownership
 from authority.recovery import CopySource, CopyTable
 from simserver.copies import new_copy
 from simserver.life import MAX_BROKEN_CHARS, Life, Snapshot
@@ -50,6 +51,23 @@ def test_failures_row_41_whoever_goes_on_from_a_copy_or_a_checkpoint_takes_that_
     kept = copies.get(BALL)
     assert kept is not None
     assert gone_on_with(kept.state).broken == WHY
+
+
+def test_failures_row_40_what_stands_still_for_its_owner_left_does_wherever_it_goes_until_a_later_word() -> None:
+    life = begun()
+    rev = life.ownership.rev + 1
+    life.owned(Ownership("", rev))
+    assert life.ownership.is_half_told, "a certificate does not say whether it stands still"
+    life.owned(Ownership("", rev, stands_still=True))
+    frozen = life.freeze()
+    assert frozen is not None
+    life = gone_on_with(frozen.state)
+    for late in (Ownership("", rev), Ownership("", rev, stands_still=False), Ownership(ADA, rev - 1)):
+        life.owned(late)
+        assert (life.ownership.stands_still, life.can_be_told) == (True, False)
+    life.owned(Ownership(ADA, rev + 1))
+    life.owned(Ownership("", rev, stands_still=True))
+    assert life.ownership == Ownership(ADA, rev + 1)
 
 
 def test_what_stood_still_before_it_was_written_down_is_read_as_it_was() -> None:

@@ -26,7 +26,7 @@ def _may_own(before: EntityRecord, owner: str) -> bool:
     match before.on_leave:
         case LeavePolicy.ADOPT:
             return owner != before.owner
-        case LeavePolicy.DIVEST:
+        case LeavePolicy.DIVEST | LeavePolicy.FREEZE:
             return not owner
         case _:
             return False

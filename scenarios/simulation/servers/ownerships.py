@@ -36,7 +36,7 @@ class Ownerships:
         for name, server in self._cluster.servers.items():
             holding = server.holding(entity)
             if holding is not None and server.may_simulate(entity) and holding.life.ownership.rev < owner_rev:
-                owner, rev = holding.life.ownership
+                owner, rev, _ = holding.life.ownership
                 told = f"{procedure} made ownership {owner_rev}, and {self._cluster.mix.owner_heard_s} s later"
                 self._cluster.judge.violated("owner-heard", f"{told} {name} has {entity} as {owner}'s, by {rev}")
 
@@ -49,8 +49,10 @@ class Ownerships:
             holding = None if server is None else server.holding(entity)
             if record is None or holding is None or cluster.left_out(entity):
                 continue
-            owner, rev = holding.life.ownership
+            owner, rev, stands_still = holding.life.ownership
             if (owner, rev) != (record.owner, record.owner_rev):
                 log = f"the log says {record.owner}, by {record.owner_rev}"
                 return f"{record.authority} has {entity} as {owner}'s, by {rev}, and {log}"
+            if bool(stands_still) is not record.stands_still:
+                return f"{record.authority} has {entity} standing still: {stands_still}; the log: {record.stands_still}"
         return ""

@@ -490,6 +490,8 @@ class SimulationServer:
         if node.tick_all():
             for life, tick in before:
                 if life.tick != tick:
+                    if life.ownership.stands_still:
+                        self._witness.faulty(self.name, f"{life.id} ticks, and stands still since its owner left")
                     self._witness.ticked(self.name, life)
             node.loads.meter.ticked(round(len(before) * _LOAD_OF_ONE * _TICK_NS))
         self._tick_later()
