@@ -40,10 +40,13 @@ FRESH_S: Final = 5.0
 ROUND_S: Final = 1.0
 DRAINING_ROUND_S: Final = 0.1
 CENSUS_TIMEOUT_S: Final = 1.0
-# What a dead server may still be passed and is handed over in one round, so that it is passed nothing.
+# How often it is looked for what a dead server may still be passed, through the rows of all entities; and how much of
+# it is handed over each time, so that it is passed nothing.
+TAKE_BACK_S: Final = 1.0
 MAX_TAKEN_BACK: Final = 64
 MAX_REPORTS: Final = 10_000
 _PPM: Final = 1_000_000
+_NS: Final = 1_000_000_000
 
 
 def _random_id() -> str:
@@ -111,6 +114,10 @@ class Balancer:
         self._number = 0
         self._awaited: dict[str, Census | None] = {}
         self._complete = clock.bell()
+        self._taken_back_ns: int | None = None
+        # Of each dead server the last entity that was ordered away; and the revision at which there was none.
+        self._taken_back: dict[str, str] = {}
+        self._nothing_at: dict[str, int] = {}
         self.governor = Governor(balance)
 
     # --- what servers say ------------------------------------------------------------------------------------------
@@ -176,22 +183,43 @@ class Balancer:
         """End the delegations that name drained servers which are dead: their holders hand over through the log.
 
         Nobody else would for as long as the entities stay where they are, or pass directly among the others. An order
-        that is lost, or comes to somebody who has passed the entity on, is given again in the next round.
+        that is lost, or comes to somebody who has passed the entity on, is given again when all others have had theirs:
+        what cannot leave keeps nobody else.
         """
+        now_ns = self._clock.monotonic_ns()
+        if self._taken_back_ns is not None and now_ns - self._taken_back_ns < TAKE_BACK_S * _NS:
+            return
+        self._taken_back_ns = now_ns
+        alive = {load.name for load in loads}
+        dead = [name for drain in self._store.drains() if (name := drain.server) not in alive and self._is_over(name)]
+        self._taken_back = {name: last for name, last in self._taken_back.items() if name in dead}
+        self._nothing_at = {name: revision for name, revision in self._nothing_at.items() if name in dead}
         targets = sorted(
             (load for load in loads if not load.draining), key=lambda load: (load.tick_fraction, load.name)
         )
-        alive = {load.name for load in loads}
-        for drain in self._store.drains():
-            lease = self._store.lease(drain.server)
-            if drain.server in alive or not (lease is None or lease.phase is LeasePhase.OVER):
-                continue
-            moves = []
-            for number, (entity, holder) in enumerate(self._store.delegated_to(drain.server, MAX_TAKEN_BACK)):
-                others = [load.name for load in targets if load.name != holder]
-                if others:
-                    moves.append(Move(entity, holder, others[number % len(others)]))
-            await self._order(moves)
+        for server in dead:
+            await self._order(self._away_from(server, targets))
+
+    def _is_over(self, server: str) -> bool:
+        lease = self._store.lease(server)
+        return lease is None or lease.phase is LeasePhase.OVER
+
+    def _away_from(self, server: str, targets: Sequence[ServerLoad]) -> list[Move]:
+        """The next moves that keep a dead server from being passed something, to the coolest of these others."""
+        revision = self._store.tree.revision
+        if self._nothing_at.get(server) == revision:
+            return []
+        found = self._store.delegated_to(server, MAX_TAKEN_BACK, self._taken_back.get(server, ""))
+        if not found:
+            self._nothing_at[server] = revision
+            return []
+        self._taken_back[server] = found[-1][0]
+        moves = []
+        for number, (entity, holder) in enumerate(found):
+            others = [load.name for load in targets if load.name != holder]
+            if others:
+                moves.append(Move(entity, holder, others[number % len(others)]))
+        return moves
 
     def loads(self) -> list[ServerLoad]:
         """The registered servers that reported lately."""

@@ -8,6 +8,7 @@ The names of this module's errors are what REST answers carry as `code`.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from authority.abroad import CROSSINGS
@@ -403,15 +404,24 @@ class Store:
 
         return self._fold_naming(server, count, (0, 0))
 
-    def delegated_to(self, server: str, at_most: int) -> list[tuple[str, str]]:
-        """Entities of others that a server may be passed, each with who has authority; see `named_by`."""
+    def delegated_to(self, server: str, at_most: int, after: str = "") -> list[tuple[str, str]]:
+        """Entities of others that a server may be passed, each with who has authority, by id.
 
-        def collect(row: Mapping[str, Any], found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-            if len(found) < at_most and row["authority"] not in ("", server) and server in row["delegation"]:
-                found.append((row["id"], row["authority"]))
-            return found
+        They begin behind the entity `after`, and go on with the first ones behind the last. There is no index; rows
+        that do not even contain the name are not decoded, nor is what comes when there are enough.
+        """
+        name = server.encode()
+        later: list[NodeView] = []
+        earlier: list[NodeView] = []
 
-        return self._fold_naming(server, collect, [])
+        def collect(path: tuple[str, ...], view: NodeView, _: None) -> None:
+            if view.encoded is not None and name in view.encoded:
+                (later if path[-1] > after else earlier).append(view)
+
+        self._replica.store.fold_below(("entities",), collect, None)
+        rows = (view.data for view in (*later, *earlier))
+        named = (row for row in rows if row["authority"] not in ("", server) and server in row["delegation"])
+        return [(row["id"], row["authority"]) for row in islice(named, at_most)]
 
     def _fold_naming(self, server: str, function: Callable[[Mapping[str, Any], T], T], initial: T) -> T:
         """Through the rows of all entities that name a server in whatever way."""

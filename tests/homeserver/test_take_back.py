@@ -1,0 +1,124 @@
+"""What dead servers may still be passed is looked for once a second at most, and all of it gets its turn."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.clock import Clock
+from authority.hops import Trace
+from authority.messages import Message
+from authority.placement import Balance, relieve
+from authority.placement_messages import Load, Moves
+from authority.records import DirectoryRow, DrainRecord, EntityRecord, Role
+from crypto.keys import Identity
+from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, ROUND_S, Balancer
+from homeserver.store import Store
+from tree.store import Store as TreeStore
+
+HOLDER, OTHER, GONE = "alpha.s1", "alpha.s2", "alpha.s9"
+
+
+class Enough(BaseException):
+    """The time that the test wanted is over."""
+
+
+class Stepped(Clock):
+    """Time that passes only while somebody sleeps, and ends."""
+
+    def __init__(self) -> None:
+        self.now_s, self.end_s = 0.0, 0.0
+        self.in_between: Callable[[], None] = lambda: None
+        self.monotonic_ns: Any = lambda: round(self.now_s * 1e9)
+
+    async def sleep_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.in_between()
+        if self.now_s > self.end_s:
+            raise Enough
+
+
+class Instance:
+    """The rows of an instance whose server GONE is dead and drained, and what its balancer orders."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows, self.clock = TreeStore(), Stepped()
+        backend: Any = SimpleNamespace(store=self.rows)
+        self.store = Store(lambda: backend)
+        keys = Identity.generate().public.to_jwks()
+        for name in (HOLDER, OTHER, GONE):
+            self.rows.put(("servers", name), DirectoryRow(name=name, role=Role.SIMSERVER, keys=keys).to_data())
+        self.rows.put(("drains", GONE), DrainRecord(server=GONE, id="drain", since_s=0.0).to_data())
+        self.looks: list[float] = []
+        self.ordered: list[tuple[float, list[str]]] = []
+        self.balancer = Balancer(
+            self.store,
+            self.post,
+            self.clock,
+            leads=lambda: True,
+            balance=Balance(),
+            policy=relieve,
+            balancing=False,
+        )
+        look = self.store.delegated_to
+
+        def counted(server: str, at_most: int, after: str = "") -> list[tuple[str, str]]:
+            self.looks.append(self.clock.now_s)
+            return look(server, at_most, after)
+
+        monkeypatch.setattr(self.store, "delegated_to", counted)
+
+    def write(self, entity: str, *delegation: str) -> None:
+        record = EntityRecord(
+            id=entity, kind="ball", master="alpha.ada", owner="alpha.ada", authority=HOLDER, delegation=delegation
+        )
+        self.rows.put(("entities", entity), record.to_data())
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        assert to == HOLDER
+        if isinstance(message, Moves):
+            self.ordered.append((self.clock.now_s, [move.entity for move in message.moves]))
+
+    async def runs(self, seconds: float) -> None:
+        for name in (HOLDER, OTHER):
+            self.balancer.reported(name, Load(tick_ppm=0, entities=0, leaving=0, inputs_per_s=0, bytes_per_s=0))
+        self.clock.end_s += seconds
+        with pytest.raises(Enough):
+            await self.balancer.serve()
+
+
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch) -> Instance:
+    return Instance(monkeypatch)
+
+
+async def test_what_cannot_leave_keeps_nobody_else(instance: Instance) -> None:
+    """Nothing of it leaves here: all are ordered before one is ordered again, so many each time, in a round."""
+    names = [f"alpha.e{number:03}" for number in range(MAX_TAKEN_BACK * 5 // 2)]
+    for name in names:
+        instance.write(name, HOLDER, GONE)
+    await instance.runs(4.5)
+    turns = [entities for _, entities in instance.ordered]
+    assert [len(entities) for entities in turns] == [MAX_TAKEN_BACK] * 5
+    assert [name for entities in turns for name in entities] == (names * 2)[: 5 * MAX_TAKEN_BACK]
+
+
+async def test_it_is_looked_for_once_a_second_also_while_another_drain_is_busy(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homeserver.balancer.ROUND_S", DRAINING_ROUND_S)
+    instance.write("alpha.ball", HOLDER, GONE)
+    await instance.runs(2.95)
+    assert [round(at_s) for at_s in instance.looks] == [0, 1, 2]
+    assert [entities for _, entities in instance.ordered] == [["alpha.ball"]] * 3
+
+
+async def test_with_nothing_to_find_it_is_looked_for_again_only_when_the_rows_have_changed(instance: Instance) -> None:
+    instance.write("alpha.ball", HOLDER, OTHER)
+    await instance.runs(3 * ROUND_S)
+    assert (len(instance.looks), instance.ordered) == (1, [])
+    instance.write("alpha.ball", HOLDER, GONE)
+    await instance.runs(ROUND_S)
+    assert len(instance.looks) == 2
+    assert instance.ordered[0][1] == ["alpha.ball"]
