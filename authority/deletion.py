@@ -1,13 +1,17 @@
 """Deleting an entity: a compare-and-set like any other, after which its id is never given again while it is remembered.
 
-    tombstones/<id>   what is left of it: the fence after its last one, and who had authority
-    farewells/<id>    the servers that may simulate it still, and have not said that they have heard
+    tombstones/<id>        what is left of it: the fence after its last one, and who had authority
+    tombstone_order/floor  the highest epoch and revision of those that were forgotten
+    farewells/<id>         the servers that may simulate it still, and have not said that they have heard
 
 Whoever asks for a commit later, because the entity was on its way while it was deleted, hears `gone` under that fence,
 and ends its copy (FAILURES row 36). Whoever may have it is told until it says that it has heard, or is dead.
 
 An entity that its first server would not have leaves its name behind as free: the next one of that name begins under a
 higher epoch.
+
+Servers may remember what the log has forgotten: they would refuse every copy of an entity that began again below what
+they know. So all names without a tombstone begin above the floor, whoever had them before.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,6 +41,10 @@ __all__ = [
 MAX_TOMBSTONES: Final = 100_000
 FAREWELLS: Final = "farewells"
 _QUEUE: Final = ("tombstone_order",)
+# Among the places, which are numbers: below a root that has always been reserved, so that no client has written it.
+_FLOOR: Final = (*_QUEUE, "floor")
+_NO_FLOOR: Final = {"epoch": 0, "rev": 0}
+_NOT_TOLD: Final = ("place", "rev")
 
 
 def grave_of(rows: Rows, entity: str) -> Fence | None:
@@ -51,21 +59,38 @@ def _grave(rows: Rows, entity: str) -> dict[str, Any] | None:
 
 
 def first_epoch(rows: Rows, entity: str) -> int:
-    """The epoch under which an entity of this name begins: 1, if none of the name was taken back before."""
+    """The epoch under which an entity of this name begins: above all that the log has forgotten, at least 1."""
     data = rows.get_or(("tombstones", entity), None)
-    return 1 if data is None else int(data["epoch"])
+    return _floor(rows)["epoch"] + 1 if data is None else int(data["epoch"])
 
 
 def first_revision(rows: Rows, entity: str) -> int:
-    """With which revision its rule, owner and master begin: what one that was taken back permitted stays past."""
+    """With which revision all its rights and its parent begin: what one that was before it permitted stays past."""
     data = rows.get_or(("tombstones", entity), None)
-    return 1 if data is None else int(data.get("rev", 1))
+    return _floor(rows)["rev"] + 1 if data is None else int(data.get("rev", 1))
+
+
+def _floor(rows: Rows) -> dict[str, int]:
+    found: dict[str, int] = rows.get_or(_FLOOR, _NO_FLOOR)
+    return found
+
+
+def _rev_after(record: EntityRecord) -> int:
+    revisions = (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
+    return 1 + max(revisions)
 
 
 def free_name(rows: Rows, record: EntityRecord) -> None:
-    """Nothing came of the entity: its name may be given again."""
-    rev = 1 + max(record.rule_rev, record.owner_rev, record.master_rev)
-    _dig(rows, {"entity": record.id, "epoch": record.fence.raised().epoch, "rev": rev, "free": True})
+    """Nothing came of the entity: its name may be given again.
+
+    However often that happens, the name has one place, so that it pushes nobody else out.
+    """
+    free = {"entity": record.id, "epoch": record.fence.raised().epoch, "rev": _rev_after(record), "free": True}
+    before = rows.get_or(("tombstones", record.id), None)
+    if before is None:
+        _dig(rows, free)
+    else:
+        rows.put(("tombstones", record.id), before | free)
     _end_questions(rows, record.id)
 
 
@@ -76,7 +101,7 @@ def entity_delete(rows: Rows, args: Mapping[str, Any]) -> Any:
     """
     grave = _grave(rows, args["entity"])
     if grave is not None:
-        return {name: value for name, value in grave.items() if name != "place"}
+        return {name: value for name, value in grave.items() if name not in _NOT_TOLD}
     record = find_entity(rows, args["entity"])
     check_master(record, args["by"])
     check_revision(record, "master_rev", args["master_rev"])
@@ -94,7 +119,7 @@ def bury(rows: Rows, record: EntityRecord) -> dict[str, Any]:
     for table in ("asks", "paces", "recoveries", "crossings"):
         if rows.get_or((table, record.id), None) is not None:
             rows.delete((table, record.id))
-    _dig(rows, grave)
+    _dig(rows, grave | {"rev": _rev_after(record)})
     if servers:
         rows.put((FAREWELLS, record.id), {"epoch": fence.epoch, "servers": servers})
     return grave
@@ -142,6 +167,11 @@ def _forget(rows: Rows, place: int) -> None:
     # A name that was free and is now that of a tombstone has a later place too.
     if (grave := rows.get_or(("tombstones", name), None)) is not None and grave.get("place", place) == place:
         rows.delete(("tombstones", name))
+        floor = _floor(rows)
+        # Tombstones of entities that were deleted before machine version 2 have no revision.
+        highest = {"epoch": max(floor["epoch"], grave["epoch"]), "rev": max(floor["rev"], grave.get("rev", 0))}
+        if highest != floor:
+            rows.put(_FLOOR, highest)
         if rows.get_or((FAREWELLS, name), None) is not None:
             rows.delete((FAREWELLS, name))
 

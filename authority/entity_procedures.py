@@ -56,6 +56,8 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         owner=spawner,
         owner_rev=rev,
         rule_rev=rev,
+        locks_rev=rev,
+        parent_rev=rev,
         rule=Rule(args.get("rule", Rule.ASK)),
         orphans=OrphanPolicy(args.get("orphans", OrphanPolicy.ADOPT)),
         on_leave=LeavePolicy(args.get("on_leave", LeavePolicy.KEEP)),

@@ -1,12 +1,14 @@
 """Deleting an entity: by its master, once, for good, and whoever has it on its way hears of it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from authority import deletion
 from authority.errors import Reason
 from authority.group_commit import GROUP_LIFETIME_S
-from authority.records import Phase
-from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, request
+from authority.records import EntityRecord, Phase
+from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, new_log, request
 
 
 def delete(log: Log, **args: object) -> object:
@@ -132,3 +134,112 @@ def test_a_grave_that_is_forgotten_takes_its_farewell_along(log: Log, monkeypatc
     log.run("entity.create", entity="alpha.two", kind="ball", spawner=ADA, server=S1)
     delete(log, entity="alpha.two")
     assert farewell(log) is None
+
+
+# --- what the log has forgotten, and servers may not have -------------------------------------------------------------
+
+
+def create(log: Log, entity: str) -> EntityRecord:
+    return EntityRecord.from_data(log.run("entity.create", entity=entity, kind="ball", spawner=ADA, server=S1))
+
+
+def end(log: Log, record: EntityRecord) -> None:
+    log.run("entity.delete", entity=record.id, by=record.master, master_rev=record.master_rev)
+
+
+def revisions(record: EntityRecord) -> tuple[int, ...]:
+    return (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
+
+
+def test_a_name_begins_above_everything_that_was_forgotten_of_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
+    for rev in (1, 2, 3):
+        log.run("entity.change_rights", entity=BALL, by=ADA, rule="deny" if rev % 2 else "ask")
+    for number in (1, 2, 3):
+        log.propose(f"transfer-{number}", target=S2 if number % 2 else S1)
+        source, target = (S1, S2) if number % 2 else (S2, S1)
+        log.commit(f"transfer-{number}", target, source=source, epoch=number)
+    old = log.rows.entity(BALL)
+    assert old.epoch == 4
+    end(log, old)
+    before = create(log, "alpha.two")
+    assert (before.epoch, revisions(before)) == (1, (1,) * 5), "nothing was forgotten yet"
+    end(log, before)
+    again = create(log, BALL)
+    assert (again.epoch, again.born) == (6, 6), "above the fence 5 under which all were told that it is gone"
+    assert min(revisions(again)) > max(revisions(old))
+    assert create(log, "alpha.three").epoch == 6, "nobody knows any more which name it was"
+
+
+def test_a_lower_grave_that_is_forgotten_later_does_not_lower_the_floor(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
+    records = [create(log, f"alpha.n{number}") for number in range(2)]
+    for number in range(1, 4):
+        log.propose(f"transfer-{number}", target=S2 if number % 2 else S1)
+        source, target = (S1, S2) if number % 2 else (S2, S1)
+        log.commit(f"transfer-{number}", target, source=source, epoch=number)
+    for record in [log.rows.entity(BALL), *records]:
+        end(log, record)
+    assert create(log, BALL).epoch == 6
+
+
+def test_tombstones_of_before_are_forgotten_with_their_epoch_alone(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    end(log, log.rows.entity(BALL))
+    grave = log.rows.get_or(("tombstones", BALL), None)
+    del grave["rev"]
+    log.rows.put(("tombstones", BALL), grave)
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
+    end(log, create(log, "alpha.two"))
+    again = create(log, BALL)
+    assert (again.epoch, revisions(again)) == (3, (1,) * 5)
+
+
+def test_a_name_that_is_refused_over_and_over_pushes_no_grave_out(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 2)
+    delete(log)
+    epochs = []
+    for _ in range(5):
+        epochs.append(create(log, "alpha.two").epoch)
+        log.run("entity.discard", entity="alpha.two", server=S1)
+    assert epochs == [1, 2, 3, 4, 5]
+    log.refuses(Reason.GONE, "entity.create", entity=BALL, kind="ball", spawner=ADA, server=S1)
+    assert farewell(log) == (2, [S1])
+
+
+NAMES = st.sampled_from(["alpha.a", "alpha.b", "alpha.c", "alpha.d"])
+FATES = st.sampled_from(["delete", "discard", "move", "rights"])
+
+
+@given(st.lists(st.tuples(NAMES, FATES), max_size=30))
+def test_epochs_and_revisions_of_a_name_never_go_down_whatever_is_forgotten(steps: list[tuple[str, str]]) -> None:
+    log = new_log()
+    ended: dict[str, EntityRecord] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deletion, "MAX_TOMBSTONES", 2)
+        for number, (name, fate) in enumerate(steps):
+            if deletion.grave_of(log.rows, name) is not None:
+                continue
+            if log.rows.get_or(("entities", name), None) is None:
+                new = create(log, name)
+                if (old := ended.get(name)) is not None:
+                    assert new.fence > old.fence
+                    assert min(revisions(new)) > max(revisions(old))
+            ended[name] = record = log.rows.entity(name)
+            match fate:
+                case "delete":
+                    end(log, record)
+                case "discard" if record.epoch == record.born:
+                    log.run("entity.discard", entity=name, server=record.authority)
+                case "move":
+                    target = S2 if record.authority == S1 else S1
+                    log.propose(f"transfer-{number}", target, entity=name)
+                    route = {"entity": name, "source": record.authority, "epoch": record.epoch}
+                    log.commit(f"transfer-{number}", target, **route)
+                    ended[name] = log.rows.entity(name)
+                case "rights":
+                    log.run("entity.change_rights", entity=name, by=ADA, rule="ask" if number % 2 else "deny")
+                    ended[name] = log.rows.entity(name)
+                case _:
+                    pass
