@@ -74,14 +74,19 @@ class Births:
         if epoch >= message.epoch:
             # Whoever asked first may have taken the entity back by now: there must be one answer, whoever asks again.
             return refusal
+        entity, fence = message.entity, Fence(message.epoch)
+        holding, gone, lived = self._holdings.get(entity), self._holdings.gone(entity), self._holdings.lived(entity)
+        if holding is not None:
+            if holding.fence >= fence:
+                return Refusal()
+            # The log has forgotten the deletion of an earlier one of this name before this server had heard of it.
+            is_over = self._ended(entity, fence)
+            return None if is_over else self._keep(message, Refusal("an earlier entity of its name is still leaving"))
+        # What is known of lower fences is of an earlier one of this name, which the log has forgotten.
+        if gone is not None and gone.fence >= fence:
+            return Refusal() if gone.moved_to else Refusal("it has ended")
         # What lived here before a restart is given back by its home instance, with what is left of it.
-        known = (self._holdings.get, self._holdings.gone, self._holdings.lived)
-        if all(look(message.entity) is None for look in known):
-            return None
-        gone = self._holdings.gone(message.entity)
-        if gone is not None and not gone.moved_to and self._holdings.get(message.entity) is None:
-            return Refusal("it has ended")
-        return Refusal()
+        return Refusal() if lived is not None and lived >= fence else None
 
     def _begun(self, message: Spawn) -> Refusal:
         try:

@@ -152,3 +152,33 @@ async def test_so_many_refusals_are_remembered(here: Here, monkeypatch: pytest.M
     here.is_crowded = False
     assert here.spawn(1, "alpha.other") != ""
     assert here.spawn(1) == ""
+
+
+@pytest.mark.parametrize("moved_to", [THERE, ""])
+async def test_what_is_known_of_an_earlier_entity_of_the_name_keeps_no_later_one_from_beginning(
+    here: Here, moved_to: str
+) -> None:
+    here.holdings.remember(BALL, Tombstone(moved_to, Fence(5)))
+    here.spawn(5)
+    assert here.holdings.get(BALL) is None, "it was here, and has gone"
+    assert here.spawn(6) == ""
+    assert (holding := here.holdings.get(BALL)) is not None
+    assert holding.fence == Fence(6)
+
+
+async def test_what_lived_here_before_a_restart_begins_anew_above_its_fence_alone(here: Here) -> None:
+    here.holdings.remember_lived(BALL, Fence(3, 2))
+    assert here.spawn(3) == ""
+    assert here.holdings.get(BALL) is None, "its home gives it back with what is left of it"
+    assert here.spawn(4) == ""
+    assert here.holdings.get(BALL) is not None
+
+
+async def test_an_earlier_entity_of_the_name_ends_when_a_later_one_begins_here(here: Here) -> None:
+    earlier = here.holdings.spawn(BALL, "ball", {}, Fence(3), Ownership(ADA, 1))
+    here.leaving.add(BALL)
+    assert (here.spawn(5) == "", earlier.life.over) == (False, False)
+    here.leaving.clear()
+    assert (here.spawn(6) == "", earlier.life.over) == (True, True)
+    assert (later := here.holdings.get(BALL)) is not None
+    assert later.fence == Fence(6)
