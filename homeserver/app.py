@@ -151,7 +151,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("leases", node.leases.serve),
             ServiceSpec("recoveries", partial(_serve_recoveries, node)),
             ServiceSpec("abroad", node.abroad.serve),
-            ServiceSpec("rest", web.serve),
+            ServiceSpec("rest", partial(_serve_rest, node, web)),
             ServiceSpec("balancer", partial(_serve_balancer, node)),
             ServiceSpec("registration", partial(_register, node, web), restart=Restart.TRANSIENT),
         ),
@@ -165,6 +165,16 @@ def supervision_tree(node: Node) -> SupervisorSpec:
         name="homeserver",
         **PATIENCE,
     )
+
+
+async def _serve_rest(
+    node: Node, web: WebService, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """The REST API, and who wakes the requests that wait for questions."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.questions.serve)
+        await nursery.start(web.serve)
+        task_status.started()
 
 
 async def _serve_recoveries(node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -40,6 +40,7 @@ from homeserver.hierarchies import Hierarchies
 from homeserver.leases import Leases
 from homeserver.orders import Orders
 from homeserver.owners import Owners
+from homeserver.questions import Questions
 from homeserver.recovery import Recoveries
 from homeserver.reminders import Reminders
 from homeserver.request_gate import RequestGate
@@ -98,6 +99,7 @@ class Node:
     reminders: Reminders = field(init=False, repr=False)
     births: Births = field(init=False, repr=False)
     request_gate: RequestGate = field(init=False, repr=False)
+    questions: Questions = field(init=False, repr=False)
     farewells: Farewells = field(init=False, repr=False)
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
@@ -107,6 +109,7 @@ class Node:
     def __post_init__(self) -> None:
         self.transfers.answer_by(Renew, self.leases.renewed)
         self.request_gate = RequestGate(self.store, self.clock)
+        self.questions = Questions(self.store, lambda: self.replica, self.clock)
         self.births = Births(self.store, self.transfers.post, self.clock)
         self.vouching = Vouching(self.sealer, self.store)
 

@@ -262,6 +262,16 @@ class Store:
         first = [TransferRecord.from_data(row) for row in fair_order(found)[:limit]]
         return [(record, transfer) for transfer in first if (record := self.entity(transfer.entity)) is not None]
 
+    def asked_entities(self) -> list[str]:
+        """The entities of which questions may wait, as this member knows them."""
+        store = self._replica.store
+        return list(store.children(("asks",))) if store.exists(("asks",)) else []
+
+    def asked_masters(self, entity_ids: Iterable[str]) -> set[str]:
+        """Of these entities, the masters for whose answer something waits, perhaps for too long already."""
+        asked = [e for e in entity_ids if any(self._question(name) for name in self._get(("asks", e)) or ())]
+        return {record.master for entity_id in asked if (record := self.entity(entity_id)) is not None}
+
     def _question(self, transfer_id: str) -> dict[str, Any] | None:
         """The row of a transfer that waits for a master; looked at with every look of that one, and decoded once."""
         view = self._replica.store.view(("transfers", transfer_id))

@@ -17,7 +17,7 @@ from actors.clock import Clock
 from authority.names import instance_of
 from crypto import jose
 from crypto.keys import Identity
-from homeserver.rest.asks import MAX_SEEN
+from homeserver.questions import MAX_SEEN
 from scenarios.client import ApiFailure, RestClient
 
 __all__ = ["Decide", "Master", "Question"]

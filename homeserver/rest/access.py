@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final, NoReturn
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from actors.web import ApiError
@@ -21,7 +21,7 @@ from crypto import jose
 from crypto.errors import CryptoError, Malformed
 from homeserver.directory import Directory
 
-__all__ = ["MAX_PROOF_LIFETIME_S", "check_player_proof", "check_players", "client_access"]
+__all__ = ["MAX_PROOF_LIFETIME_S", "check_client_token", "check_player_proof", "check_players", "client_access"]
 
 # A statement that a player signed can be used once or many times until it expires; none may live longer than this.
 MAX_PROOF_LIFETIME_S: Final = 300.0
@@ -36,12 +36,25 @@ def client_access(token: bytes) -> Callable[..., Awaitable[None]]:
     """
 
     async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
-        if given is None:
-            raise ApiError(401, "no_token", "this needs the client token: send 'Authorization: Bearer TOKEN'")
-        if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
-            raise ApiError(403, "wrong_token", "this is not the client token of this instance")
+        _check(given, token)
 
     return check
+
+
+async def check_client_token(request: Request, token: bytes) -> None:
+    """Let only holders of the client token go on, in a route that anybody may call with other parameters.
+
+    Raises:
+        ApiError: `no_token`, `wrong_token`.
+    """
+    _check(await _bearer(request), token)
+
+
+def _check(given: HTTPAuthorizationCredentials | None, token: bytes) -> None:
+    if given is None:
+        raise ApiError(401, "no_token", "this needs the client token: send 'Authorization: Bearer TOKEN'")
+    if not secrets.compare_digest(given.credentials.encode("utf-8", "replace"), token):
+        raise ApiError(403, "wrong_token", "this is not the client token of this instance")
 
 
 async def check_players(directory: Directory, instance: str, names: Mapping[str, str | None]) -> None:

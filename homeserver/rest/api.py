@@ -3,7 +3,7 @@
 import secrets
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Query
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi import Path as PathParam
 
 from actors.key_routes import key_routes
@@ -22,10 +22,10 @@ from crypto.keys import PublicIdentity
 from homeserver.births import SpawnNotTold, SpawnUnconfirmed
 from homeserver.hierarchies import order_all
 from homeserver.node import Node
+from homeserver.questions import MAX_SEEN_CHARACTERS, MAX_WAIT_S
 from homeserver.registration import register
 from homeserver.rest.absence import absence_routes
-from homeserver.rest.access import check_player_proof, check_players, client_access
-from homeserver.rest.asks import MAX_SEEN_CHARACTERS, MAX_WAIT_S, Questions
+from homeserver.rest.access import check_client_token, check_player_proof, check_players, client_access
 from homeserver.rest.cluster import cluster_routes
 from homeserver.rest.deletion import deletion_routes
 from homeserver.rest.errors import install_errors
@@ -72,7 +72,11 @@ EntityId = Annotated[Name, PathParam(description="for example alpha.ball-1")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="at most so many")]
 WaitS = Annotated[
     float,
-    Query(ge=0, le=MAX_WAIT_S, description="seconds to wait, at most, until there is one that is not among the `seen`"),
+    Query(
+        ge=0,
+        le=MAX_WAIT_S,
+        description="seconds to wait, at most, until there is one that is not among the `seen`; only with the token",
+    ),
 ]
 Seen = Annotated[
     str,
@@ -376,7 +380,6 @@ def _transfer_routes(node: Node) -> APIRouter:
 def _player_routes(node: Node) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, prefix="/v1/players", tags=["players"])
     client = Depends(client_access(node.secrets.client_token))
-    questions = Questions(node)
 
     @routes.put("/{player}/keys", dependencies=[client])
     async def put_keys(player: Name, body: KeysBody) -> KeysView:
@@ -409,6 +412,7 @@ def _player_routes(node: Node) -> APIRouter:
 
     @routes.get("/{player}/asks")
     async def get_asks(
+        request: Request,
         player: Name,
         limit: Limit = 100,
         consistency: Consistency = "linearizable",
@@ -416,9 +420,12 @@ def _player_routes(node: Node) -> APIRouter:
         seen: Seen = "",
     ) -> list[AskView]:
         """The requests that wait for this player's answer, as the master of entities of this instance."""
+        if wait_s > 0:
+            await check_client_token(request, node.secrets.client_token)
         if consistency == "linearizable":
             await node.store.fresh()
-        return await questions.new_ones(player, limit, seen.split(","), wait_s)
+        asked = await node.questions.new_ones(player, limit, seen.split(","), wait_s)
+        return [AskView.of(*question) for question in asked]
 
     return routes
 

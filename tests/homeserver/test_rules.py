@@ -7,7 +7,7 @@ import trio
 
 from authority.asks import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
 from authority.records import TransferRecord
-from homeserver.rest import asks
+from homeserver import questions
 from scenarios import masters
 from scenarios.masters import Master
 from tests.homeserver.served import Home, Player, until
@@ -144,6 +144,9 @@ async def test_who_waits_for_questions_is_told_of_those_it_has_not_seen(
     await game.request(game.bob, "transfer-1")
     assert len(await game.api.get(path, params={"wait_s": "30", "seen": "another-1"})) == 1
     assert len(await game.api.get(path, params={"wait_s": "0.01", "seen": "transfer-1,another-1"})) == 1
+    # Who has no token does not wait; nor does who needs not.
+    for wait_s, status in ((30, 401), (0, 200)):
+        assert (await game.api.call("GET", path, params={"wait_s": str(wait_s)}, token=False)).status_code == status
     # A question becomes somebody's with the entity, too; and whoever finds no place to wait is answered at once.
     eve, found = await game.home.player("alpha.eve"), list[Any]()
 
@@ -154,8 +157,10 @@ async def test_who_waits_for_questions_is_told_of_those_it_has_not_seen(
         nursery.start_soon(looks)
         await game.set(game.ada, master=eve.name)
     assert [ask["transfer_id"] for ask in found] == ["transfer-1"]
-    monkeypatch.setattr(asks, "MAX_WAITING", 0)
-    assert await game.api.get(path, params={"wait_s": "30"}) == []
+    for bound in ("MAX_WAITING", "MAX_WAITING_EACH"):
+        with monkeypatch.context() as patched:
+            patched.setattr(questions, bound, 0)
+            assert await game.api.get(path, params={"wait_s": "30"}) == []
     for wrong in ("-1", "31", "nan", "soon"):
         await game.api.refused(422, "invalid_field", "GET", f"{path}?wait_s={wrong}")
 
