@@ -23,11 +23,13 @@ from authority.hops import Trace
 from authority.message_base import MessageModel
 from authority.parcels import Manifest
 
-__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "Batch", "BatchItem", "Letter", "Outbox", "take_batch"]
+__all__ = ["MAX_BATCH", "MAX_BATCH_BYTES", "MAX_WAITING", "Batch", "BatchItem", "Letter", "Outbox", "take_batch"]
 
 # Enough that the seal does not count any more; what is opened in one go keeps its receiver busy for some 10 ms.
 MAX_BATCH: Final = 128
 MAX_BATCH_BYTES: Final = 256 * 1024
+# More wait for one receiver only while its address is looked up and does not come; what is lost is repeated.
+MAX_WAITING: Final = 65_536
 # About what a message weighs, with its trace, beside its state, its inputs and its chain of certificates.
 _PLAIN_BYTES: Final = 1024
 _INPUT_BYTES: Final = 130
@@ -101,6 +103,11 @@ class Outbox:
             waiting = self._waiting[destination] = deque()
         waiting.append(letter)
         return len(waiting) == 1
+
+    def is_full(self, destination: Hashable) -> bool:
+        """Whether so much waits to leave for there that nothing more is to be put to it."""
+        waiting = self._waiting.get(destination)
+        return waiting is not None and len(waiting) >= MAX_WAITING
 
     def holds(self, destination: Hashable) -> bool:
         """Whether something waits to leave for there."""

@@ -67,6 +67,11 @@ class Pins:
         record = self._record(name)
         return None if record is None else record.pin
 
+    def role_of(self, name: str) -> Role | None:
+        """In which role a name is pinned, or None; it is believed in no other."""
+        record = self._record(name)
+        return None if record is None else Role(record.role)
+
     def resetter_of(self, row: DirectoryRow) -> str | None:
         """The pinned homeserver whose word the row asks us to take: look up its own row before this one is believed."""
         known = self._record(row.name)

@@ -141,7 +141,7 @@ class CopyTable:
     """
 
     def __init__(self, max_bytes: int, max_rows: int) -> None:
-        self._max_bytes: Final = max_bytes
+        self.max_bytes: Final = max_bytes
         self._max_rows: Final = max_rows
         self._copies: OrderedDict[str, Copy] = OrderedDict()
         self._raised: OrderedDict[str, Fence] = OrderedDict()
@@ -167,12 +167,12 @@ class CopyTable:
         if known is not None and known.rank >= copy.rank:
             self._copies.move_to_end(entity)
             return True
-        if len(copy.state) > self._max_bytes:
+        if len(copy.state) > self.max_bytes:
             return False
         self.drop(entity)
         self._copies[entity] = copy
         self.bytes += len(copy.state)
-        while self.bytes > self._max_bytes or len(self._copies) > self._max_rows:
+        while self.bytes > self.max_bytes or len(self._copies) > self._max_rows:
             oldest, copy = next(iter(self._copies.items()))
             self.drop(oldest)
             self.raised(oldest, copy.fence)

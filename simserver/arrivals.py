@@ -131,7 +131,7 @@ class Arrivals:
         self._chunks = ChunkTable()
         self._early = EarlyInputs()
         self._states = OfferedStates()
-        self.hints: Final = OwnerHints(holdings, courier, counts)
+        self.hints: Final = OwnerHints(holdings, courier, clock, counts)
 
     # --- messages --------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class Courier:
 
         What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
         more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
-        are this message. False when it is not sent: nobody serves, or it is large, and on its way already.
+        are this message. False when it is not sent: nobody serves, too much waits, or it is large and on its way.
         `sealed` is what `seal_ahead` made of the same message: it leaves as it is.
         """
         if self._nursery is None:
@@ -127,6 +127,9 @@ class Courier:
         channel = STATE_CHANNEL if message.type == "state" else 0
         destination, letter = (to, address, channel), _Letter(message, trace, on_path, sent)
         at_once = hurry and self._leaves_at_once(destination, letter)
+        if not at_once and self._outbox.is_full(destination):
+            self._counts["unsent_too_many"] += 1
+            return False
         if not at_once and self._outbox.put(destination, letter):
             self._nursery.start_soon(self._carry, *destination)
         return True

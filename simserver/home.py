@@ -219,6 +219,20 @@ class Home:
             return None
         return known[1].valid_at(self._clock.unix_s())
 
+    async def role_of(self, name: str) -> Role | None:
+        """The role of a server or player of any instance, or None. What it once was, it stays, so any row tells.
+
+        Raises:
+            HomeUnreachable: nobody can say now.
+        """
+        cached = self._rows.get(name)
+        if cached is not None and cached[1] is not None:
+            return cached[1].role
+        if (role := self.pins.role_of(name)) is not None:
+            return role
+        row = await self.row(name)
+        return None if row is None else row.role
+
     def row_at_hand(self, name: str) -> DirectoryRow | None:
         """As `row`, if nobody has to be asked for it; else None."""
         cached = self._rows.get(name)

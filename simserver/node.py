@@ -91,6 +91,8 @@ _log = logging.getLogger("simserver")
 MAX_CONCURRENT_PARCELS: Final = 256
 # What an entity stands still for until it has been taken: the leave to begin with it, and the answer.
 _AT_ONCE: Final = frozenset({"direct", "grant", "activated"})
+# What one simulation server says to another, and what is acted on before any certificate proves that it may.
+_OF_SERVERS: Final = (StateTransfer, Stage, StageDiscard, Precopy, ForwardInputs, OwnerHint, Reserve)
 
 
 @dataclass
@@ -339,6 +341,8 @@ class Node:
         )
 
     async def _dispatch(self, opened: Opened) -> None:
+        if isinstance(opened.message, _OF_SERVERS):
+            await self._check_simserver(opened.sender)
         match opened.message:
             case StateTransfer() as message:
                 await self.arrivals.state(message, opened)
@@ -426,6 +430,11 @@ class Node:
         """Only the home of entities says what becomes of them, of whichever instance this server is."""
         for instance in sorted({instance_of(item.entity) for item in message.items}):
             await self._check_homeserver(sender, instance)
+
+    async def _check_simserver(self, sender: str) -> None:
+        """Players have keys too, and hand over nothing. Which instance is asked for keys is decided elsewhere."""
+        if await self.home.role_of(sender) is not Role.SIMSERVER:
+            raise MessageError(f"{sender} is no simulation server")
 
     async def _check_homeserver(self, sender: str, instance: str) -> None:
         row = await self.home.row(sender)

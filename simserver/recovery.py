@@ -13,7 +13,7 @@ from authority.epoch import MAX_EPOCH, Fence
 from authority.hops import Trace
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
-from authority.recovery import CopySource
+from authority.recovery import Copy, CopySource, CopyTable
 from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier, new_copy
@@ -31,6 +31,9 @@ _log = logging.getLogger("simserver.recovery")
 
 MAX_TAKEN_AWAY: Final = 16_384
 """Of so many entities it is remembered that they were simulated until they were taken away; the oldest go first."""
+
+MAX_STAGED: Final = 16_384
+"""Of so many entities the staged state is kept that home was told of; the oldest go first, also of too many bytes."""
 
 
 class Recovery:
@@ -56,6 +59,9 @@ class Recovery:
         self._courier = courier
         self._counts = counts
         self._taken_away: OrderedDict[str, Fence] = OrderedDict()
+        # What home was told of is not staged any more as soon as the log says that nothing comes of the hand-over.
+        # Not among the copies: a state that nobody has asked for yet displaces none that an authority sent.
+        self._staged: Final = CopyTable(copier.table.max_bytes, MAX_STAGED)
 
     # --- giving up -------------------------------------------------------------------------------------------------
 
@@ -139,14 +145,13 @@ class Recovery:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             life = holding.life
             table.keep(item.entity, new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN))
-        staged = self._stages.of(item.entity)
-        if staged is not None:
-            table.keep(item.entity, new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT))
         if (handed_over := self._copier.handed_over(item.entity)) is not None:
             table.keep(item.entity, handed_over)
-        copy = table.get(item.entity)
-        if copy is None:
+        copies = [copy for copy in (table.get(item.entity), self._staged_of(item)) if copy is not None]
+        if not copies:
             return None
+        # Of equal ones the first.
+        copy = max(copies, key=lambda copy: copy.rank)
         # Whoever asks by the highest sub-epoch wants to know who simulates it now.
         was_taken = item.sub < MAX_EPOCH and self._taken_away.get(item.entity) == copy.fence
         return FoundItem(
@@ -158,6 +163,13 @@ class Recovery:
             source=copy.source,
             holds=holds or was_taken,
         )
+
+    def _staged_of(self, item: RaisedItem) -> Copy | None:
+        """The latest state that is staged here, of those under fences that the log has given when it asks."""
+        if (staged := self._stages.of(item.entity, item.fence)) is not None:
+            copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT)
+            self._staged.keep(item.entity, copy)
+        return self._staged.get(item.entity)
 
     def adopt(self, message: Adopt, sender: str) -> None:
         """Go on with what the log has given to this incarnation, and say so; it is asked again about the others."""
@@ -177,8 +189,9 @@ class Recovery:
             # It has gone on with it in an earlier life; what became of it since is with others.
             self._counts["adopt_of_another_life"] += 1
             return False
-        copy = self._copier.table.get(item.entity)
-        if copy is None or copy.state_hash != item.state_hash:
+        copies = (self._copier.table.get(item.entity), self._staged.get(item.entity))
+        copy = next((one for one in copies if one is not None and one.state_hash == item.state_hash), None)
+        if copy is None:
             self._counts["adopt_without_copy"] += 1
             return False
         try:
@@ -189,6 +202,7 @@ class Recovery:
             return False
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
+        self._staged.drop(item.entity)
         self._copier.gone_on_with(item.entity, copy.tick)
         self._counts["adopted"] += 1
         _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)

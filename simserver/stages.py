@@ -89,9 +89,10 @@ class Stages:
         """The state that is staged for a transfer."""
         return self._stages.get(transfer_id)
 
-    def of(self, entity: str) -> Stage | None:
-        """The newest state of an entity that is staged here."""
-        return max((s for s in self._stages.values() if s.entity == entity), key=lambda s: s.fence, default=None)
+    def of(self, entity: str, below: Fence) -> Stage | None:
+        """The newest state of an entity that is staged here, of those that were frozen below a fence."""
+        some = (s for s in self._stages.values() if s.entity == entity and s.fence < below)
+        return max(some, key=lambda s: (s.fence, s.tick), default=None)
 
     async def put(self, stage: Stage) -> None:
         """Keep a state; returns when it is durable. Once more is no more.

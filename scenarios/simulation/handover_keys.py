@@ -61,6 +61,11 @@ class Keys:
         """The row of a server, or None."""
         return self._rows.get(name)
 
+    async def role_of(self, name: str) -> Role | None:
+        """The role of a server, or None."""
+        row = self._rows.get(name)
+        return None if row is None else row.role
+
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
         """The keys of a server, or None."""
         return identity_of(name).public if name in self._rows else None

@@ -13,7 +13,7 @@ from authority.group_commit import MAX_GROUP, MAX_GROUPS
 from authority.hierarchy import MAX_CHILDREN, MAX_DEPTH, MAX_TREE
 from authority.hops import MAX_HOPS, MAX_MARKS
 from authority.lease_messages import MAX_LEASES, MAX_PEERS, MAX_POSITION_CHARS
-from authority.letters import MAX_BATCH, MAX_BATCH_BYTES
+from authority.letters import MAX_BATCH, MAX_BATCH_BYTES, MAX_WAITING
 from authority.log_positions import MAX_OFFICES
 from authority.message_base import MAX_TOKEN_CHARS
 from authority.messages import (
@@ -39,6 +39,8 @@ from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.life import MAX_BROKEN_CHARS
+from simserver.owner_hints import AGAIN_NS, MAX_SENT_ON
+from simserver.recovery import MAX_STAGED
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"
@@ -71,6 +73,9 @@ EXPECTED = {
     "receivers for whom a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
+    "staged states that home was told of": f"{MAX_STAGED:,}, `max_copies_bytes`",
+    "owner hints that were sent on": f"{MAX_SENT_ON:,}, {AGAIN_NS // 10**9} s",
+    "messages that wait for one receiver": f"{MAX_WAITING:,}",
     "entities, levels of a hierarchy; children of one": f"{MAX_TREE}, {MAX_DEPTH}; {MAX_CHILDREN}",
     "early inputs of an entity; entities with some": f"{MAX_EARLY}, {MAX_EARLY_BYTES // 1024} KiB; {MAX_ENTITIES}",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from authority import letters
 from authority.hops import Trace
 from authority.messages import KeyAhead, OwnerRequest, Parcel, decode_link_untrusted
 from authority.sealing import Sealer
@@ -234,3 +235,18 @@ async def test_who_agrees_ahead_is_told_of_the_next_key_when_it_is_made(
         parcel = decode_link_untrusted(place.posted[-1])
         assert isinstance(parcel, Parcel)
         assert told.header in base64url.decode_untrusted(parcel.sealed.split(".")[1].encode())
+
+
+async def test_what_waits_while_nobody_says_where_to_send_it_is_bounded(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "MAX_WAITING", 3)
+    async with serving() as place:
+        place.at_hand = None
+        place.send("a", "b", "c")
+        request = OwnerRequest(entity="alpha.d")
+        assert not place.courier.send(request, Trace("d"), "alpha.s2", on_path=False)
+        assert place.counts["unsent_too_many"] == 1
+        await trio.sleep(1)
+        assert place.arrived() == [["a", "b", "c"]]
+        place.send("e")

@@ -198,3 +198,19 @@ async def test_a_home_that_lies_is_not_believed_also_after_a_restart(
             row = await place.home.row("alpha.s2")
             assert row is not None
             assert row.keys == seen.keys
+
+
+async def test_the_role_of_a_name_is_known_while_home_is_away_also_after_a_restart(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    """What is handed over directly needs nobody's leave then."""
+    place = Place(Pins(PinFile(tmp_path / "pins")))
+    assert await place.home.role_of("alpha.s2") is Role.SIMSERVER
+    place.later(KEYS_TTL_NS)
+    place.row = None
+    assert await place.home.role_of("alpha.s2") is Role.SIMSERVER
+    place = Place(Pins(PinFile(tmp_path / "pins")))
+    place.row = None
+    assert await place.home.role_of("alpha.s2") is Role.SIMSERVER
+    with pytest.raises(HomeUnreachable):
+        await place.home.role_of("alpha.s3")

@@ -16,6 +16,7 @@ from simserver.copies import new_copy
 from simserver.holdings import Holdings
 from simserver.life import Snapshot
 from simserver.recovery import Recovery
+from simserver.stages import Stage as Staged
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -34,6 +35,7 @@ class Scene:
         self.raised: list[tuple[str, Fence]] = []
         self.leaving: set[str] = set()
         self.hurried: list[str] = []
+        self.staged: list[Staged] = []
         self.was_handed_over: Copy | None = None
         self.went_on: list[tuple[str, int]] = []
         self.sent: list[Any] = []
@@ -61,8 +63,8 @@ class Scene:
     def is_leaving(self, entity: str) -> bool:
         return entity in self.leaving
 
-    def of(self, entity: str) -> None:
-        return None
+    def of(self, entity: str, below: Fence) -> Staged | None:
+        return max((one for one in self.staged if one.fence < below), key=lambda one: one.fence, default=None)
 
     def send(self, message: Any, trace: Trace, to: str, **_: Any) -> None:
         self.sent.append(message)
@@ -182,3 +184,53 @@ async def test_what_an_earlier_life_went_on_with_is_not_begun_once_more_under_th
     scene.recovery.adopt(Adopt(incarnation=7, items=[item.model_copy(update={"epoch": 7})]), HOME)
     holding = scene.holdings.get(BALL)
     assert (holding and holding.fence) == Fence(7)
+
+
+def staged(fence: Fence, tick: int = 9, state: bytes = b"staged") -> Staged:
+    return Staged("transfer-1", BALL, "alpha.s2", *fence, "ball", tick, "0" * 64, state)
+
+
+async def test_failures_row_12_a_staged_state_that_is_later_than_all_copies_is_told_of_and_gone_on_with(
+    scene: Scene,
+) -> None:
+    """Also when it is not staged any more: by the raised fence, nothing comes of the hand-over."""
+    scene.live()
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    state = holding.life.encoded()
+    scene.holdings.drop(BALL)
+    scene.table.offer(BALL, new_copy(Fence(3), 1, b"copied", CopySource.FOLLOWER))
+    scene.staged = [staged(Fence(3), 2, state)]
+    found = scene.collect(4)
+    assert found is not None
+    assert (found.fence, found.tick, found.source) == (Fence(3), 2, CopySource.CHECKPOINT)
+    scene.staged.clear()
+    assert scene.collect(4) == found
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=2, state_hash=found.state_hash, owner=ADA, owner_rev=1)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    holding = scene.holdings.get(BALL)
+    assert (holding and holding.fence) == Fence(5)
+
+
+async def test_a_staged_state_under_a_fence_that_was_never_given_displaces_no_copy(scene: Scene) -> None:
+    """Neither the one that there is, nor those of the next authority."""
+    copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
+    scene.table.offer(BALL, copy)
+    scene.staged = [staged(Fence(1002)), staged(Fence(4))]
+    found = scene.collect(4)
+    assert (found and (found.fence, found.state_hash)) == (Fence(3), copy.state_hash)
+    assert scene.table.get(BALL) == copy
+    assert scene.table.offer(BALL, new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER))
+
+
+async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_authority_sent(scene: Scene) -> None:
+    copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
+    scene.table.offer(BALL, copy)
+    scene.staged = [staged(Fence(3, 2**60))]
+    scene.collect(4)
+    assert scene.table.get(BALL) == copy
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=5, state_hash=copy.state_hash, owner=ADA, owner_rev=1)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    assert scene.counts["adopt_without_copy"] == 0, "it is what it was asked to go on with"
+    later = new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER)
+    assert scene.table.offer(BALL, later)

@@ -111,6 +111,16 @@ async def test_of_an_entity_that_has_begun_only_the_newest_is_kept(tmp_path: Pat
         stages.used(f"transfer-{number}")
     stages.used("transfer-9")
     assert [found.transfer_id for found in stages] == ["transfer-2"]
-    newest = stages.of("alpha.ball")
+    newest = stages.of("alpha.ball", Fence(6))
     assert newest is not None
-    assert (newest.epoch, stages.of("alpha.other")) == (5, None)
+    assert (newest.epoch, stages.of("alpha.other", Fence(6))) == (5, None)
+
+
+async def test_a_state_under_a_fence_that_is_not_yet_given_hides_none_that_is_possible(tmp_path: Path) -> None:
+    stages = Stages(tmp_path)
+    await stages.put(stage(1, epoch=3))
+    await stages.put(stage(2, epoch=999))
+    newest = stages.of("alpha.ball", Fence(4))
+    assert newest is not None
+    assert newest.epoch == 3
+    assert stages.of("alpha.ball", Fence(3)) is None

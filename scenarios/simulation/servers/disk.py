@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
+from authority.epoch import Fence
 from scenarios.simulation.durable_stages import DurableStages
 from scenarios.simulation.servers.tasks import Answer, Process, pause
 from simserver.ledger import LINGER_S
@@ -85,9 +86,10 @@ class LateStages(DurableStages):
         await pause(_SYNC_S)
         await super().put(stage)
 
-    def of(self, entity: str) -> Stage | None:
+    def of(self, entity: str, below: Fence) -> Stage | None:
         """As `Stages.of`."""
-        return max((s for s in self.kept.values() if s.entity == entity), key=lambda s: s.fence, default=None)
+        some = (s for s in self.kept.values() if s.entity == entity and s.fence < below)
+        return max(some, key=lambda s: (s.fence, s.tick), default=None)
 
 
 class Nonces:

@@ -7,7 +7,7 @@ from authority.hops import Trace
 from authority.letters import MAX_BATCH, Letter
 from authority.messages import Message, NoAnswer
 from authority.names import instance_of
-from authority.records import DirectoryRow
+from authority.records import DirectoryRow, Role
 from authority.sealing import Opened
 from crypto.keys import PublicIdentity
 from homeserver.federation import PeerUnreachable
@@ -36,6 +36,11 @@ class WayHome:
     async def row(self, name: str) -> DirectoryRow | None:
         """As `Home.row`."""
         return await self._keys.row(name)
+
+    async def role_of(self, name: str) -> Role | None:
+        """As `Home.role_of`."""
+        row = await self._keys.row(name)
+        return None if row is None else row.role
 
     async def keys_of(self, name: str, kid: str = "") -> PublicIdentity | None:
         """As `Home.keys_of`."""
