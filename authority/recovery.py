@@ -61,12 +61,14 @@ class CopySource(StrEnum):
 
     OWN = "own"
     """What its authority itself had, when its lease was over or it stood still for a hand-over."""
+    STAGED = "staged"
+    """What a server was to begin with by a hand-over, and knows that it has not."""
     CHECKPOINT = "checkpoint"
     """The authority's own durable store."""
     FOLLOWER = "follower"
 
 
-_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.OWN)
+_PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
 
 def followers_of(entity: str, authority: str, servers: Iterable[str], count: int) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ last stay that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a dire
    last stay may never have begun, and what there was before it is with others then;
 4. what the last stay was to begin with counts also while its authority alone is silent, if that is with whoever stands
    still with it: nobody has told that one that the stay has begun, and whoever could have been sent a copy of it says
-   that it was not.
+   that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it has
+   not begun.
 
 In a takeover the new authority has a stay of its own from the moment the log gives it the entity, as it may have called
 something durable before the log hears that it goes on. If it dies before there is any copy of that, the one from which
@@ -21,7 +22,7 @@ it was to go on, or the one that its predecessor has, is an earlier one: it coun
 removed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from authority.epoch import Fence
@@ -29,7 +30,7 @@ from authority.names import instance_of
 from authority.records import RecoveryRow
 from authority.recovery import Candidate, CopySource
 
-__all__ = ["UNKNOWN_STAY", "before", "waited_for"]
+__all__ = ["UNKNOWN_STAY", "before", "never_began", "waited_for"]
 
 UNKNOWN_STAY: Final = Fence(0, 0)
 """Of recoveries that began before stays were noted: every copy counts."""
@@ -40,17 +41,30 @@ def before(fence: Fence) -> Fence:
     return Fence(fence.epoch, fence.sub - 1) if fence.sub else Fence(fence.epoch - 1, 0)
 
 
-def waited_for(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> tuple[str, ...]:
+def waited_for(
+    row: RecoveryRow, best: Candidate | None, silent: Collection[str], *, has_begun: bool = True
+) -> tuple[str, ...]:
     """For whose word the best copy that was found has to wait; nobody's if it counts, or if there is none.
 
     Args:
         silent: servers in a directory that have not said what they have, of all instances that were asked.
+        has_begun: whether the last stay may have begun; not, if its authority has said that (`never_began`).
     """
     if best is None or best.fence >= row.stay:
         return ()
     if best.fence < before(row.stay):
         return tuple(sorted(silent))
+    if not has_begun:
+        return ()
     places = {instance_of(server) for server in (row.last, *row.had) if server}
     may_have_later = tuple(sorted(server for server in silent if instance_of(server) in places))
     # What whoever had it before stands still with for a hand-over is what the last stay was to begin with.
     return () if may_have_later == (row.last,) and best.source is CopySource.OWN else may_have_later
+
+
+def never_began(row: RecoveryRow, candidates: Iterable[Candidate]) -> bool:
+    """Whether the last authority says that it has what its stay was to begin with, and did not begin."""
+    return any(
+        one.holder == row.last and one.source is CopySource.STAGED and before(row.stay) <= one.fence < row.stay
+        for one in candidates
+    )

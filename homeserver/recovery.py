@@ -22,7 +22,7 @@ from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
-from authority.stays import waited_for
+from authority.stays import never_began, waited_for
 from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
@@ -221,7 +221,8 @@ class Recoveries:
             candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
             # Under the epoch before that of the raised fence the one that is back had it.
             best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
-            if self._waits_for_later(row, best, there, answers):
+            has_begun = not never_began(row, candidates)
+            if self._waits_for_later(row, best, there, answers, has_begun=has_begun):
                 self._in_vain_for[row.entity] = (seen, row.held)
             elif not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
@@ -267,10 +268,11 @@ class Recoveries:
         return row.disk and row.last not in answers and self._store.row(row.last) is not None
 
     def _waits_for_later(
-        self, row: RecoveryRow, best: Candidate | None, there: WhoIsThere, answers: Collection[str]
+        self, row: RecoveryRow, best: Candidate | None, there: WhoIsThere, answers: Collection[str], *, has_begun: bool
     ) -> bool:
         """Whether the best copy is of an earlier stay, and somebody is silent who may have one of the last stay."""
-        servers = waited_for(row, best, (there.away | there.alive.keys()) - set(answers))
+        silent = (there.away | there.alive.keys()) - set(answers)
+        servers = waited_for(row, best, silent, has_begun=has_begun)
         if best is not None and servers and (row.epoch, servers) != self._waited_for.get(row.entity):
             self.counts["waited_for_later_copies"] += 1
             _log.warning(

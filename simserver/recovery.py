@@ -5,6 +5,7 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 
 import logging
 from collections import Counter, OrderedDict
+from dataclasses import replace
 from typing import Final
 
 import cbor2
@@ -147,7 +148,7 @@ class Recovery:
             table.keep(item.entity, new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN))
         if (handed_over := self._copier.handed_over(item.entity)) is not None:
             table.keep(item.entity, handed_over)
-        copies = [copy for copy in (table.get(item.entity), self._staged_of(item)) if copy is not None]
+        copies = [copy for copy in (self._staged_of(item), table.get(item.entity)) if copy is not None]
         if not copies:
             return None
         # Of equal ones the first.
@@ -167,9 +168,19 @@ class Recovery:
     def _staged_of(self, item: RaisedItem) -> Copy | None:
         """The latest state that is staged here, of those under fences that the log has given when it asks."""
         if (staged := self._stages.of(item.entity, item.fence)) is not None:
-            copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.CHECKPOINT)
+            copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.STAGED)
             self._staged.keep(item.entity, copy)
-        return self._staged.get(item.entity)
+        kept = self._staged.get(item.entity)
+        if kept is None or not self._has_had(item.entity, kept.fence):
+            return kept
+        return replace(kept, source=CopySource.CHECKPOINT)
+
+    def _has_had(self, entity: str, after: Fence) -> bool:
+        """Whether the entity lives here, or has lived here, under a later fence; that is known after a crash, too."""
+        holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
+        fences = [one.fence for one in (holding, gone) if one is not None]
+        lived = self._holdings.lived(entity)
+        return any(fence > after for fence in (*fences, *([] if lived is None else [lived])))
 
     def adopt(self, message: Adopt, sender: str) -> None:
         """Go on with what the log has given to this incarnation, and say so; it is asked again about the others."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from authority.epoch import Fence
 from authority.records import RecoveryRow
 from authority.recovery import Candidate, CopySource
-from authority.stays import UNKNOWN_STAY, before, waited_for
+from authority.stays import UNKNOWN_STAY, before, never_began, waited_for
 from tests.authority.log import BALL, FAR, S1, S2, S3, Log, passing
 from tests.authority.test_recovery import comes_back, delegated, found, leased, over, stranded
 
@@ -63,6 +63,27 @@ def test_nobody_is_waited_for_without_a_copy_and_in_rows_of_before() -> None:
     row = RecoveryRow.from_data({"entity": BALL, "last": S2, "epoch": 5})
     assert row.stay == UNKNOWN_STAY
     assert waited_for(row, copy(Fence(1)), {S2, S3}) == ()
+
+
+@pytest.mark.parametrize(
+    ("holder", "source", "fence", "began"),
+    [
+        (S2, CopySource.STAGED, Fence(3), False),
+        (S2, CopySource.STAGED, Fence(3, 2), False),
+        (S2, CopySource.STAGED, Fence(2), True),
+        (S2, CopySource.CHECKPOINT, Fence(3), True),
+        (S3, CopySource.STAGED, Fence(3), True),
+    ],
+)
+def test_an_authority_that_is_back_with_what_it_was_to_begin_with_waits_for_nobody(
+    holder: str, source: CopySource, fence: Fence, began: bool
+) -> None:
+    """Its stay has no copies: it knows that it has not begun. What others were staged, or it has had, says nothing."""
+    row, best = recovery(Fence(4)), copy(Fence(3), holder=S1)
+    has_begun = not never_began(row, [best, copy(fence, source, holder)])
+    assert has_begun == began
+    assert waited_for(row, best, {S1, S3}, has_begun=has_begun) == ((S1, S3) if began else ())
+    assert waited_for(row, copy(Fence(2)), {S1, S3}, has_begun=has_begun) == (S1, S3), "of before what it began with"
 
 
 @pytest.mark.parametrize(

@@ -203,13 +203,23 @@ async def test_failures_row_12_a_staged_state_that_is_later_than_all_copies_is_t
     scene.staged = [staged(Fence(3), 2, state)]
     found = scene.collect(4)
     assert found is not None
-    assert (found.fence, found.tick, found.source) == (Fence(3), 2, CopySource.CHECKPOINT)
+    assert (found.fence, found.tick, found.source) == (Fence(3), 2, CopySource.STAGED)
     scene.staged.clear()
     assert scene.collect(4) == found
     item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=2, state_hash=found.state_hash, owner=ADA, owner_rev=1)
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     holding = scene.holdings.get(BALL)
     assert (holding and holding.fence) == Fence(5)
+
+
+async def test_who_has_begun_with_a_staged_state_does_not_say_that_it_was_only_staged(scene: Scene) -> None:
+    scene.staged = [staged(Fence(3))]
+    scene.holdings.remember_lived(BALL, Fence(3))
+    found = scene.collect(6)
+    assert (found and found.source) == CopySource.STAGED, "it lived here before it was staged here again"
+    scene.holdings.remember_lived(BALL, Fence(4))
+    found = scene.collect(6)
+    assert (found and found.source) == CopySource.CHECKPOINT
 
 
 async def test_a_staged_state_under_a_fence_that_was_never_given_displaces_no_copy(scene: Scene) -> None:

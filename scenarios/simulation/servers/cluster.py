@@ -218,16 +218,33 @@ class Cluster:
         return "lost" if record.standing is Standing.LOST or self._waits_in_vain(entity) else ""
 
     def _waits_in_vain(self, entity: str) -> bool:
-        """Whether it waits, as its policy says, for a server that is dead for good and that nobody can remove.
+        """Whether it waits for a server that is dead for good and that nobody can remove.
 
-        That is one of another instance, of which only its master can let it go, or one that others may still be passed
-        to: a delegation ends with the next hand-over through home.
+        Its policy may have it wait for one of another instance, of which only its master can let it go. And one that
+        others may still be passed to stays in the directory: a delegation ends with the next hand-over through home.
+        People have those handed over (`Faults`); but where all others are drained or dead, there is nowhere to go.
         """
         store = self._stores[instance_of(entity)]
         row = store.recovery(entity)
-        if row is None or not row.held or row.last not in self.gone:
+        if row is None:
             return False
-        return is_abroad(entity, row.last) or (store.row(row.last) is not None and store.named_by(row.last) != (0, 0))
+        if row.held and row.last in self.gone and is_abroad(entity, row.last):
+            return True
+        waited_for = {row.last} if row.held else set(self._waited_for(entity))
+        return any(self._stays_named(server) for server in waited_for & self.gone.keys())
+
+    def _waited_for(self, entity: str) -> list[str]:
+        """Servers that may have later copies of it than those that were found, as its home says."""
+        shown = [home.recoveries.to_data()["waiting"] for home in self.homes_of(instance_of(entity))]
+        return [server for rows in shown for row in rows if row["entity"] == entity for server in row["waits_for"]]
+
+    def _stays_named(self, server: str) -> bool:
+        """Whether a dead server stays in its directory, since others may be passed to it and cannot be handed over."""
+        instance = instance_of(server)
+        store = self._stores[instance]
+        drained = {drain.server for drain in store.drains()}
+        free = [one for one in self.servers_of(instance) if one not in self.gone and one not in drained]
+        return len(free) < 2 and store.row(server) is not None and store.named_by(server) != (0, 0)
 
     def unsettled(self) -> str:
         """What has not come to rest, in a sentence; empty when everything has."""

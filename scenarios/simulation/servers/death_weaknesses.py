@@ -203,7 +203,7 @@ class _ForgetsDisks(Recoveries):
 class _EarlierStays(Recoveries):
     """Goes on from the best copy that was found, though it is of before the last stay."""
 
-    def _waits_for_later(self, row: Any, best: Any, there: Any, answers: Any) -> bool:
+    def _waits_for_later(self, row: Any, best: Any, there: Any, answers: Any, *, has_begun: bool) -> bool:
         return False
 
 

@@ -47,8 +47,11 @@ class Faults:
         self._cluster.schedule.after(1.0, self._remove_the_dead)
         for name in self._cluster.gone:
             log, store = self._cluster.logs[instance_of(name)], self._cluster.homes_of(instance_of(name))[0].store
-            if store.row(name) is not None and store.named_by(name) == (0, 0):
-                drain = log.run("server.drain", {"server": name, "drain_id": "removed", "now_s": 0.0})
+            if store.row(name) is None:
+                continue
+            # Delegations to it end by that: whoever waits for its word waits until it is removed.
+            drain = log.run("server.drain", {"server": name, "drain_id": "removed", "now_s": 0.0})
+            if store.named_by(name) == (0, 0):
                 log.run("server.remove", {"server": name, "drain_id": drain["id"]})
                 self._cluster.judge.died(f"{name}, removed")
 
