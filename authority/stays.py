@@ -10,7 +10,8 @@ last stay that the log gave (`RecoveryRow.stay`: a commit, a takeover, or a dire
    have sent copies, which is anybody of its instance. Who has answered has said what it has, and who was removed from
    the directory has nothing (`server.remove`). Whoever returns is asked, and what it has of the last stay counts then;
 3. a copy of before the stay that preceded the last one waits for everybody silent of all instances that are asked: the
-   last stay may never have begun, and what there was before it is with others then;
+   last stay may never have begun, and what there was before it is with others then. Not for those instances that the
+   entity came from before that copy was made (`RecoveryRow.came_epoch`): what they have is earlier;
 4. what the last stay was to begin with counts also while its authority alone is silent, if that is with whoever stands
    still with it: nobody has told that one that the stay has begun, and whoever could have been sent a copy of it says
    that it was not. So it does when the last authority is back with it on its disk (staged mode), and knows that it has
@@ -53,7 +54,8 @@ def waited_for(
     if best is None or best.fence >= row.stay:
         return ()
     if best.fence < before(row.stay):
-        return tuple(sorted(silent))
+        earlier = row.abroad_too if best.fence.epoch >= row.came_epoch else ()
+        return tuple(sorted(server for server in silent if instance_of(server) not in earlier))
     if not has_begun:
         return ()
     places = {instance_of(server) for server in (row.last, *row.had) if server}

@@ -88,6 +88,8 @@ class Inquiries:
                 return StageWord(transfer_id=transfer.id, word="committed", certificate=certificate)
         # Frozen under the fence that the log still knows: it may come to a commit yet.
         is_open = record is not None and record.fence.epoch == request.epoch and record.fence <= request.fence
+        # While nobody has authority it may be the only state that is left to go on with.
+        is_open |= self._store.recovery(request.entity) is not None
         return StageWord(transfer_id=request.transfer_id, word="open" if is_open else "void")
 
     async def passed(self, message: Passed, sender: str) -> ReportReply:

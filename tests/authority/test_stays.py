@@ -58,6 +58,13 @@ def test_servers_of_an_instance_where_it_has_not_been_last_may_have_what_was_bef
     assert waited_for(later, copy(Fence(4)), {S2, S3}) == (S2, S3), "it may have had the entity until the commit"
 
 
+def test_instances_that_it_came_from_before_the_copy_was_made_are_not_waited_for() -> None:
+    gamma = "gamma.s9"
+    row = recovery(Fence(5)).changed(abroad_too=("gamma",), came_epoch=3)
+    assert waited_for(row, copy(Fence(3)), {S3, gamma}) == (S3,), "gamma had it under the epochs before 3 at most"
+    assert waited_for(row, copy(Fence(2)), {S3, gamma}) == (S3, gamma)
+
+
 def test_nobody_is_waited_for_without_a_copy_and_in_rows_of_before() -> None:
     assert waited_for(recovery(Fence(4)), None, {S2, S3}) == (), "it is lost until one of them returns"
     row = RecoveryRow.from_data({"entity": BALL, "last": S2, "epoch": 5})

@@ -1,0 +1,50 @@
+"""What home says of states that were staged: kept until nothing can come of them any more."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from authority.epoch import Fence
+from authority.messages import StageInquiry
+from authority.records import EntityRecord, RecoveryRow
+from homeserver.inquiries import Inquiries
+from tests.authority.log import BALL, S1, S2, new_log
+
+
+class Asked:
+    """A store of one member, as far as the question goes."""
+
+    def __init__(self, record: EntityRecord, row: RecoveryRow | None) -> None:
+        self._record = record
+        self._row = row
+
+    async def fresh(self) -> None:
+        """It is."""
+
+    def entity(self, _: str) -> EntityRecord:
+        return self._record
+
+    def transfer(self, _: str) -> None:
+        return None
+
+    def recovery(self, _: str) -> RecoveryRow | None:
+        return self._row
+
+
+def inquiries(record: EntityRecord, row: RecoveryRow | None) -> Inquiries:
+    transfers: Any = SimpleNamespace(answer_by=lambda *_: None)
+    nothing: Any = None
+    return Inquiries(transfers, cast(Any, Asked(record, row)), nothing, nothing, nothing, "alpha")
+
+
+@pytest.mark.parametrize(
+    ("fence", "is_recovered", "word"),
+    [(Fence(1), False, "open"), (Fence(3), False, "void"), (Fence(3), True, "open")],
+)
+async def test_a_staged_state_is_kept_while_the_entity_is_nobodys(fence: Fence, is_recovered: bool, word: str) -> None:
+    """It may be the only one that is left: the recovery asks for it, and may have to wait for others first."""
+    record = new_log().rows.entity(BALL).changed(epoch=fence.epoch, sub=fence.sub, authority="" if is_recovered else S1)
+    row = RecoveryRow(entity=BALL, last=S2, epoch=fence.epoch) if is_recovered else None
+    asked = StageInquiry(transfer_id="transfer-1", entity=BALL, epoch=1, sub=0, target=S2)
+    assert (await inquiries(record, row).stage_word(asked, S2)).word == word
