@@ -21,7 +21,7 @@ from authority.messages import Activated, AdmitReply, AdmitRequest, Message, Rep
 from authority.names import instance_of
 from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
 from authority.ownership import Ownership
-from authority.records import EntityRecord, TransferRecord
+from authority.records import EntityRecord, RecoveryRow, TransferRecord
 from authority.sealing import Opened, Sealer
 from homeserver.inquiries import Inquiries as InquiriesAtHome
 from homeserver.transfers import Transfers
@@ -476,6 +476,10 @@ class _Store:
 
     def entity(self, entity_id: str) -> EntityRecord:
         return EntityRecord.from_data(self.data["entities", entity_id])
+
+    def recovery(self, entity_id: str) -> RecoveryRow | None:
+        data = self.data.get(("recoveries", entity_id))
+        return None if data is None else RecoveryRow.from_data(data)
 
     async def fresh(self) -> None:
         pass
