@@ -34,16 +34,19 @@ def is_abroad(entity: str, server: str) -> bool:
     return instance_of(server) != instance_of(entity)
 
 
-def crossing(transfer: TransferRecord) -> str:
-    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance."""
+def crossing(transfer: TransferRecord, before: str = "") -> str:
+    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance.
+
+    A way within its home changes nothing of where else copies are: what the record kept `before` it is kept then.
+    """
     home = instance_of(transfer.entity)
-    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else ""
+    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else before
 
 
-def crossed(rows: Rows, record: EntityRecord) -> None:
+def crossed(rows: Rows, transfer: TransferRecord) -> None:
     """The log has given an entity to its authority: if that crosses between instances, its end is waited for."""
-    if record.came_by:
-        rows.put((CROSSINGS, record.id), record.came_by)
+    if crossing(transfer):
+        rows.put((CROSSINGS, transfer.entity), transfer.id)
 
 
 def has_begun(rows: Rows, record: EntityRecord) -> None:

@@ -133,11 +133,12 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         fence = record.fence.raised()
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives = {"incarnation": incarnation, "source_incarnation": record.incarnation}
-        record = record.changed(authority=transfer.target, incarnation=incarnation, came_by=crossing(transfer))
+        came_by = crossing(transfer, record.came_by)
+        record = record.changed(authority=transfer.target, incarnation=incarnation, came_by=came_by)
         record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
-        crossed(rows, record)
+        crossed(rows, transfer)
         given = {"owner": record.owner, "owner_rev": record.owner_rev} | lives
         save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))

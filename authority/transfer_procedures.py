@@ -91,13 +91,14 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
     incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
-    given = {"authority": args["target"], "incarnation": incarnation}
     transfer, source_incarnation = existing or _begin(args), record.incarnation
     if transfer.source != args["source"]:
         transfer = transfer.changed(source=args["source"])
-    record = _with_requester_as_owner(record.changed(**raised, **given, came_by=crossing(transfer)), existing)
+    came_by = crossing(transfer, record.came_by)
+    given = {"authority": args["target"], "incarnation": incarnation, "came_by": came_by}
+    record = _with_requester_as_owner(record.changed(**raised, **given), existing)
     save_entity(rows, record)
-    crossed(rows, record)
+    crossed(rows, transfer)
     transfer = _committed(transfer, record, args, source_incarnation)
     row = save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer, record, row)

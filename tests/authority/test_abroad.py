@@ -231,6 +231,18 @@ def test_what_is_deleted_or_stays_at_home_is_no_crossing(log: Log) -> None:
     assert is_abroad(BALL, FAR)
 
 
+def test_r3_a_way_at_home_does_not_make_it_forgotten_where_it_came_from(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    goes(log, S1, source=S2, epoch=3)
+    assert log.rows.get_or((CROSSINGS, BALL), None) is None, "that was none"
+    log.run("lease.expire", server=S1, incarnation=1, office=1)
+    log.run("recovery.begin", server=S1, entities=[[BALL, 4, 0]])
+    row = recovery(log)
+    assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (5, (), ("beta",), 3)
+
+
 def stranded(**changes: Any) -> dict[str, Any]:
     """What a server says that was given the ball and has no state for it."""
     fields = {"entity": BALL, "transfer_id": "transfer-1", "epoch": 2, "sub": 0, "target": FAR, "incarnation": 7}
