@@ -1,7 +1,7 @@
 """base64url without padding (RFC 7515, appendix C), both ways; reading is strict.
 
-The functions of the standard library take 4 us for each kilobyte that they read; what a sealed and signed message holds is
-read twice. `pybase64` takes 0.2, and a text of 5 kB costs 1.5 us and not 19.
+The functions of the standard library take 4 us for each kilobyte that they read; what a sealed and signed message holds
+is read twice. `pybase64` takes 0.2, and a text of 5 kB costs 1.5 us and not 19.
 """
 
 from typing import Final
