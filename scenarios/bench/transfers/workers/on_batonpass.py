@@ -17,6 +17,7 @@ import trio
 from authority.hops import Trace
 from scenarios.bench import drain
 from scenarios.bench.loops import arguments, tell_all
+from scenarios.bench.transfers.cores import run_apart
 from scenarios.bench.transfers.course import BULK, DRAINED, MANY
 from scenarios.bench.transfers.world import ballast_for
 from scenarios.cases import Run, open_run
@@ -53,6 +54,9 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
     if work == "drain":
         return await _drain()
     async with LocalCluster.start(_spec(), timeout_s=_START_S, grace_s=0.0) as cluster, open_run(cluster, 1) as run:
+        for end, name in enumerate(_ENDS):
+            if (pid := cluster.server(name).pid) is not None:
+                run_apart(pid, end)
         if work == "bulk":
             return await _many(run, "3", 300, BULK, seconds)
         case, size, mode = work.split("-")

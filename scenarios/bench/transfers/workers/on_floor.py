@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crypto.keys import decode_point_untrusted, encode_point
 from scenarios.bench.loops import arguments, tell_all
+from scenarios.bench.transfers.cores import run_apart
 from scenarios.bench.transfers.course import BULK, MANY
 from scenarios.report.statistics import percentile
 
@@ -166,11 +167,13 @@ async def serve_target(case: str, driver: int) -> None:
 
 
 @contextmanager
-def _process(*arguments: object) -> Iterator[int]:
-    """Another process; the port on which it listens."""
+def _process(*arguments: object, end: int | None = None) -> Iterator[int]:
+    """Another process, which may be an end of the hand-over; the port on which it listens."""
     argv = [sys.executable, "-m", MODULE, "serve", "0", *map(str, arguments)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
+            if end is not None:
+                run_apart(process.pid, end)
             assert process.stdout is not None  # noqa: S101 - for the type checker: it was asked for
             yield int(process.stdout.readline())
         finally:
@@ -191,11 +194,13 @@ async def measure(work: str, seconds: float) -> dict[str, float]:
 @contextmanager
 def _driver(case: str, state_bytes: int) -> Iterator["Driver"]:
     node = Node()
-    with closing(node), _process("target", case, node.port) as target:
+    with closing(node), _process("target", case, node.port, end=1) as target:
         if case == "3":
+            run_apart(0, 0)
             yield Driver(node, case, state_bytes, target, 0)
             return
         with _process("home", target, node.port) as home:
+            run_apart(0, 0)
             yield Driver(node, case, state_bytes, target, home)
 
 
