@@ -236,15 +236,14 @@ class Holdings:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        life = Life(self._environment, entity, fence, snapshot, begins=False)
-        holding = self._living[entity] = Holding(entity, life)
-        self._gone.pop(entity, None)
-        self._lived.pop(entity, None)
-        return holding
+        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False))
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
         """Have it begin, be written down that it has, and an actor given to it, in the same step as `begin`."""
         holding.life.begin()
+        self._living[holding.id] = holding
+        self._gone.pop(holding.id, None)
+        self._lived.pop(holding.id, None)
         holding.life.owned(ownership)
         holding.life.take_inputs(inputs)
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
