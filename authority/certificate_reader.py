@@ -175,10 +175,27 @@ class CertificateReader:
         return None if known is None else known.certificate
 
     def signed(
-        self, token: str, signer: str, kid: str, certificate: CommitCertificate | DelegationGrant | PassCertificate
+        self,
+        token: str,
+        signer: str,
+        kid: str,
+        certificate: CommitCertificate | DelegationGrant | PassCertificate,
+        before: Sequence[str] = (),
     ) -> None:
-        """This server itself signed it, in the name `signer` and with the key `kid`: it need not be verified here."""
+        """This server itself signed it, in the name `signer` and with the key `kid`: it need not be verified here.
+
+        With `before`, the chain that a pass goes on from: what comes back goes on from a chain that is known then.
+        """
         self._remember(token, _Known(signer, kid, certificate))
+        known = self._chains.get(certificate.entity) if before else None
+        if known is None or not isinstance(certificate, PassCertificate) or list(before) != known.tokens:
+            return
+        try:
+            check_chain(known.grant, before[-1], [(token, certificate)], known.passes)
+        except BrokenChain:
+            # Whoever is sent it says so.
+            return
+        self._remember_chain([*before, token], certificate.entity, known.grant, [*known.passes, certificate])
 
     async def grant_untrusted(self, token: str, entity: str) -> DelegationGrant:
         """A grant of the entity's home instance. Raises as `read_untrusted`."""

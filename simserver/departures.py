@@ -553,8 +553,9 @@ class Departures:
 
     def _retire(self, departure: Departure, authority: str, fence: Fence) -> None:
         entity = departure.plan.entity
-        sources = self._holdings.leave(entity, authority, fence)
+        # It has heard that it is over; to let go of what stands here takes it a while, and nobody waits for that.
         retired_ns = self._clock.monotonic_ns()
+        sources = self._holdings.leave(entity, authority, fence)
         self._kept(entity, departure.frozen)
         self._forget(departure)
         self._patience.took(retired_ns - departure.frozen.frozen_ns)

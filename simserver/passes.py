@@ -7,9 +7,9 @@ their signature, their parcel and the parcel of their answers, and none has the 
 cannot be taken back, so it is made when the message leaves, and for nobody whose departure is over by then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from actors.clock import Clock
 from authority.certificates import PassCertificate
@@ -20,11 +20,16 @@ from simserver.reports import Spawn
 
 __all__ = ["Pass", "Passes"]
 
-Signed = Callable[[str, str, str, PassCertificate], None]
-"""Told of a token, who signed it, with which key, and what it says."""
+
+class Signed(Protocol):
+    """Told of a token, who signed it, with which key, what it says, and perhaps the chain that it goes on from."""
+
+    def __call__(
+        self, token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()
+    ) -> None: ...
 
 
-def _nobody(_token: str, _signer: str, _kid: str, _certificate: PassCertificate) -> None:
+def _nobody(token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()) -> None:
     """Nobody wants to know."""
 
 
@@ -101,7 +106,7 @@ class Passes:
 
     def has_left(self, signed: Pass) -> None:
         """What was signed ahead has been sent: it may come back."""
-        self.signed(signed.token, self._sealer.name, signed.kid, signed.certificate)
+        self.signed(signed.token, self._sealer.name, signed.kid, signed.certificate, signed.before)
 
     async def _sign_all(self, until_ns: int) -> None:
         """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""

@@ -108,8 +108,8 @@ class Preparations:
         return _Prepared(departure, signed, message, self._courier.seal_ahead(message, departure.base, plan.target))
 
     async def _freeze_soon(self, entity: str, freeze: Callable[[], None]) -> None:
-        # Ticks and inputs that are due come before it.
-        await self._clock.sleep_s(0)
+        # Ticks and inputs that are due have the same turn.
+        await self._clock.own_turn()
         self._waiting.discard(entity)
         try:
             freeze()

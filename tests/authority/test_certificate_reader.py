@@ -227,6 +227,32 @@ def test_what_was_signed_here_is_not_verified_when_it_comes_back(monkeypatch: py
         directory.chain(*chain)
 
 
+def said_by(token: str, signer: str) -> PassCertificate:
+    return PassCertificate.from_claims_untrusted(jose.verify_untrusted(token, sender=KEYS[signer].public))
+
+
+def test_a_chain_that_goes_on_from_here_is_known_when_it_comes_back_but_for_its_last_pass() -> None:
+    directory, chain = Directory(), chain_of(3)
+    directory.chain(*chain[:2])
+    kid = KEYS[S2].public.signing_kid
+    directory.reader.signed(chain[2], S2, kid, said_by(chain[2], S2), chain[:2])
+    assert directory.reader._chains[BALL].tokens == chain[:3]
+    assert directory.chain(*chain)[1][:2] == [said_by(chain[1], S1), said_by(chain[2], S2)]
+    # Whose key is not good any more is not believed for that it is known.
+    directory.rows[S2] = (Role.SIMSERVER, Identity.generate().public)
+    with pytest.raises(MessageError, match="does not verify"):
+        directory.chain(*chain)
+
+
+def test_what_does_not_go_on_from_a_known_chain_is_not_remembered_with_it() -> None:
+    directory, chain = Directory(), chain_of(3)
+    directory.chain(*chain[:2])
+    kid = KEYS[S1].public.signing_kid
+    directory.reader.signed(chain[3], S1, kid, said_by(chain[3], S1), chain[:2])
+    directory.reader.signed(chain[2], S2, KEYS[S2].public.signing_kid, said_by(chain[2], S2), chain[:1])
+    assert directory.reader._chains[BALL].tokens == chain[:2]
+
+
 def test_a_chain_is_read_without_asking_when_all_who_signed_it_are_known() -> None:
     directory, chain = Directory(), chain_of(2)
     known: dict[str, tuple[Role, PublicIdentity]] = {}
