@@ -158,6 +158,7 @@ class EntityView(BaseModel):
     on_leave: LeavePolicy = Field(description="what becomes of it when its owner leaves, or is silent for too long")
     heir: str = Field(description="who owns it then, if that is adopt; empty: its master")
     owner_timeout_s: int = Field(description="how long its owner may be silent; 0: as long as it likes")
+    stands_still: bool = Field(description="because its owner left, until it has another, or its master releases it")
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
     children: list[str] = Field(description="what moves with it")

@@ -81,10 +81,12 @@ async def check_its_master_releases_the_statue(world: Home, ada: Player) -> None
     moved = two.holdings.get("alpha.statue")
     assert moved is not None
     assert (moved.life.tick, moved.life.ownership) == (tick, Ownership("", 2, stands_still=True))
+    assert (await world.api.get("/v1/entities/alpha.statue"))["stands_still"]
     stated: dict[str, Any] = {"entity": "alpha.statue", "master_rev": 1, "discard_inputs": False}
     body = {"by": "alpha.ada", "master_rev": 1, "proof": ada.proof(action="release", **stated)}
     await world.api.do("POST", "/v1/entities/alpha.statue/release", body)
     await until(lambda: moved.life.ownership == Ownership("", 3, stands_still=False) and moved.life.tick > tick)
+    assert not (await world.api.get("/v1/entities/alpha.statue"))["stands_still"]
 
 
 def sword_again(ada: Player) -> dict[str, Any]:
