@@ -24,7 +24,17 @@ from authority.recovery import Candidate
 from authority.rows import Rows
 from authority.transfer_rows import find_transfer
 
-__all__ = ["CROSSINGS", "asked_abroad", "crossed", "crossing", "has_begun", "is_abroad", "is_enough", "is_possible"]
+__all__ = [
+    "CROSSINGS",
+    "asked_abroad",
+    "crossed",
+    "crossing",
+    "has_begun",
+    "is_abroad",
+    "is_enough",
+    "is_possible",
+    "on_its_way",
+]
 
 CROSSINGS: Final = "crossings"
 
@@ -34,19 +44,27 @@ def is_abroad(entity: str, server: str) -> bool:
     return instance_of(server) != instance_of(entity)
 
 
-def crossing(transfer: TransferRecord, before: str = "") -> str:
-    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance.
-
-    A way within its home changes nothing of where else copies are: what the record kept `before` it is kept then.
-    """
+def crossing(transfer: TransferRecord) -> str:
+    """What a record keeps of the transfer that changes it: its id if one of the ends is of another instance."""
     home = instance_of(transfer.entity)
-    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else before
+    return transfer.id if instance_of(transfer.source) != home or instance_of(transfer.target) != home else ""
 
 
-def crossed(rows: Rows, transfer: TransferRecord) -> None:
+def on_its_way(record: EntityRecord, transfer: TransferRecord) -> EntityRecord:
+    """The record, with how it came to its authority by this commit.
+
+    A way within its home changes nothing of where else copies are: from where it crossed last is kept then.
+    """
+    came_by = crossing(transfer)
+    if not came_by:
+        return record.changed(came_by="")
+    return record.changed(came_by=came_by, came_from=instance_of(transfer.source), came_epoch=record.epoch)
+
+
+def crossed(rows: Rows, record: EntityRecord) -> None:
     """The log has given an entity to its authority: if that crosses between instances, its end is waited for."""
-    if crossing(transfer):
-        rows.put((CROSSINGS, transfer.entity), transfer.id)
+    if record.came_by:
+        rows.put((CROSSINGS, record.id), record.came_by)
 
 
 def has_begun(rows: Rows, record: EntityRecord) -> None:
@@ -68,13 +86,14 @@ def asked_abroad(
     may: set[str] = set()
     came_epoch = 0 if known is None else known.came_epoch
     came_by = find_transfer(rows, record.came_by) if record.came_by else None
-    if came_by is not None and (came_by.fence, came_by.phase) == (record.fence, Phase.COMMITTED):
-        # Until it has reported, it may stand still with the only state there is.
-        must.add(instance_of(came_by.source))
-    elif came_by is not None:
-        # Also if the fence was raised since, where it is: when it was refused to leave.
-        may.add(instance_of(came_by.source))
-        came_epoch = came_by.fence.epoch
+    committed = (record.id, record.fence, Phase.COMMITTED)
+    if came_by is not None and (came_by.entity, came_by.fence, came_by.phase) == committed:
+        # Until it has reported, it may stand still with the only state.
+        must.add(record.came_from)
+    elif record.came_from:
+        # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
+        may.add(record.came_from)
+        came_epoch = record.came_epoch
     if known is not None:
         must.update(known.abroad)
         may.update(known.abroad_too)

@@ -12,7 +12,7 @@ How a group comes about, or several transfers with one report, is in `authority.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from authority.abroad import crossed, crossing
+from authority.abroad import crossed, on_its_way
 from authority.deletion import grave_of
 from authority.drain_procedures import is_draining
 from authority.errors import Reason, Refused
@@ -133,12 +133,11 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         fence = record.fence.raised()
         incarnation = incarnation_of(rows, transfer.target, transfer.incarnation)
         lives = {"incarnation": incarnation, "source_incarnation": record.incarnation}
-        came_by = crossing(transfer, record.came_by)
-        record = record.changed(authority=transfer.target, incarnation=incarnation, came_by=came_by)
-        record = record.changed(epoch=fence.epoch, sub=fence.sub, delegation=())
+        record = record.changed(authority=transfer.target, incarnation=incarnation)
+        record = on_its_way(record.changed(epoch=fence.epoch, sub=fence.sub, delegation=()), transfer)
         record = with_owner(record, transfer.requester) if transfer.requester else record
         save_entity(rows, record)
-        crossed(rows, transfer)
+        crossed(rows, record)
         given = {"owner": record.owner, "owner_rev": record.owner_rev} | lives
         save_transfer(rows, transfer.changed(phase=Phase.COMMITTED, epoch=record.epoch, sub=record.sub, **given))
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))

@@ -147,8 +147,9 @@ class EntityRecord(_Compact):
     `stands_still` is so because its owner left; it is of one `owner_rev`, and over with the next one.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
-    `came_by` is the last transfer of which an end is of another instance: the one that gave it to its authority, or one
-    before that.
+    `came_by` is the transfer that gave it to its authority, if that or its source is of another instance. `came_from`
+    is the instance of the source of the last such one, and `came_epoch` the epoch that it led to; also when the entity
+    has been handed on at home since, and the transfer is forgotten.
     `born` is the epoch under which it began; see `authority.deletion.first_epoch`.
     """
 
@@ -164,6 +165,8 @@ class EntityRecord(_Compact):
     authority: str
     incarnation: int = 0
     came_by: str = ""
+    came_from: str = ""
+    came_epoch: int = 0
     epoch: int = 1
     sub: int = 0
     born: int = 1

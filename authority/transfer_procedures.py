@@ -14,7 +14,7 @@ is another's.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from authority.abroad import CROSSINGS, crossed, crossing, has_begun
+from authority.abroad import CROSSINGS, crossed, crossing, has_begun, on_its_way
 from authority.deletion import grave_of
 from authority.directory_procedures import is_simserver
 from authority.drain_procedures import is_draining
@@ -94,11 +94,10 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     transfer, source_incarnation = existing or _begin(args), record.incarnation
     if transfer.source != args["source"]:
         transfer = transfer.changed(source=args["source"])
-    came_by = crossing(transfer, record.came_by)
-    given = {"authority": args["target"], "incarnation": incarnation, "came_by": came_by}
-    record = _with_requester_as_owner(record.changed(**raised, **given), existing)
+    given = {"authority": args["target"], "incarnation": incarnation}
+    record = _with_requester_as_owner(on_its_way(record.changed(**raised, **given), transfer), existing)
     save_entity(rows, record)
-    crossed(rows, transfer)
+    crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)
     row = save_transfer(rows, transfer, is_new=existing is None)
     return _answer(rows, transfer, record, row)

@@ -434,7 +434,7 @@ class Arrivals:
         snapshot = self._states.take(offer.state, offer.state_hash, entity)
         self._clear_the_way(entity, permission.fence)
         inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
-        holding = self._holdings.begin(entity, permission.fence, snapshot)
+        holding = self._holdings.begin(entity, permission.fence, snapshot, inputs, context.ownership)
         try:
             now_ns = self._clock.monotonic_ns()
             self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
@@ -443,7 +443,7 @@ class Arrivals:
             # What else follows from it need not be waited for.
             self._answer(entity, permission, context)
         finally:
-            self._holdings.see_to(holding, inputs, context.ownership)
+            self._holdings.see_to(holding)
         self._reception.arrived(permission.source)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)

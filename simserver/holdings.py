@@ -228,24 +228,31 @@ class Holdings:
         `ownership` is what the log says, which counts if it is later than what the snapshot says. It has an actor a
         moment later. Raises `AlreadyHeld`.
         """
-        holding = self.begin(entity, fence, snapshot)
-        self.see_to(holding, inputs, ownership)
+        holding = self.begin(entity, fence, snapshot, inputs, ownership)
+        self.see_to(holding)
         return holding
 
-    def begin(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
+    def begin(
+        self,
+        entity: str,
+        fence: Fence,
+        snapshot: Snapshot,
+        inputs: Iterable[InputItem] = (),
+        ownership: Ownership = UNTOLD,
+    ) -> Holding:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False))
+        life = Life(self._environment, entity, fence, snapshot)
+        life.owned(ownership)
+        life.take_inputs(inputs)
+        holding = self._living[entity] = Holding(entity, life)
+        self._gone.pop(entity, None)
+        self._lived.pop(entity, None)
+        return holding
 
-    def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
-        """Have it begin, be written down that it has, and an actor given to it, in the same step as `begin`."""
-        holding.life.begin()
-        self._living[holding.id] = holding
-        self._gone.pop(holding.id, None)
-        self._lived.pop(holding.id, None)
-        holding.life.owned(ownership)
-        holding.life.take_inputs(inputs)
+    def see_to(self, holding: Holding) -> None:
+        """Have it written down that this entity has begun here, and an actor given to it, in the same step."""
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
         if self.caretaker is not None:
             self.caretaker.cast(holding.life)

@@ -166,14 +166,8 @@ class Life:
         "world",
     )
 
-    def __init__(
-        self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot, *, begins: bool = True
-    ) -> None:
-        """Begins from the snapshot: from here on this server is in custody.
-
-        Unless `begins`, it does so with `begin`, which has to be called in the same step, before anything else is done
-        to it: somebody who waits to hear of it hears before that.
-        """
+    def __init__(self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot) -> None:
+        """Begins from the snapshot: from here on this server is in custody."""
         self._env = environment
         self.id = entity
         self.fence = fence
@@ -198,16 +192,11 @@ class Life:
         self.state_bytes = 0
         self.leaves_at_ns = 0
         self._forget_journal()
-        if begins:
-            self.begin()
-
-    def begin(self) -> None:
-        """This server is in custody, which the custody log vouches for; it is brought up to date, or falls asleep."""
         self.stint = self._begin_stint()
         self._bring_up_to_date()
         self._sleep_if_it_may()
         if self.ownership.is_half_told:
-            self._env.wants_word_of_owner(self.id)
+            environment.wants_word_of_owner(entity)
 
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.

@@ -243,6 +243,23 @@ def test_r3_a_way_at_home_does_not_make_it_forgotten_where_it_came_from(log: Log
     assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (5, (), ("beta",), 3)
 
 
+def test_r3_where_it_came_from_is_known_when_the_transfer_is_forgotten_and_its_id_used_again(log: Log) -> None:
+    goes(log, FAR)
+    goes(log, S2, source=FAR, epoch=2)
+    told(log, "transfer-2", FAR)
+    log.rows.delete(("transfers", "transfer-2"))
+    log.run("entity.create", entity=OTHER, kind="ball", spawner=ADA, server=S1, rule="ask")
+    args = request("transfer-3", FARTHER, entity=OTHER, source=S1, epoch=1, incarnation=9)
+    assert log.run("transfer.commit", **args, check_target=False)["outcome"] == "committed"
+    # Servers choose the ids of what they begin.
+    args = request("transfer-2", FAR, entity=OTHER, source=FARTHER, epoch=2, incarnation=7)
+    assert log.run("transfer.commit", **args, check_target=False)["outcome"] == "committed"
+    log.run("lease.expire", server=S2, incarnation=1, office=1)
+    log.run("recovery.begin", server=S2, entities=[[BALL, 3, 0]])
+    row = recovery(log)
+    assert (row.epoch, row.abroad, row.abroad_too, row.came_epoch) == (4, (), ("beta",), 3)
+
+
 def stranded(**changes: Any) -> dict[str, Any]:
     """What a server says that was given the ball and has no state for it."""
     fields = {"entity": BALL, "transfer_id": "transfer-1", "epoch": 2, "sub": 0, "target": FAR, "incarnation": 7}

@@ -52,6 +52,8 @@ FULL_ENTITIES = st.builds(
     authority=TEXTS,
     incarnation=st.integers(0, 2),
     came_by=TEXTS,
+    came_from=TEXTS,
+    came_epoch=NUMBERS,
     epoch=st.integers(1, 3),
     delegation=st.lists(TEXTS, max_size=3).map(tuple),
     locks=st.dictionaries(TEXTS, st.builds(Lock, by=TEXTS, count=st.integers(1, 3)), max_size=2),
