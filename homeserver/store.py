@@ -230,6 +230,14 @@ class Store:
         """Of these the transfers that are committed and whose old authority has not reported their end."""
         return self._in_phase(Phase.COMMITTED, transfer_ids)
 
+    def is_left(self, transfer: TransferRecord) -> bool:
+        """Whether a transfer is committed and nobody will report its end: its old authority is dead, or came back anew.
+
+        Of one of another instance that is not known here.
+        """
+        lease = self.lease(transfer.source) if transfer.phase is Phase.COMMITTED else None
+        return lease is not None and lease.has_outlived(transfer.source_incarnation)
+
     def permitted(self, transfer_ids: Iterable[str]) -> list[TransferRecord]:
         """Of these the transfers that may begin and have no result yet."""
         return [transfer for transfer in self._in_phase(Phase.PERMITTED, transfer_ids) if not transfer.stay]
@@ -410,7 +418,7 @@ class Store:
 
         def count(row: Mapping[str, Any], found: tuple[int, int]) -> tuple[int, int]:
             here = row["authority"] == server
-            return found[0] + here, found[1] + (not here and server in row["delegation"])
+            return found[0] + here, found[1] + (not here and server in row.get("delegation", ()))
 
         return self._fold_naming(server, count, (0, 0))
 
@@ -430,7 +438,7 @@ class Store:
 
         self._replica.store.fold_below(("entities",), collect, None)
         rows = (view.data for view in (*later, *earlier))
-        named = (row for row in rows if row["authority"] not in ("", server) and server in row["delegation"])
+        named = (row for row in rows if row["authority"] not in ("", server) and server in row.get("delegation", ()))
         return [(row["id"], row["authority"]) for row in islice(named, at_most)]
 
     def _fold_naming(self, server: str, function: Callable[[Mapping[str, Any], T], T], initial: T) -> T:

@@ -199,7 +199,8 @@ class Run:
             view: dict[str, Any] = await self.client.call(
                 home, "GET", f"/v1/transfers/{transfer_id}", consistency="local"
             )
-            if view["result"] == "done":
+            # One whose old authority stands still has its result before it is reported.
+            if view["phase"] == "done":
                 return view
             if view["result"] == "refused":
                 raise ApiFailure(view["reason"], f"transfer {transfer_id} was refused")

@@ -94,6 +94,8 @@ async def _answer(cluster: LocalCluster, line: bytes) -> dict[str, Any]:
         match json.loads(line):
             case {"do": "add", "instance": str(instance)}:
                 return {"server": asdict(await cluster.add_simserver(instance))}
+            case {"do": "look", "instance": str(instance)}:
+                return {"server": {"homeservers": cluster.homeserver_urls()[_of(cluster, f"{instance}.")]}}
             case {"do": "remove", "server": str(name)}:
                 found = asdict(cluster.server(name)) if name in cluster.spec.simserver_names(_of(cluster, name)) else {}
                 await cluster.remove_simserver(name)

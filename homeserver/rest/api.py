@@ -233,7 +233,8 @@ def _entity_routes(node: Node) -> APIRouter:
     ) -> list[TransferView]:
         """The transfers of an entity: those without an epoch, then the others, newest first. Old ones are forgotten."""
         await _entity(node, entity_id, consistency)
-        return [TransferView.of(record) for record in node.store.transfers_of(entity_id, limit)]
+        records = node.store.transfers_of(entity_id, limit)
+        return [TransferView.of(record, is_left=node.store.is_left(record)) for record in records]
 
     @routes.post("/{entity_id}/transfers", status_code=202, dependencies=[client])
     async def request_transfer(entity_id: EntityId, body: NewTransfer) -> TransferView:
@@ -318,7 +319,7 @@ async def _begun(node: Node, transfer: TransferRecord) -> TransferView:
             raise _not_told(error, transfer.id) from error
         if transfer.group:
             await order_all(node.store, node.transfers.order, transfer.group)
-    return TransferView.of(transfer)
+    return TransferView.of(transfer, is_left=node.store.is_left(transfer))
 
 
 def _not_told(error: Exception, value: str) -> ApiError:
@@ -348,7 +349,7 @@ def _transfer_routes(node: Node) -> APIRouter:
         if is_late or (record.phase not in DECIDED and node.store.entity(record.entity) is None):
             data = await node.store.submit("transfer.expire", transfer_id=transfer_id, now_s=now_s)
             record = TransferRecord.from_data(data)
-        return TransferView.of(record)
+        return TransferView.of(record, is_left=node.store.is_left(record))
 
     @routes.delete("/{transfer_id}", dependencies=[Depends(operator_access(node.secrets.operator_token))])
     async def take_back(transfer_id: TransferId) -> TransferView:

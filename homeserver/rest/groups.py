@@ -119,7 +119,7 @@ def _view(node: "Node", group: GroupRecord) -> GroupView:
         if transfer is None:
             members.append(MemberView(transfer_id=name, entity=entity, phase="", reason="", result=""))
             continue
-        phase, result = transfer.phase.value, result_of(transfer)
+        phase, result = transfer.phase.value, result_of(transfer, is_left=node.store.is_left(transfer))
         members.append(MemberView(transfer_id=name, entity=entity, phase=phase, reason=transfer.reason, result=result))
     frozen = sum(1 for member in members if member.phase == Phase.PREPARED)
     return GroupView(

@@ -331,10 +331,12 @@ class AskView(BaseModel):
         return cls(transfer_id=transfer.id, master_rev=record.master_rev, **fields)
 
 
-def result_of(record: TransferRecord) -> Literal["pending", "done", "refused"]:
-    """How a transfer has ended, or that it has not."""
+def result_of(record: TransferRecord, *, is_left: bool) -> Literal["pending", "done", "refused"]:
+    """How a transfer has ended, or that it has not. One that is committed and `is_left` has: nobody reports it."""
     match record.phase:
         case Phase.DONE:
+            return "done"
+        case Phase.COMMITTED if is_left:
             return "done"
         case Phase.REFUSED:
             return "refused"
@@ -365,7 +367,7 @@ class TransferView(BaseModel):
     successor: str = Field(description="the transfer under which the next master was asked anew (`master_changed`)")
     epoch: int
     sub: int
-    hops: int | None = Field(description="numbered hops, counted on the wire; null until it is done")
+    hops: int | None = Field(description="numbered hops, counted on the wire; null until its old authority reports")
     trace: dict[str, Any] | None = Field(description="every hop and mark with its time in ns (monotonic)")
     timings_ms: dict[str, float] | None = Field(
         description="; ".join(f"{phase}: {meaning}" for phase, meaning in PHASES.items())
@@ -375,8 +377,8 @@ class TransferView(BaseModel):
     result: Literal["pending", "done", "refused"]
 
     @classmethod
-    def of(cls, record: TransferRecord) -> "TransferView":
-        """From the record in the log."""
+    def of(cls, record: TransferRecord, *, is_left: bool = False) -> "TransferView":
+        """From the record in the log; `is_left` if it is committed and nobody will report its end."""
         report = json.loads(record.report) if record.report else None
         fields = record.model_dump(include=set(cls.model_fields))
         trace = None if report is None else report["trace"]
@@ -388,7 +390,7 @@ class TransferView(BaseModel):
             timings_ms=None if trace is None else timings_ms(Trace.from_data_untrusted(trace)),
             off_path=None if report is None else report["off_path"],
             counters=None if report is None else report["counters"],
-            result=result_of(record),
+            result=result_of(record, is_left=is_left),
         )
 
 

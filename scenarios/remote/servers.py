@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
@@ -306,6 +307,8 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
     Example:
       baton server remove alpha.s3 --dir playground
     """
+    if directory is not None:
+        _check_runs_in(directory, server, server_name)
     path = f"/v1/servers/{server_name}/drain"
     view: dict[str, Any] = {"name": server_name}
     try:
@@ -321,3 +324,17 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
         ask_cluster(directory, {"do": "remove", "server": server_name}, server.timeout_s)
     _tell(view, json_wanted, f"{server_name} is removed" + ("" if directory else "; stop its process"))
     return 0
+
+
+def _check_runs_in(directory: Path, server: Server, server_name: str) -> None:
+    """Before anything is done: the cluster of the directory runs, and is the one that is spoken to."""
+    asked = {"do": "look", "instance": server_name.partition(".")[0]}
+    known: list[str] = ask_cluster(directory, asked, server.timeout_s)["homeservers"]
+    if _place(server.url) not in map(_place, known):
+        text = f"{server.url} is no homeserver of the cluster in {directory}: give one of its own as --url"
+        raise click.UsageError(f"{text}, {' or '.join(known)}")
+
+
+def _place(url: str) -> tuple[str | None, int | None]:
+    parts = urlsplit(url)
+    return "127.0.0.1" if parts.hostname == "localhost" else parts.hostname, parts.port

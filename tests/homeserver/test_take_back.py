@@ -8,12 +8,14 @@ import pytest
 
 from actors.clock import Clock
 from authority.hops import Trace
+from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.placement import Balance, relieve
 from authority.placement_messages import Load, Moves
-from authority.records import DirectoryRow, DrainRecord, EntityRecord, Role
+from authority.records import DirectoryRow, DrainRecord, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from crypto.keys import Identity
 from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, ROUND_S, Balancer
+from homeserver.rest.models import TransferView
 from homeserver.store import Store
 from tree.store import Store as TreeStore
 
@@ -73,7 +75,8 @@ class Instance:
         record = EntityRecord(
             id=entity, kind="ball", master="alpha.ada", owner="alpha.ada", authority=HOLDER, delegation=delegation
         )
-        self.rows.put(("entities", entity), record.to_data())
+        # As the log has them: without what is at its default.
+        self.rows.put(("entities", entity), record.to_row())
 
     async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
         assert to == HOLDER
@@ -122,3 +125,37 @@ async def test_with_nothing_to_find_it_is_looked_for_again_only_when_the_rows_ha
     await instance.runs(ROUND_S)
     assert len(instance.looks) == 2
     assert instance.ordered[0][1] == ["alpha.ball"]
+
+
+async def test_who_is_named_in_a_row_without_a_delegation_is_not_taken_for_somebody_of_it(instance: Instance) -> None:
+    """By an entity's id, or as the beginning of another server's name: there is no index, and rows are searched."""
+    instance.write(f"{GONE}-crate")
+    instance.write("alpha.crate", f"{GONE}9", HOLDER)
+    assert (instance.store.named_by(GONE), instance.store.delegated_to(GONE, 9)) == ((0, 0), [])
+    instance.write("alpha.ball", HOLDER, GONE)
+    await instance.runs(ROUND_S)
+    assert instance.ordered[0][1] == ["alpha.ball"]
+    assert (instance.store.named_by(GONE), instance.store.named_by(HOLDER)) == ((0, 1), (3, 0))
+
+
+@pytest.mark.parametrize(
+    ("phase", "lease", "is_left"),
+    [
+        (Phase.COMMITTED, LeasePhase.OVER, True),
+        (Phase.COMMITTED, LeasePhase.RETURNING, True),
+        (Phase.COMMITTED, LeasePhase.ALIVE, True),
+        (Phase.PERMITTED, LeasePhase.OVER, False),
+    ],
+)
+def test_nobody_reports_what_an_earlier_life_of_its_source_handed_over(
+    instance: Instance, phase: Phase, lease: LeasePhase, is_left: bool
+) -> None:
+    transfer = TransferRecord(
+        id="t-1", entity="alpha.ball", source=HOLDER, target=OTHER, phase=phase, source_incarnation=1
+    )
+    assert not instance.store.is_left(transfer), "nothing is known of its lease, or it is of another instance"
+    row = LeaseRow(server=HOLDER, incarnation=2, phase=lease, nonce="n")
+    instance.rows.put(("leases", HOLDER), row.to_data())
+    assert instance.store.is_left(transfer) is is_left
+    assert (TransferView.of(transfer, is_left=is_left).result == "done") is is_left
+    assert not instance.store.is_left(transfer.changed(source_incarnation=2)) or lease is LeasePhase.OVER

@@ -75,6 +75,7 @@ async def test_servers_come_and_go_and_the_next_start_remembers(tmp_path: Path) 
         ({"do": "remove", "server": "alpha.s9"}, "no simulation server 'alpha.s9'"),
         ({"do": "remove", "server": "alpha.h1"}, "no simulation server 'alpha.h1'"),
         ({"do": "remove", "server": "gamma.s1"}, "no instance 'gamma'"),
+        ({"do": "look", "instance": "gamma"}, "no instance 'gamma'"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: dict[str, str], sentence: str) -> None:
@@ -82,6 +83,12 @@ async def test_what_makes_no_sense_is_refused(tmp_path: Path, request_: dict[str
         before = cluster.servers
         assert sentence in (await ask_for(tmp_path, **request_))["refused"]
         assert cluster.servers == before
+
+
+async def test_it_says_which_homeservers_are_its_own(tmp_path: Path) -> None:
+    async with controlled(tmp_path, []) as cluster:
+        found = (await ask_for(tmp_path, do="look", instance="alpha"))["server"]
+        assert found == {"homeservers": [cluster.server("alpha.h1").rest_url]}
 
 
 async def test_junk_is_answered_or_hung_up_on_and_harms_nobody(tmp_path: Path) -> None:

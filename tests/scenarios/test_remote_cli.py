@@ -1,6 +1,7 @@
 """`baton tree` and `baton cluster` against a real homeserver in a process of its own."""
 
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -314,6 +315,34 @@ def test_whoever_ends_the_waiting_is_told_that_the_drain_goes_on(
     status, _, err = baton(*command, "alpha.s1")
     assert status == 130
     assert f"the drain of alpha.s1 goes on; wait on with `baton {' '.join(command)} alpha.s1`, end it with" in err
+
+
+@pytest.mark.parametrize(("own", "status"), [("http://127.0.0.1:9", 2), ("{url}", 0), ("{localhost}", 0)])
+def test_nothing_is_removed_from_another_cluster_than_that_of_the_directory(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, status: int
+) -> None:
+    url = os.environ["BATON_URL"]
+    known = own.format(url=url, localhost=url.replace("127.0.0.1", "localhost"))
+    asked: list[str] = []
+
+    def ask(_directory: Path, request: dict[str, str], _timeout_s: float) -> dict[str, Any]:
+        asked.append(request["do"])
+        return {"homeservers": [known]}
+
+    calls: list[str] = []
+    empty = {"server": "alpha.s1", "draining": True, "entities": 0, "delegated": 0, "held": 0, "leaving": 0}
+
+    def call(_: Server, method: str, *_path: str) -> dict[str, Any]:
+        calls.append(method)
+        return {**empty, "targets": 1, "empty": True}
+
+    monkeypatch.setattr(servers, "ask_cluster", ask)
+    monkeypatch.setattr(Server, "call", call)
+    done = baton("server", "remove", "alpha.s1", "--dir", str(tmp_path))
+    assert done[0] == status, done
+    assert (asked, bool(calls)) == ((["look", "remove"], True) if status == 0 else (["look"], False))
+    if status:
+        assert f"{url} is no homeserver of the cluster in {tmp_path}" in done[2]
 
 
 @pytest.mark.parametrize("group", ["tree", "cluster"])

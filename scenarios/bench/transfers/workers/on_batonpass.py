@@ -115,7 +115,7 @@ async def _moved(run: Run, entity: str, target: str, case: str, mode: str, poll_
             view = await run.client.call("alpha", "GET", f"/v1/transfers/{transfer_id}", consistency="local")
             if view["result"] == "refused":
                 raise RuntimeError(f"transfer {transfer_id} was refused: {view['reason']}")
-            if view["result"] == "done":
+            if view["phase"] == "done":
                 return Trace.from_data_untrusted(view["trace"])
 
 
