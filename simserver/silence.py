@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from actors.clock import Clock
+from authority.epoch import Fence
 from authority.hops import Trace
 from authority.messages import OwnerRequest, OwnerWord
 from simserver.holdings import Holding
@@ -40,8 +41,9 @@ _NS: Final = 1_000_000_000
 
 @dataclass(slots=True)
 class _Watched:
-    """One ownership: since when it is watched, and after how long a silence home is asked (again)."""
+    """One ownership during one stay: since when it is watched, and after how long a silence home is asked (again)."""
 
+    fence: Fence
     owner_rev: int
     since_ns: int
     ask_after_s: int
@@ -99,8 +101,10 @@ class Silences:
             owner, owner_rev, _ = holding.life.ownership
             owners.add(owner)
             watched = before.get(holding.id)
-            if watched is None or watched.owner_rev != owner_rev:
-                watched = self._new_watch(owner_rev, now_ns)
+            fence = holding.life.fence
+            # It may have left, or stood still, and begun anew between two sweeps: nobody could be heard meanwhile.
+            if watched is None or watched.owner_rev != owner_rev or watched.fence != fence:
+                watched = self._new_watch(fence, owner_rev, now_ns)
             self._watched[holding.id] = watched
             heard_ns = self._heard_ns.get(owner, 0)
             if heard_ns > watched.since_ns:
@@ -118,9 +122,9 @@ class Silences:
         self._heard_ns = {player: at_ns for player, at_ns in self._heard_ns.items() if player in owners}
         return asked + unsure
 
-    def _new_watch(self, owner_rev: int, now_ns: int) -> _Watched:
+    def _new_watch(self, fence: Fence, owner_rev: int, now_ns: int) -> _Watched:
         wait_s = CONFIRM_SILENCES * self.first_silence_s
-        return _Watched(owner_rev, now_ns, self.first_silence_s, now_ns + wait_s * _NS, wait_s)
+        return _Watched(fence, owner_rev, now_ns, self.first_silence_s, now_ns + wait_s * _NS, wait_s)
 
     def answered(self, request: OwnerRequest, word: OwnerWord) -> None:
         """Home said who owns it, and how long that one may be silent: the next question comes when it is too long."""

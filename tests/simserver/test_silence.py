@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from authority.epoch import Fence
 from authority.messages import OwnerWord
 from authority.ownership import Ownership
 from simserver import silence
@@ -20,7 +21,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.life = SimpleNamespace(ownership=Ownership(ADA, 1), frozen=False)
+        self.life = SimpleNamespace(ownership=Ownership(ADA, 1), frozen=False, fence=Fence(1))
         self.told: list[OwnerWord] = []
         self.confirmed_at_s: list[float] = []
         holding = cast(Any, SimpleNamespace(id=BALL, life=self.life))
@@ -91,6 +92,17 @@ def test_another_owner_is_another_silence_and_nobody_is_none() -> None:
     watch.life.ownership = Ownership("", 3)
     assert watch.asked(99) == []
     assert watch.silences._heard_ns == {}, "players are forgotten who own nothing here"
+
+
+def test_who_waited_while_it_stood_still_elsewhere_or_here_was_not_silent() -> None:
+    """It may leave, or stand still for a recovery, and begin anew between two sweeps, with the same owner."""
+    watch = Watch()
+    assert watch.asked(9) == []
+    watch.life.frozen = True
+    assert watch.asked(30) == []
+    watch.life.frozen, watch.life.fence = False, Fence(3)
+    assert watch.asked(40) == []
+    assert watch.asked(42) == [10]
 
 
 def test_what_is_asked_in_one_sweep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ class Player:
         self._later()
         process.after(_LOOK_AGAIN_S, self._repeat)
         self._absent_since_s: float | None = None
-        self._was_away_s = 0.0
+        self._was_away_s, self._returns = 0.0, 0
         if is_present:
             self._say_present()
 
@@ -107,11 +107,14 @@ class Player:
     def come_back(self) -> None:
         """Go on, with all that has come meanwhile."""
         self._was_away_s, self._absent_since_s = self.silent_s(), None
-        self._process.after(_LATE_S, self._is_back)
+        self._returns += 1
+        self._process.after(_LATE_S, partial(self._is_back, self._returns))
         self._process.go_on()
 
-    def _is_back(self) -> None:
-        self._was_away_s = 0.0
+    def _is_back(self, returns: int) -> None:
+        if returns == self._returns:
+            # It has not been away once more since.
+            self._was_away_s = 0.0
 
     def _say_present(self) -> None:
         """To whoever simulates what it owns; it looks up what that is and where, as only inputs are answered."""
