@@ -89,7 +89,7 @@ def asked_abroad(
     committed = (record.id, record.fence, Phase.COMMITTED)
     if came_by is not None and (came_by.entity, came_by.fence, came_by.phase) == committed:
         # Until it has reported, it may stand still with the only state.
-        must.add(record.came_from)
+        must.add(instance_of(came_by.source))
     elif record.came_from:
         # Also if the fence was raised since, where it is: when it was refused to leave. The transfer may be forgotten.
         may.add(record.came_from)
@@ -97,7 +97,8 @@ def asked_abroad(
     if known is not None:
         must.update(known.abroad)
         may.update(known.abroad_too)
-    own = {instance_of(record.id)}
+    # Development versions wrote no instance for a while.
+    own = {instance_of(record.id), ""}
     return tuple(sorted(must - own)), tuple(sorted(may - must - own)), came_epoch
 
 

@@ -233,9 +233,10 @@ class Store:
     def is_left(self, transfer: TransferRecord) -> bool:
         """Whether a transfer is committed and nobody will report its end: its old authority is dead, or came back anew.
 
-        Of one of another instance that is not known here.
+        Of one of another instance, and of one that had no lease, that is not known here.
         """
-        lease = self.lease(transfer.source) if transfer.phase is Phase.COMMITTED else None
+        may_be = transfer.phase is Phase.COMMITTED and transfer.source_incarnation
+        lease = self.lease(transfer.source) if may_be else None
         return lease is not None and lease.has_outlived(transfer.source_incarnation)
 
     def permitted(self, transfer_ids: Iterable[str]) -> list[TransferRecord]:

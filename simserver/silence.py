@@ -102,6 +102,9 @@ class Silences:
             owners.add(owner)
             watched = before.get(holding.id)
             fence = holding.life.fence
+            if watched is not None and fence == watched.fence.raised():
+                # A leave was refused, which raises the fence by one epoch; whoever begins anew is two above, or more.
+                watched.fence = fence
             # It may have left, or stood still, and begun anew between two sweeps: nobody could be heard meanwhile.
             if watched is None or watched.owner_rev != owner_rev or watched.fence != fence:
                 watched = self._new_watch(fence, owner_rev, now_ns)

@@ -105,6 +105,14 @@ def test_who_waited_while_it_stood_still_elsewhere_or_here_was_not_silent() -> N
     assert watch.asked(42) == [10]
 
 
+def test_a_leave_that_is_refused_again_and_again_hides_nobodys_silence() -> None:
+    watch, silent = Watch(), list[int]()
+    for epoch in range(2, 9):
+        watch.life.fence = Fence(epoch)
+        silent += watch.asked(int(watch.now_s) + 8)
+    assert silent == [10, 20, 40]
+
+
 def test_what_is_asked_in_one_sweep_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "MAX_ASKED", 0)
     watch = Watch()

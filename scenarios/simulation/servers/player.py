@@ -97,7 +97,8 @@ class Player:
 
     def silent_s(self) -> float:
         """For how long it has been away; or was, if it came back so late that it may have been reported before."""
-        return self._was_away_s if self._absent_since_s is None else self._now_s() - self._absent_since_s
+        away_s = 0.0 if self._absent_since_s is None else self._now_s() - self._absent_since_s
+        return max(self._was_away_s, away_s)
 
     def go_away(self) -> None:
         """Fall silent: nothing is sent, and nothing heard that comes."""
