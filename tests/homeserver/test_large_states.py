@@ -113,7 +113,8 @@ async def test_a_state_that_is_too_large_stays_and_the_log_says_why(alpha: Home)
     assert holding is not None
     await until(lambda: not holding.life.frozen)
     assert (await alpha.api.get("/v1/entities/alpha.big"))["authority"] == "alpha.s1"
-    assert one.counts["state_too_large"] == 1
+    # More than once if it was ordered again before home had heard that.
+    assert one.counts["state_too_large"] >= 1
     assert one.link.backlog("alpha.s2").bytes == 0
     assert two.holdings.get("alpha.big") is None
     assert one.counts["internal_error"] == 0
