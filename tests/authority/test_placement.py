@@ -40,14 +40,14 @@ def squares(view: View) -> float:
 
 @st.composite
 def populations(draw: st.DrawFn) -> list[Resident]:
-    """Up to 40 entities with costs from nothing to a third of a period, some of them in groups."""
+    """Up to 40 entities with costs from nothing to a third of a period, exact in binary; some of them in groups."""
     rows = draw(
         st.lists(
-            st.tuples(st.sampled_from(SERVERS), st.integers(0, 33), st.sampled_from(["", "", "", "g1", "g2"])),
+            st.tuples(st.sampled_from(SERVERS), st.integers(0, 42), st.sampled_from(["", "", "", "g1", "g2"])),
             max_size=40,
         )
     )
-    return [Resident(f"alpha.e{n}", s, 1e9, c / 100, g) for n, (s, c, g) in enumerate(rows)]
+    return [Resident(f"alpha.e{n}", s, 1e9, c / 128, g) for n, (s, c, g) in enumerate(rows)]
 
 
 DRAINING = st.frozensets(st.sampled_from(SERVERS), max_size=len(SERVERS))
