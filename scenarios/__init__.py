@@ -15,8 +15,9 @@ Scenarios
     measure         from a transfer's trace to numbers     report/     as table, JSON and HTML
 
 Command line
-    cli             start reading here                     screen      progress bars
-    exits           its statuses                           foreseeable errors, and which status
+    entry           where `baton` begins                  cli          start reading here
+    screen          progress bars                         foreseeable  errors, and which status
+    exits           its statuses
 
 Nothing below imports this package.
 """
