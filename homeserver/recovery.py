@@ -217,7 +217,7 @@ class Recoveries:
                 self._in_vain_for[row.entity] = (seen, row.held)
                 continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
-                        if item.entity == row.entity and is_possible(row, holder, item.epoch)]  # fmt: skip
+                        if item.entity == row.entity and self._may_count(row, holder, item.epoch)]  # fmt: skip
             candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
             # Under the epoch before that of the raised fence the one that is back had it.
             best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
@@ -262,6 +262,12 @@ class Recoveries:
             return rows
         self.counts["came_meanwhile"] += 1
         return [row for row in rows if not row.contested]
+
+    def _may_count(self, row: RecoveryRow, holder: str, epoch: int) -> bool:
+        """Whether a holder can have a copy under such an epoch that is of this entity."""
+        record = self._store.entity(row.entity)
+        # What is of before its birth is of an earlier one of its name, which was deleted.
+        return (record is None or epoch >= record.born) and is_possible(row, holder, epoch)
 
     def _waits_for_disk(self, row: RecoveryRow, answers: Collection[str]) -> bool:
         """Whether a server has not come back yet whose disk may have what nobody else has (`authority.sole`)."""

@@ -155,7 +155,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         clock,
         counts,
         reached=breakpoints or nowhere,
-        kept=lambda entity, frozen: copier.keep_handed_over(entity, frozen),  # noqa: PLW0108
+        kept=lambda entity, frozen: copier.left(entity, frozen),  # noqa: PLW0108
     )
     arrivals = Arrivals(
         sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
@@ -218,7 +218,14 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     )
     node.copier, node.recovery, node.silences, node.loose_ends = copier, recovery, silences, loose_ends
     node.births = Births(
-        holdings, reception, departures, courier, lambda: lease.incarnation, arrivals.fence_raised, counts
+        holdings,
+        reception,
+        departures,
+        courier,
+        lambda: lease.incarnation,
+        arrivals.fence_raised,
+        counts,
+        born=copier.first_of,
     )
     node.home_log = home_log
     home.why_not_asked = lambda: lease.log_went_back

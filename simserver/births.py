@@ -36,6 +36,7 @@ class Births:
     Args:
         incarnation: of this server's lease; 0 for none.
         fence_raised: has arrivals listen to nothing of an entity under a lower fence.
+        born: told of every entity that begins its life here.
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class Births:
         incarnation: Callable[[], int],
         fence_raised: Callable[[str, Fence], None],
         counts: Counter[str],
+        *,
+        born: Callable[[str], None] = lambda _entity: None,
     ) -> None:
         self._holdings: Final = holdings
         self._reception: Final = reception
@@ -55,6 +58,7 @@ class Births:
         self._incarnation: Final = incarnation
         self._fence_raised: Final = fence_raised
         self._counts: Final = counts
+        self._born: Final = born
         self._refused: OrderedDict[str, tuple[int, Refusal]] = OrderedDict()
 
     def spawn(self, message: Spawn, opened: Opened) -> None:
@@ -104,6 +108,7 @@ class Births:
             _log.exception("the world failed to spawn %s, a %s", message.entity, message.kind)
             return self._keep(message, Refusal(_sentence(error)))
         self._refused.pop(message.entity, None)
+        self._born(message.entity)
         return Refusal()
 
     def _keep(self, message: Spawn, refusal: Refusal) -> Refusal:

@@ -7,7 +7,7 @@ what happens when the authority is dead.
 """
 
 import logging
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +24,7 @@ from authority.recovery import Copy, CopySource, CopyTable, followers_of
 from authority.recovery_messages import MAX_COPIES, MAX_COPY_BYTES, CopyItem, KeptItem
 from simserver.checkpoint_times import CheckpointTimes
 from simserver.courier import STATE_CHANNEL
+from simserver.handed_over import HandedOver
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.lease import LeaseKeeper
@@ -54,11 +55,6 @@ _ASLEEP_AGAIN_AFTER: Final = 60
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
 _MESSAGE_BYTES: Final = 64 * 1024
-# How long a state that was handed over is kept: the first copy of its next authority follows at once, and if that one
-# dies before, nobody asks for what is left until its lease is over. Later ones count, so it does no harm meanwhile.
-HANDED_OVER_NS: Final = 20_000_000_000
-MAX_HANDED_OVER: Final = 16_384
-MAX_HANDED_OVER_BYTES: Final = 64 * 1024 * 1024
 
 
 def new_copy(fence: Fence, tick: int, state: bytes, source: CopySource) -> Copy:
@@ -148,8 +144,7 @@ class Copier:
         self._begun: dict[str, None] = {}
         self._on_disk: dict[str, int] = {}
         """The last tick of each entity that may be durable by the own disk alone."""
-        self._handed_over: OrderedDict[str, tuple[int, Copy]] = OrderedDict()
-        self._handed_over_bytes = 0
+        self.handed_over: Final = HandedOver(ledger, clock, counts, checkpoint_ns=self._checkpoint_ns)
 
     @property
     def copies(self) -> bool:
@@ -173,6 +168,7 @@ class Copier:
                     rest_s = max(rest_s, await self._in_turns(late, self._check_in_late))
                 if self._writing:
                     await self._written()
+                self.handed_over.sweep()
             self._round += 1
             living = self._holdings.ids()
             for table in (self._copied, self._on_disk):
@@ -185,6 +181,16 @@ class Copier:
             self._begun[entity] = None
             if self._checkpoint_ns:
                 self._times.begun(entity, self._clock.monotonic_ns())
+
+    def first_of(self, entity: str) -> None:
+        """An entity has begun here that nobody handed over: what it begins with stands in no ledger but this one's."""
+        if self._interval_s and self._checkpoint_ns:
+            self._times.hurry(entity)
+
+    def left(self, entity: str, frozen: Frozen) -> None:
+        """Another server has begun with this, which was here."""
+        if self._interval_s:
+            self.handed_over.keep(entity, frozen)
 
     def _due(self, part: int) -> list[Holding]:
         """Whose turn it is: those of this part of the interval, and those that are new."""
@@ -382,38 +388,11 @@ class Copier:
     def gone_on_with(self, entity: str, tick: int) -> None:
         """This server goes on with a copy, which may be durable by its own disk alone."""
         self._on_disk[entity] = tick
+        self.first_of(entity)
 
     def has_shared(self) -> bool:
         """Whether followers keep a copy of all that may be durable by the own disk alone, and there are any."""
         return not self._on_disk and len(self._lease.peers) > 1
-
-    # --- as a former authority -------------------------------------------------------------------------------------
-
-    def keep_handed_over(self, entity: str, frozen: Frozen) -> None:
-        """Keep what another server has begun with until that has sent copies of its own.
-
-        It may have been the only follower: then what was durable here is durable nowhere but with itself.
-        """
-        known = self._handed_over.get(entity)
-        if not self._interval_s or (known is not None and known[1].fence > frozen.fence):
-            return
-        until_ns = self._clock.monotonic_ns() + HANDED_OVER_NS
-        # Not what it stands still with any more: there is a later stay by now, and this is of an earlier one.
-        copy = Copy(frozen.fence, frozen.tick, frozen.state, frozen.state_hash, CopySource.CHECKPOINT)
-        self._forget_handed_over(entity)
-        self._handed_over[entity] = until_ns, copy
-        self._handed_over_bytes += len(copy.state)
-        while self._handed_over_bytes > MAX_HANDED_OVER_BYTES or len(self._handed_over) > MAX_HANDED_OVER:
-            self._forget_handed_over(next(iter(self._handed_over)))
-
-    def _forget_handed_over(self, entity: str) -> None:
-        known = self._handed_over.pop(entity, None)
-        self._handed_over_bytes -= 0 if known is None else len(known[1].state)
-
-    def handed_over(self, entity: str) -> Copy | None:
-        """What this server handed over a moment ago, if it was the last to do so."""
-        until_ns, copy = self._handed_over.get(entity, (0, None))
-        return copy if until_ns > self._clock.monotonic_ns() else None
 
     # --- as a follower ---------------------------------------------------------------------------------------------
 

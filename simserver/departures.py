@@ -555,8 +555,9 @@ class Departures:
         entity = departure.plan.entity
         # It has heard that it is over; to let go of what stands here takes it a while, and nobody waits for that.
         retired_ns = self._clock.monotonic_ns()
-        sources = self._holdings.leave(entity, authority, fence)
+        # First what it was, then that it is not here any more: the ledger never has neither.
         self._kept(entity, departure.frozen)
+        sources = self._holdings.leave(entity, authority, fence)
         self._forget(departure)
         self._patience.took(retired_ns - departure.frozen.frozen_ns)
         if departure.state_sent_ns:

@@ -37,6 +37,10 @@ class LargeCheckpoints:
     def __contains__(self, entity: str) -> bool:
         return entity in self._names
 
+    def names(self) -> list[str]:
+        """The entities of which there is one."""
+        return sorted(self._names)
+
     def write(self, entity: str, row: dict[str, Any]) -> None:
         """Keep this row of an entity and no earlier one; durable when it returns.
 

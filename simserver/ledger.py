@@ -20,7 +20,7 @@ import trio
 
 from authority.epoch import Fence
 from simserver.large_checkpoints import LargeCheckpoints
-from simserver.ledger_rows import CHECKPOINTS, ENTITIES, MAX_WRITE_BYTES, Interrupted, LedgerRows
+from simserver.ledger_rows import CHECKPOINTS, ENTITIES, HANDED_OVER, MAX_WRITE_BYTES, Interrupted, LedgerRows
 from tree.disk import DiskFailed, replace_file
 from tree.raft import Timing
 from tree.replica import Replica
@@ -84,8 +84,11 @@ class Ledger(LedgerRows):
         self._has_started = False
         # The latest of each entity that is not written yet; bounded by how many entities there are.
         self._unwritten: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
-        self._large: Final = LargeCheckpoints(directory / "large")
-        self._unwritten_large: OrderedDict[str, dict[str, Any] | None] = OrderedDict()
+        self._large: Final = {
+            CHECKPOINTS: LargeCheckpoints(directory / "large"),
+            HANDED_OVER: LargeCheckpoints(directory / "handed-over"),
+        }
+        self._unwritten_large: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
         self._wake = trio.Event()
         self._hurry = trio.Event()
         self._written = trio.Event()
@@ -95,6 +98,11 @@ class Ledger(LedgerRows):
     def replica(self) -> Replica:
         """The tree itself, for reading."""
         return self._replica
+
+    @property
+    def unwritten(self) -> int:
+        """How many notes wait for the disk."""
+        return len(self._unwritten) + len(self._unwritten_large)
 
     def _written_row(self, table: str, entity: str) -> dict[str, Any] | None:
         row: dict[str, Any] | None = self._replica.store.get_or((table, entity), None)
@@ -178,11 +186,11 @@ class Ledger(LedgerRows):
             self._hurry.set()
             await self._written.wait()
 
-    def _written_rows(self) -> Iterator[tuple[str, Any]]:
+    def _written_rows(self, table: str = ENTITIES) -> Iterator[tuple[str, Any]]:
         store = self._replica.store
-        if store.exists((ENTITIES,)):
-            for entity in store.children((ENTITIES,)):
-                yield entity, store.get((ENTITIES, entity))
+        if store.exists((table,)):
+            for entity in store.children((table,)):
+                yield entity, store.get((table, entity))
 
     def _find_with_checkpoint(self) -> set[str]:
         """Those of the tree, and those that were noted before it was read."""
@@ -193,33 +201,51 @@ class Ledger(LedgerRows):
 
     def checkpoint(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
         """Keep the state of an entity that lives here, however large, as a file if need be; whether there is room."""
-        if len(state) <= MAX_WRITE_BYTES:
-            return super().checkpoint(entity, fence, tick, state)
+        is_small = super().checkpoint(entity, fence, tick, state)
+        return is_small or self._note_large(CHECKPOINTS, entity, fence, tick, state)
+
+    def handed_over(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        """Keep what an entity was when it left, however large, as `checkpoint` does."""
+        is_small = super().handed_over(entity, fence, tick, state)
+        return is_small or self._note_large(HANDED_OVER, entity, fence, tick, state)
+
+    def _note_large(self, table: str, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
         waiting = sum(len(row["state"]) for row in self._unwritten_large.values() if row is not None)
         if waiting + len(state) > MAX_UNWRITTEN_BYTES:
             return False
-        self._unwritten_large[entity] = {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}
+        row = {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}
+        self._unwritten_large[table, entity] = row
         self._wake.set()
         return True
 
     def checkpoint_of(self, entity: str) -> tuple[Fence, int, bytes] | None:
         """The last checkpoint of an entity, of whichever size: its fence, tick and state."""
-        small, row = super().checkpoint_of(entity), self._large.read(entity)
-        large = None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
-        return max((one for one in (small, large) if one is not None), key=lambda one: one[:2], default=None)
+        both = (super().checkpoint_of(entity), self._large_of(CHECKPOINTS, entity))
+        return max((one for one in both if one is not None), key=lambda one: one[:2], default=None)
+
+    def all_handed_over(self) -> Iterator[tuple[str, Fence, int, bytes]]:
+        """What is kept of entities that left, of whichever size; of a large one its file is read."""
+        yield from super().all_handed_over()
+        for entity in self._large[HANDED_OVER].names():
+            if (large := self._large_of(HANDED_OVER, entity)) is not None:
+                yield entity, *large
+
+    def _large_of(self, table: str, entity: str) -> tuple[Fence, int, bytes] | None:
+        row = self._large[table].read(entity)
+        return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
 
     def _note(self, entity: str, row: dict[str, Any] | None, table: str = ENTITIES) -> None:
-        if table == CHECKPOINTS and not self._note_checkpoint(entity, row):
+        if table in self._large and (entity in self._large[table] or (table, entity) in self._unwritten_large):
+            # It is over, or the state has become small: the file goes once that is written.
+            self._unwritten_large[table, entity] = None
+            self._wake.set()
+        if table == CHECKPOINTS and not self._is_news_of_checkpoint(entity, row):
             return
         self._unwritten[table, entity] = row
         self._wake.set()
 
-    def _note_checkpoint(self, entity: str, row: dict[str, Any] | None) -> bool:
-        """Know that there is about to be a checkpoint, or none; whether there is anything to write for that."""
-        if entity in self._large or entity in self._unwritten_large:
-            # It has left, or its state has become small: its file goes once that is written.
-            self._unwritten_large[entity] = None
-            self._wake.set()
+    def _is_news_of_checkpoint(self, entity: str, row: dict[str, Any] | None) -> bool:
+        """Know that there is about to be a checkpoint in the tree, or none; whether there is anything to write."""
         known = self._with_checkpoint
         if known is None:
             return True
@@ -259,15 +285,15 @@ class Ledger(LedgerRows):
         written, self._written = self._written, trio.Event()
         written.set()
 
-    async def _write_large(self, entity: str) -> None:
-        row = self._unwritten_large[entity]
+    async def _write_large(self, path: tuple[str, str]) -> None:
+        row, (table, entity) = self._unwritten_large[path], path
         if row is None:
-            self._large.remove(entity)
+            self._large[table].remove(entity)
         else:
             # To hash and sync tens of megabytes takes as long as several ticks.
-            await trio.to_thread.run_sync(self._large.write, entity, row)
-        if self._unwritten_large.get(entity, row) is row:
-            self._unwritten_large.pop(entity, None)
+            await trio.to_thread.run_sync(self._large[table].write, entity, row)
+        if self._unwritten_large.get(path, row) is row:
+            self._unwritten_large.pop(path, None)
 
 
 def _secret(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 entities/<id>      where it lives or went, and under which fence
 checkpoints/<id>   what it was when it was last written down, while it lives here
+handed_over/<id>   what it was when it last left, for a while (`simserver.handed_over`)
 """
 
 from abc import ABC, abstractmethod
@@ -11,10 +12,11 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 
-__all__ = ["CHECKPOINTS", "ENTITIES", "MAX_WRITE_BYTES", "Interrupted", "LedgerRows"]
+__all__ = ["CHECKPOINTS", "ENTITIES", "HANDED_OVER", "MAX_WRITE_BYTES", "Interrupted", "LedgerRows"]
 
 ENTITIES: Final = "entities"
 CHECKPOINTS: Final = "checkpoints"
+HANDED_OVER: Final = "handed_over"
 # Of one write; a larger checkpoint is no row.
 MAX_WRITE_BYTES: Final = 256 * 1024
 
@@ -41,8 +43,8 @@ class LedgerRows(ABC):
         """A row as it is written."""
 
     @abstractmethod
-    def _written_rows(self) -> Iterator[tuple[str, Any]]:
-        """Every entity with its row as it is written."""
+    def _written_rows(self, table: str = ENTITIES) -> Iterator[tuple[str, Any]]:
+        """Every entity that has a row in the table, with that row as it is written."""
 
     def lives(self, entity: str, kind: str, fence: Fence) -> None:
         """It is simulated here from now on."""
@@ -68,6 +70,22 @@ class LedgerRows(ABC):
         """The last checkpoint of an entity: its fence, tick and state."""
         row = self._written_row(CHECKPOINTS, entity)
         return None if row is None else (Fence(row["epoch"], row["sub"]), row["tick"], row["state"])
+
+    def handed_over(self, entity: str, fence: Fence, tick: int, state: bytes) -> bool:
+        """Keep what an entity was when it left, until `let_go`; whether it is not too large."""
+        if len(state) > MAX_WRITE_BYTES:
+            return False
+        self._note(entity, {"epoch": fence.epoch, "sub": fence.sub, "tick": tick, "state": state}, HANDED_OVER)
+        return True
+
+    def let_go(self, entity: str) -> None:
+        """What an entity was when it left is not kept any more."""
+        self._note(entity, None, HANDED_OVER)
+
+    def all_handed_over(self) -> Iterator[tuple[str, Fence, int, bytes]]:
+        """What is kept of entities that left: the fence, tick and state of each when it did."""
+        for entity, row in self._written_rows(HANDED_OVER):
+            yield entity, Fence(row["epoch"], row["sub"]), row["tick"], row["state"]
 
     def moved(self) -> Iterator[tuple[str, str, Fence]]:
         """The entities that left: who has each, under which fence."""

@@ -89,11 +89,13 @@ class Recovery:
             self._holdings.drop(holding.id)
 
     def remember(self, ledger: Ledger) -> None:
-        """After a restart: the checkpoints of what lived here are copies too."""
+        """After a restart: the checkpoints of what lived here are copies too, and so is what had just left."""
         for row in ledger.interrupted:
             checkpoint = ledger.checkpoint_of(row.entity)
             if checkpoint is not None:
                 self._copier.table.keep(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
+        for entity, copy in self._copier.handed_over.of_before():
+            self._copier.table.keep(entity, copy)
 
     # --- what the home instance asks -------------------------------------------------------------------------------
 
@@ -146,7 +148,7 @@ class Recovery:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             life = holding.life
             table.keep(item.entity, new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN))
-        if (handed_over := self._copier.handed_over(item.entity)) is not None:
+        if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
             table.keep(item.entity, handed_over)
         copies = [copy for copy in (self._staged_of(item), table.get(item.entity)) if copy is not None]
         if not copies:

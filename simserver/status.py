@@ -39,6 +39,7 @@ class Stats(BaseModel):
     leaving: int
     asleep: int = Field(description="how many of the entities sleep, so that they are not ticked")
     ticks: int
+    unwritten: int = Field(description="how many notes of its ledger wait for the disk")
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
     link: dict[str, int] = Field(description="the link's own counters")
     lease: dict[str, Any] = Field(description="incarnation, phase, and how long it lasts if it is not renewed")
@@ -136,6 +137,7 @@ def make_status_app(node: Node) -> FastAPI:
             leaving=len(node.departures),
             asleep=node.holdings.asleep,
             ticks=node.ticks,
+            unwritten=node.ledger.unwritten,
             counts=dict(node.counts),
             link=dict(node.link.stats),
             lease=node.lease.to_data(),

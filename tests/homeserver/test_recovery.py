@@ -1,11 +1,14 @@
 """Which copies of a contested entity count."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from authority.records import RecoveryRow
 from authority.recovery import CopySource
 from authority.recovery_messages import FoundItem
-from homeserver.recovery import believed
+from homeserver.recovery import Recoveries, believed
 
 S1, S2 = "alpha.s1", "alpha.s2"
 
@@ -31,3 +34,12 @@ def test_what_the_last_authority_has_simulated_until_now_counts_against_passes_o
     """It remembers what was taken from it, also when it was given the entity once more since, and has passed it on."""
     row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, contested=contested)
     assert {holder for holder, _ in believed(row, [(S1, own), (S2, theirs)])} == counts
+
+
+@pytest.mark.parametrize(("born", "epoch", "counts"), [(1, 1, True), (5, 4, False), (5, 5, True)])
+def test_no_copy_of_an_earlier_entity_of_its_name_counts(born: int, epoch: int, counts: bool) -> None:
+    """That one was deleted; who had copies of it may still have them, or find them on its disk when it is back."""
+    store: Any = SimpleNamespace(entity=lambda entity: SimpleNamespace(born=born))
+    nothing: Any = None
+    recoveries = Recoveries(store, nothing, nothing, nothing)
+    assert recoveries._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts

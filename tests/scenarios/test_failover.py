@@ -68,6 +68,15 @@ class World:
         assert await self.players.drained(30.0)
         await self.until(lambda record: not self.streams[record["id"]].kept)
 
+    async def has_left(self, server: str) -> None:
+        """Wait until nothing lives on a server, and its disk has what it is to have."""
+        url = f"{self.cluster.server(server).rest_url}/v1/local/stats"
+        while True:
+            stats = await answer(url)
+            if not (stats["entities"] or stats["leaving"] or stats["unwritten"]):
+                return
+            await trio.sleep(0.02)
+
     async def keep_custody(self, server: str) -> None:
         """Remember the custody log of a server that is about to be killed."""
         self.custody += (await answer(f"{self.cluster.server(server).rest_url}/v1/local/custody"))["stints"]
@@ -195,3 +204,23 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         await running.push(20)
         await running.exactly_once()
         await running.nobody_overlaps("alpha.s1")
+
+
+async def test_failures_row_42_what_was_handed_over_a_moment_before_all_servers_lost_power_goes_on() -> None:
+    """Its new authority has no checkpoint of it yet: it goes on from what its old one had when it left."""
+    async with world() as running:
+        await running.spawn(4, "alpha.s1")
+        await running.push(20)
+        assert await running.players.drained(30.0)
+        for name in running.streams:
+            await running.client.call("alpha", "POST", f"/v1/entities/{name}/transfers", {"to": "alpha.s2"})
+        await running.until(lambda record: record["authority"] == "alpha.s2")
+        await running.has_left("alpha.s1")
+        names = ("alpha.s1", "alpha.s2", "alpha.s3")
+        for name in names:
+            await running.cluster.kill(name)
+        for name in names:
+            await running.cluster.restart(name, same_code=True)
+        await running.until(lambda record: record["standing"] == "simulated" and record["epoch"] > 2)
+        await running.push(10)
+        await running.exactly_once()

@@ -71,6 +71,8 @@ FOUND = {
     "first-answer": "leases",
     "any-copy": "followers",
     "earlier-stays": "together",
+    "forgets-what-left": "power",
+    "late-first-checkpoint": "power",
     "parts-families": "families",
     "never-silent": "absent",
     "deaf-to-owners": "absent",

@@ -306,47 +306,33 @@ async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Pla
     assert (place.counts["copies_of_strangers"], place.counts["copies_refused"]) == (1, 1)
 
 
-# --- what was handed over --------------------------------------------------------------------------------------------
+# --- what was handed over, and what begins ----------------------------------------------------------------------------
 
 
-async def test_what_was_handed_over_is_a_copy_for_a_while(
-    place: Place, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its next authority may be the only one that kept a copy for this one: dead, it takes both along."""
-    monkeypatch.setattr(copies, "HANDED_OVER_NS", 2_000_000_000)
-    copier = place.copier()
+async def test_what_was_handed_over_is_kept_where_copies_are_sent_and_nowhere_else(place: Place) -> None:
     frozen = place.spawn().life.freeze()
     assert frozen is not None
-    copier.keep_handed_over(BALL, frozen)
-    kept = copier.handed_over(BALL)
-    assert (kept and (kept.fence, kept.state_hash)) == (Fence(1), frozen.state_hash)
-    await trio.sleep(2.1)
-    assert copier.handed_over(BALL) is None
+    for interval_s, is_kept in ((INTERVAL_S, True), (0.0, False)):
+        copier = place.copier(interval_s=interval_s)
+        copier.left(BALL, frozen)
+        assert (copier.handed_over.of(BALL) is not None) is is_kept
 
 
-async def test_of_what_was_handed_over_the_oldest_is_forgotten_first(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def test_what_begins_with_nobody_who_handed_it_over_is_written_down_at_once(
+    place: Place, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(copies, "MAX_HANDED_OVER", 2)
-    copier = place.copier()
-    for number in range(4):
-        frozen = place.spawn(f"alpha.e{number}").life.freeze()
-        assert frozen is not None
-        copier.keep_handed_over(f"alpha.e{number}", frozen)
-    assert [copier.handed_over(f"alpha.e{number}") is not None for number in range(4)] == [False, False, True, True]
-    monkeypatch.setattr(copies, "MAX_HANDED_OVER_BYTES", 1)
-    last = place.spawn().life.freeze()
-    assert last is not None
-    copier.keep_handed_over(BALL, last)
-    assert copier.handed_over(BALL) is None, "it is larger than all that may be kept"
-
-
-async def test_where_no_copies_are_sent_nothing_is_kept(place: Place) -> None:
-    copier = place.copier(interval_s=0.0)
-    frozen = place.spawn().life.freeze()
-    assert frozen is not None
-    copier.keep_handed_over(BALL, frozen)
-    assert copier.handed_over(BALL) is None
+    """What came from another server is on that one's disk until its own checkpoint is due."""
+    copier = place.copier(interval_s=1.0, checkpoint_s=60.0)
+    place.spawn("alpha.came")
+    place.spawn("alpha.born")
+    copier.first_of("alpha.born")
+    place.spawn("alpha.gone-on-with")
+    copier.gone_on_with("alpha.gone-on-with", 0)
+    async with served(copier):
+        await trio.sleep(0.15)
+        assert {entity for entity, _ in place.checkpoints} == {"alpha.born", "alpha.gone-on-with"}
+        await trio.sleep(60.0)
+        assert "alpha.came" in {entity for entity, _ in place.checkpoints}
 
 
 @pytest.mark.parametrize(("is_kept", "expected"), [(True, [0, 10, 30, 70, 130, 190]), (False, [*range(0, 200, 10)])])

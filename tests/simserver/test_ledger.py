@@ -186,3 +186,29 @@ async def test_large_checkpoints_that_wait_for_the_disk_are_bounded(
         assert kept == [True, True, False]
         await ledger.flush()
         assert ledger.checkpoint("alpha.e2", Fence(1), 1, LARGE)
+
+
+async def test_failures_row_42_what_left_is_kept_over_restarts_until_it_is_let_go_whatever_its_size(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as ledger:
+        for name, state in (("alpha.a", b"state"), ("alpha.b", LARGE), ("alpha.c", LARGE), ("alpha.d", b"state")):
+            ledger.lives(name, "ball", Fence(1))
+            ledger.checkpoint(name, Fence(1), 1, b"before")
+            assert ledger.handed_over(name, Fence(1), 7, state)
+            ledger.left(name, "alpha.s2", Fence(2))
+        assert ledger.unwritten > 0
+        await ledger.flush()
+        assert ledger.unwritten == 0
+    async with running(tmp_path) as ledger:
+        kept = {name: (fence, tick, state) for name, fence, tick, state in ledger.all_handed_over()}
+        assert kept == {f"alpha.{name}": (Fence(1), 7, LARGE if name in "bc" else b"state") for name in "abcd"}
+        assert {name: ledger.checkpoint_of(name) for name in kept} == dict.fromkeys(kept)
+        ledger.let_go("alpha.a")
+        ledger.let_go("alpha.b")
+        # Its state has become small.
+        assert ledger.handed_over("alpha.c", Fence(3), 9, b"small")
+        await ledger.flush()
+    async with running(tmp_path) as ledger:
+        kept = {name: (fence, tick, state) for name, fence, tick, state in ledger.all_handed_over()}
+        assert kept == {"alpha.c": (Fence(3), 9, b"small"), "alpha.d": (Fence(1), 7, b"state")}

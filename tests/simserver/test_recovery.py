@@ -1,6 +1,7 @@
 """What a server says and gives up when its home instance looks for copies."""
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ class Scene:
         self.hurried: list[str] = []
         self.staged: list[Staged] = []
         self.was_handed_over: Copy | None = None
+        self.of_before: list[tuple[str, Copy]] = []
         self.went_on: list[tuple[str, int]] = []
         self.sent: list[Any] = []
         self.counts: Counter[str] = Counter()
@@ -54,8 +56,9 @@ class Scene:
     def gone_on_with(self, entity: str, tick: int) -> None:
         self.went_on.append((entity, tick))
 
-    def handed_over(self, entity: str) -> Copy | None:
-        return self.was_handed_over
+    @property
+    def handed_over(self) -> Any:
+        return SimpleNamespace(of=lambda entity: self.was_handed_over, of_before=lambda: iter(self.of_before))
 
     def hurry(self, entity: str) -> None:
         self.hurried.append(entity)
@@ -244,3 +247,13 @@ async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_author
     assert scene.counts["adopt_without_copy"] == 0, "it is what it was asked to go on with"
     later = new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER)
     assert scene.table.offer(BALL, later)
+
+
+async def test_after_a_restart_what_had_just_left_is_a_copy_too(scene: Scene) -> None:
+    """If all servers lost power, whoever has it now has perhaps written nothing down yet."""
+    scene.of_before = [(BALL, new_copy(Fence(3), 9, b"state", CopySource.CHECKPOINT))]
+    ledger: Any = SimpleNamespace(interrupted=())
+    scene.recovery.remember(ledger)
+    found = scene.collect(5)
+    assert found is not None
+    assert (found.epoch, found.tick, found.source, found.holds) == (3, 9, CopySource.CHECKPOINT, False)

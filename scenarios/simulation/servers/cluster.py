@@ -1,6 +1,7 @@
 """One simulated cluster of servers: who there is, and how it stands."""
 
 import random
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ __all__ = ["Cluster"]
 
 _READY_S: Final = 5.0
 _AHEAD_S: Final = 1000.0
+ON_DISK_AFTER_S: Final = 0.2
+"""Until then a new entity may be in memory only: a part of a copy interval, and what its ledger lingers."""
 OVERLAP_S: Final = 3600.0
 """How long keys that were replaced are good: longer than any run, whose clocks differ by `_AHEAD_S` at most."""
 
@@ -99,6 +102,7 @@ class Cluster:
             for name in mix.players
         ]
         self.entities.extend(self._spawned(number) for number in range(mix.entities))
+        self._born_s: Final = self.schedule.now_s
         self._watching.extend([Families(self)] if mix.attach else [])
         self._watching.extend([self.absences] if mix.policies else [])
         self._watching.extend([self.births] if mix.create else [])
@@ -191,6 +195,16 @@ class Cluster:
             self.mail.died(server)
             self.judge.died(server)
 
+    def lose_power(self, servers: Collection[str]) -> None:
+        """Kill all of these at once. What they have stands on somebody's disk, but for what was born just now."""
+        disks = [one for name, one in self.servers.items() if name not in self.gone]
+        for entity in self.entities if self.schedule.now_s - self._born_s > ON_DISK_AFTER_S else ():
+            holders = [name for name in servers if self.servers[name].holding(entity) is not None]
+            if holders and not any(one.has_on_disk(entity) for one in disks):
+                self.judge.violated("on-no-disk", f"{holders[0]} has {entity}, and nobody has it on his disk")
+        for name in servers:
+            self.crash(name)
+
     def revoke(self, server: str) -> None:
         """The keys of a simulation server are revoked: its home knows at once, the others when they look again."""
         self.servers[server].change_keys(self._keys.revoke(server))
@@ -215,7 +229,8 @@ class Cluster:
         record = self.record(entity)
         if record is None or record.authority:
             return ""
-        return "lost" if record.standing is Standing.LOST or self._waits_in_vain(entity) else ""
+        is_nowhere = record.standing is Standing.LOST and not self._keepers(entity, Fence(record.born))
+        return "lost" if is_nowhere or self._waits_in_vain(entity) else ""
 
     def _waits_in_vain(self, entity: str) -> bool:
         """Whether it waits for a server that is dead for good and that nobody can remove.

@@ -18,6 +18,7 @@ from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier
 from simserver.lease import LeaseKeeper
+from simserver.life import Frozen
 from simserver.recovery import Recovery
 
 __all__ = ["DEATH_WEAKNESSES"]
@@ -215,12 +216,29 @@ class _WorstCopy(Recovery):
         return found if found is None else found.model_copy(update={"epoch": 1, "sub": 0, "tick": 0})
 
 
+class _ForgetsWhatLeft(Copier):
+    """Keeps what it handed over in memory, and has none of it after a power cut."""
+
+    def left(self, entity: str, frozen: Frozen) -> None:
+        self.handed_over._checkpoint_ns = 0  # type: ignore[misc]
+        super().left(entity, frozen)
+
+
+class _LateFirstCheckpoint(Copier):
+    """Writes down what begins here when the interval is over, like everything else."""
+
+    def first_of(self, entity: str) -> None:
+        return
+
+
 DEATH_WEAKNESSES: Final = (
     ("never-stops", "a server goes on when its lease has run out", Parts(lease=_NeverStops)),
     ("trusts-its-timer", "a lease is counted from the answer, without margin", Parts(lease=_TrustsItsTimer)),
     ("keeps-its-entities", "a server whose lease is over keeps its entities", Parts(recovery=_KeepsItsEntities)),
     ("hasty-granter", "a new granter ends leases that its predecessor renewed", Parts(leases=_HastyLeases)),
     ("short-leases", "the granter waits for half the term", Parts(leases=_ShortLeases)),
+    ("forgets-what-left", "what was handed over is kept in memory only", Parts(copier=_ForgetsWhatLeft)),
+    ("late-first-checkpoint", "what begins has no checkpoint for a while", Parts(copier=_LateFirstCheckpoint)),
     ("any-life", "leave that was given to an earlier life counts", Parts(arrivals=_AnyLife)),
     ("deaf-followers", "followers keep copies under fences that are of the past", Parts(table=_ForgetfulTable)),
     ("empty-followers", "followers say that they keep copies, and do not", Parts(table=_EmptyTable)),

@@ -45,9 +45,9 @@ class Disk(LedgerRows):
     def _written_row(self, table: str, entity: str) -> dict[str, Any] | None:
         return self._rows.get((table, entity))
 
-    def _written_rows(self) -> Iterator[tuple[str, Any]]:
-        for (table, entity), row in list(self._rows.items()):
-            if table == ENTITIES:
+    def _written_rows(self, table: str = ENTITIES) -> Iterator[tuple[str, Any]]:
+        for (of, entity), row in list(self._rows.items()):
+            if of == table:
                 yield entity, row
 
     async def flush(self) -> None:

@@ -1,6 +1,7 @@
 """Making it happen: draws from a mix what goes wrong and what people do, and ends each fault after a while."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from authority.names import instance_of
@@ -192,6 +193,14 @@ class Faults:
                 self._later(self._mix.together_s, process.go_on)
             else:
                 self._crash_one(name, self._mix.together_s)
+
+    def _power_cut(self) -> None:
+        """All of an instance at once, or of all instances; each returns at a time of its own, with its disk."""
+        instance, whole = instance_of(self._dice.choice(self._cluster.server_names)), self._dice.random() < 0.5
+        cut = [name for name in self._cluster.server_names if whole or instance_of(name) == instance]
+        self._cluster.lose_power(cut)
+        for name in cut:
+            self._later(self._mix.together_s, partial(self._start, name))
 
     # --- homes and the log -----------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ class ServerMix:
     )
     alone_s: Range = (2.8, 4.5)
     stop_together: float = 0.0  # an entity's authority and all that may follow it are paused, or killed
+    power_cut: float = 0.0  # all servers of an instance, or all there are, are killed at once
     together_s: Range = (3.0, 5.0)
     down_s: Range = (0.05, 1.5)
     crash_under_way: float = 0.0  # one end of a large state that is on its way is killed, and started again
@@ -98,7 +99,7 @@ class ServerMix:
 _RATED: Final = (
     *("move", "move_together", "take", "delegate", "drain"),
     *("cut", "cut_one_way", "isolate", "cut_from_home", "strand"),
-    *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "kill"),
+    *("pause", "crash", "crash_with_follower", "leave_alone", "stop_together", "power_cut", "kill"),
     *("crash_home", "away", "depose"),
     *("attach", "absent", "create", "move_apart", "crash_under_way", "revoke"),
 )
@@ -411,6 +412,16 @@ _MIXES: Final = (
         wander_share=0.05,
         delegate=8.0,
         owner_heard_s=1.0,
+    ),
+    ServerMix(
+        name="power",
+        purpose="all servers lose power at once, while entities move on as soon as they have come, and return",
+        power_cut=0.25,
+        together_s=(0.5, 5.0),
+        move=20.0,
+        wander_share=0.01,
+        delegate=2.0,
+        weather=MailWeather(lost_share=0.02, spike_share=0.01, spike_s=0.3),
     ),
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from authority.admission import Vacancies
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import (
@@ -296,7 +296,14 @@ class SimulationServer:
         )
         node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
         node.births = parts.births(
-            holdings, reception, departures, courier, lambda: lease.incarnation, arrivals.fence_raised, counts
+            holdings,
+            reception,
+            departures,
+            courier,
+            lambda: lease.incarnation,
+            arrivals.fence_raised,
+            counts,
+            born=copier.first_of,
         )
         node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
@@ -399,7 +406,7 @@ class SimulationServer:
                 self.process.start_soon(silences._ask, request)
 
     def _keep_handed_over(self, entity: str, frozen: Frozen) -> None:
-        self.node.copier.keep_handed_over(entity, frozen)
+        self.node.copier.left(entity, frozen)
 
     def _step_down(self) -> None:
         self.node.recovery.step_down()
@@ -425,6 +432,7 @@ class SimulationServer:
     def spawn(self, entity: str, kind: str, owner: str) -> None:
         """The entity begins here."""
         self.node.holdings.spawn(entity, kind, {}, Fence(1), Ownership(owner, 1))
+        self.node.copier.first_of(entity)
 
     def _take_mail(self, sender: str, message: Any) -> None:
         said_after = self._mail.stamped
@@ -530,7 +538,14 @@ class SimulationServer:
         else:
             checkpoint = self._disk.checkpoint_of(entity)
             known = [] if checkpoint is None else [checkpoint[0]]
+            known += [fence for name, fence, *_ in self._disk.all_handed_over() if name == entity]
         return any(one >= fence for one in known)
+
+    def has_on_disk(self, entity: str) -> bool:
+        """Whether it would have any state of an entity if it were killed now, and started again."""
+        handed_over = (name for name, *_ in self._disk.all_handed_over())
+        is_staged = self._stages.of(entity, Fence(MAX_EPOCH)) is not None
+        return self._disk.checkpoint_of(entity) is not None or entity in handed_over or is_staged
 
     def may_simulate(self, entity: str) -> bool:
         """Whether it would simulate the entity if it ticked now."""
