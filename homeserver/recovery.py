@@ -35,6 +35,10 @@ LOOK_S: Final = 0.25
 REPEAT_S: Final = 0.5
 # Who is alive and does not go on with what it was given for so long has lost the copy, for want of room.
 ADOPT_NS: Final = 30_000_000_000
+# Who may have been passed an entity, and whose lease is over for less than that, may be back in a moment: paused or cut
+# off, or killed and about to be restarted. Whoever has been away for longer was given no pass that nobody has heard of,
+# but by somebody who was cut off too.
+PASSED_NS: Final = 10_000_000_000
 MAX_REMEMBERED: Final = 1000
 UNDECIDED: Final = (Refused, PeerUnreachable, NoQuorum, OutcomeUnknown)
 
@@ -96,6 +100,8 @@ class Recoveries:
         self._in_office = in_office
         self._rounds: dict[int, _Round] = {}
         self._last_number = 0
+        self._over_since_ns: dict[tuple[str, int], int] = {}
+        """When this member saw that leases were over, by server and incarnation."""
         self._in_vain_for: dict[str, tuple[int, bool]] = {}
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
@@ -110,9 +116,10 @@ class Recoveries:
         """Take from a server what it simulated before its lease was over, or before it came back; whether all of it.
 
         What was delegated is taken only when everybody who could have been passed it has said that it does not have it,
-        and from then on will not take it.
+        and from then on will not take it; or has been away for `PASSED_NS`.
         """
         await self._store.confirmed()
+        self._note_ends()
         records = self._left_behind(lease)
         delegated = [record for record in records if record.delegation]
         for some in in_parts([record for record in records if not record.delegation]):
@@ -151,7 +158,22 @@ class Recoveries:
             self.counts["came_meanwhile"] += 1
             return []
         held = {item.entity for found in answers.values() for item in found if item.holds}
-        return [record for record in records if record.id not in held]
+        just_away = self._just_away() - {server}
+        waiting = {record.id for record in records if just_away.intersection(record.delegation)} - held
+        self.counts["waited_for_passed"] += len(waiting)
+        return [record for record in records if record.id not in held | waiting]
+
+    def _note_ends(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        over = [_told(row) for row in self._store.leases() if row.phase is LeasePhase.OVER]
+        self._over_since_ns = {one: self._over_since_ns.get(one, now_ns) for one in over}
+
+    def _just_away(self) -> set[str]:
+        """Whose leases are over since a moment ago: they cannot be asked, and may have been passed something."""
+        self._note_ends()
+        since_ns = self._clock.monotonic_ns() - PASSED_NS
+        registered = {row.server for row in self._store.away()}
+        return {server for (server, _), at_ns in self._over_since_ns.items() if at_ns > since_ns} & registered
 
     # --- going on --------------------------------------------------------------------------------------------------
 
@@ -171,6 +193,7 @@ class Recoveries:
                 _log.exception("a recovery ran into an error of ours")
 
     async def _look(self) -> None:
+        self._note_ends()
         await self._finish()
         rows = self._store.recoveries()
         open_now = {(row.entity, row.epoch) for row in rows if row.target}

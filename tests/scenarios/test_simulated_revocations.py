@@ -8,6 +8,7 @@ import pytest
 from authority.certificates import DelegationGrant, PassCertificate, token_hash
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.lease import LeasePhase
 from authority.records import Phase
 from crypto import jose
 from crypto.keys import Identity
@@ -301,3 +302,41 @@ def test_what_was_passed_to_a_server_that_came_meanwhile_is_not_taken_with_what_
     record = cluster.record(ENTITY)
     assert record is not None
     assert (record.fence, record.authority) == (Fence(1, 2), OUTSIDE), "nobody has taken it from there"
+
+
+def test_what_was_passed_to_a_server_that_stands_still_since_is_not_taken_before_that_one_may_be_back() -> None:
+    """Its dead authority told nobody of the pass, and nobody else has a copy of what became of it."""
+    cluster = delegated("still")
+    home, holder = cluster.homes["alpha.h1"], cluster.servers[TARGET]
+    cut(cluster, TARGET, OUTSIDE)
+    passed_unheard(cluster)
+    passing(cluster, 1.0)
+    held = holder.holding(ENTITY)
+    assert held is not None
+    tick = held.life.tick
+    holder.process.stand_still()
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (row := home.store.lease(TARGET)) is not None and row.phase is LeasePhase.OVER)
+    cluster.mail.heal()
+    cluster.servers[SOURCE].start()
+    passing(cluster, 3.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert record.authority == SOURCE, "nobody has taken it yet"
+    holder.process.go_on()
+    settle(cluster)
+    found = next(one for server in cluster.servers.values() if (one := server.holding(ENTITY)) is not None)
+    assert found.life.tick >= tick
+
+
+def test_who_may_have_been_passed_it_and_does_not_come_back_is_not_waited_for_any_longer() -> None:
+    cluster = delegated("gone")
+    home = cluster.homes["alpha.h1"]
+    cluster.crash(TARGET)
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (row := home.store.lease(TARGET)) is not None and row.phase is LeasePhase.OVER)
+    passing(cluster, 9.0)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert record.authority == SOURCE
+    until(cluster, lambda: (known := cluster.record(ENTITY)) is not None and known.authority != SOURCE)

@@ -67,7 +67,7 @@ FOUND = {
     "believes-anybody": "lossy",
     "durable-at-once": "followers",
     "durable-when-sent": "leases",
-    "never-asks": "alone",
+    "never-asks": "together",
     "first-answer": "leases",
     "any-copy": "followers",
     "earlier-stays": "together",
