@@ -16,6 +16,7 @@ from actors.exits import Exit, StartError, cause_of, reason_of, shown
 from actors.service import AsyncService
 from actors.supervisor import ChildStartFailed
 from actors.system import System
+from actors.telemetry import Telemetry
 
 __all__ = ["LastWord", "RootEnded", "run_application"]
 
@@ -79,16 +80,21 @@ class _Noting:
 
 
 async def run_application(
-    name: str, tree: ChildSpec, last_word: LastWord, started: Callable[[System], object] = lambda _system: None
+    name: str,
+    tree: ChildSpec,
+    last_word: LastWord,
+    started: Callable[[System], object] = lambda _system: None,
+    telemetry: Telemetry | None = None,
 ) -> NoReturn:
     """Run `tree` as the one child of the root supervisor of a system called `name`, until cancelled.
 
-    `started` is called, with the system, when the whole tree has started. Raises the last word when it is said; what a
+    `started` is called, with the system, when the whole tree has started. `telemetry` is a hub to which somebody has
+    attached already, in the place of the system's own. Raises the last word when it is said; what a
     child that did not start failed with; when the root supervisor gives up, the `RestartLimitReached` of whoever gave
     up first; and `Exit` (`RootEnded`, if that was in order) when somebody ended the root supervisor.
     """
     try:
-        async with System.open(name, [tree]) as system:
+        async with System.open(name, [tree], telemetry=telemetry) as system:
             started(system)
             await last_word.heard()
         raise RootEnded(system.root.process.reason, str(system.root))

@@ -74,15 +74,15 @@ class System:
         slow_callback_s: float,
         clock_s: Callable[[], float],
         watchdog: Watchdog | None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.name = name
         self.registry = Names()
         self.timers = Timers()
-        self.telemetry = Telemetry(clock_s)
+        self.telemetry = Telemetry(clock_s) if telemetry is None else telemetry
         self.scheduler = Scheduler(slow_callback_s, clock_s, self.telemetry)
         self.link_signals = LinkSignals()
         self.debug = Debug(clock_s, self.telemetry)
-        self.telemetry.on_demand(MESSAGE_HANDLED, self._watch_everybody)
         self.dropped = 0
         self.crashes = 0
         self._watchdog = watchdog
@@ -98,6 +98,7 @@ class System:
         self._root: Ref | None = None
         self._engine: list[trio.CancelScope] = []
         self._broken = trio.CancelScope()
+        self.telemetry.on_demand(MESSAGE_HANDLED, self._watch_everybody)
 
     @classmethod
     @asynccontextmanager
@@ -114,12 +115,14 @@ class System:
         slow_callback_s: float = 0.1,
         watchdog_s: float | None = 0.25,
         clock_s: Callable[[], float] = time.perf_counter,
+        telemetry: Telemetry | None = None,
     ) -> AsyncIterator[System]:
         """Run a system for the length of an `async with` block.
 
         `children` and the next four arguments describe the root supervisor. A sync callback that takes longer than
         `slow_callback_s` on `clock_s` is counted and logged. Whatever holds the whole node up for longer than about
         `watchdog_s` real seconds is reported while it does, with its stack (None: no watchdog); see `actors.watchdog`.
+        `telemetry` is the hub of this system, if somebody is to be attached before anything has started.
 
         Raises `StartError` if a child does not start, and `RestartLimitReached` if the root supervisor gives up.
         """
@@ -129,7 +132,7 @@ class System:
         watchdog = None if watchdog_s is None else Watchdog(watchdog_s)
         try:
             async with trio.open_nursery() as nursery:
-                system = cls(name, nursery, slow_callback_s, clock_s, watchdog)
+                system = cls(name, nursery, slow_callback_s, clock_s, watchdog, telemetry)
                 system._start_engine()
                 # Caught here and raised below, past the nursery, which would wrap it in a group.
                 try:

@@ -161,9 +161,12 @@ class Telemetry:
     def on_demand(self, event: Event, switch: Callable[[bool], object]) -> None:
         """Call `switch(True)` when somebody attaches to an `event` nobody was attached to, `switch(False)` at the end.
 
-        For events that cost something to make. One source per event: a second one replaces the first.
+        For events that cost something to make. One source per event: a second one replaces the first. If somebody is
+        attached already, it is switched on at once.
         """
         self._sources[event] = switch
+        if event in self._handlers:
+            switch(True)
 
     def _tell(self, handler: Handler, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         try:

@@ -14,7 +14,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from authority.names import INSTANCE_PATTERN, NAME_PATTERN
 from crypto.continuity import MIN_ROTATION_S
 
-__all__ = ["Address", "ConfigError", "InstanceName", "RotationPeriod", "ServerName", "Settings", "read_secret"]
+__all__ = [
+    "Address",
+    "ConfigError",
+    "InstanceName",
+    "RotationPeriod",
+    "ServerName",
+    "Settings",
+    "TelemetrySettings",
+    "read_secret",
+]
 
 ServerName = Annotated[str, Field(pattern=NAME_PATTERN)]
 InstanceName = Annotated[str, Field(pattern=INSTANCE_PATTERN)]
@@ -28,6 +37,8 @@ def _rotation_period(value_s: float) -> float:
 
 RotationPeriod = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_rotation_period)]
 """After how many seconds a server replaces its own keys; 0 means never. See `actors.key_service`."""
+
+_FUNCTION_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 # Long enough that guessing is hopeless, short enough that a pasted book is noticed.
 MIN_SECRET_BYTES = 16
@@ -50,6 +61,14 @@ class Address(BaseModel):
     def url(self) -> str:
         """The address as the base of an HTTP URL."""
         return f"http://{self.host}:{self.port}"
+
+
+class TelemetrySettings(BaseModel):
+    """Who listens to a server's telemetry: functions as `package.module:function`; see `authority.listeners`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    handlers: tuple[Annotated[str, Field(pattern=_FUNCTION_PATTERN)], ...] = Field(default=(), max_length=16)
 
 
 class Settings(BaseModel):

@@ -19,14 +19,17 @@ from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
 from actors.supervisor import SupervisorSpec
 from actors.system import System
+from actors.telemetry import Telemetry
 from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.errors import Refused
+from authority.listeners import attach_listeners
 from authority.messages import OwnerRequest
 from authority.pins import Pins, published
 from authority.records import DirectoryRow, Role
 from authority.sealing import Sealer
 from authority.settings import read_secret
+from authority.spans import Spans
 from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
@@ -65,7 +68,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     """Wire the parts of one homeserver; nothing runs yet.
 
     Raises:
-        ConfigError, KeyFileError: secrets or keys cannot be used.
+        ConfigError, KeyFileError: secrets or keys, or who is to listen, cannot be used.
     """
     held = Secrets(
         join_token=read_secret(config.join_token_file),
@@ -91,7 +94,11 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     )
     keys.use(sealer.change_identity)
     keys.use(link.change_identity)
-    transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints_of(config.name) or nowhere)
+    telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
+    spans = Spans(telemetry, config.name, clock.monotonic_ns)
+    attach_listeners(config.telemetry.handlers, telemetry, config.name)
+    breakpoints = breakpoints_of(config.name) or nowhere
+    transfers = Transfers(sealer, store, directory, federation, link, clock, breakpoints, spans)
     raft = config.metadata.backend == "raft"
     leases = Leases(
         config.name,
@@ -106,11 +113,11 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
     def in_office() -> bool:
         return leases.granter.office > 0
 
-    recoveries = Recoveries(store, transfers.post, clock, in_office)
+    recoveries = Recoveries(store, transfers.post, clock, in_office, spans)
     abroad = Abroad(config.instance, store, federation, transfers, recoveries, clock, in_office)
     Inquiries(transfers, store, directory, federation, abroad, config.instance)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)
-    node.recoveries = recoveries
+    node.recoveries, node.telemetry, node.spans = recoveries, telemetry, spans
     node.reminders = Reminders(config.instance, store, transfers.post, transfers.certificates.commit, clock, in_office)
     node.farewells = Farewells(store, transfers.post, clock, in_office)
     node.orders = Orders(store, transfers.order, clock, in_office)
@@ -248,7 +255,10 @@ async def run(config: HomeserverConfig, *, task_status: trio.TaskStatus[Node] = 
             node.system = system
             task_status.started(node)
 
-        await run_application(config.name, supervision_tree(node), node.last_word, started)
+        try:
+            await run_application(config.name, supervision_tree(node), node.last_word, started, node.telemetry)
+        finally:
+            node.spans.close()
 
 
 def main(config: HomeserverConfig) -> int:

@@ -12,6 +12,7 @@ from actors.combining import Combiner
 from authority.bulk_procedures import MAX_STEPS, answer_of
 from authority.errors import Refused
 from authority.records import TransferRecord
+from authority.spans import BULK, SILENT, Spans
 from homeserver.certification import Certification
 from homeserver.store import Store
 from tree.errors import BadData, MalformedCommand
@@ -55,9 +56,10 @@ class Alone:
 class Company:
     """Does it for all that wait at the same moment."""
 
-    def __init__(self, store: Store, certificates: Certification) -> None:
+    def __init__(self, store: Store, certificates: Certification, spans: Spans = SILENT) -> None:
         self._store: Final = store
         self._certificates: Final = certificates
+        self._spans: Final = spans
         self._steps: Final[Combiner[Step, Any]] = Combiner(self.submit_all, most=MAX_STEPS)
         self._to_certify: Final[Combiner[TransferRecord, str]] = Combiner(self._certify_all, most=MAX_STEPS)
 
@@ -77,13 +79,24 @@ class Company:
         """
         if len(steps) == 1:
             return [await self._submitted(*steps[0])]
+        if not self._spans.wants(BULK):
+            return (await self._submit_many(steps))[0]
+        with self._spans.start(BULK, self._spans.now_ns()) as span:
+            outcomes, is_one = await self._submit_many(steps)
+            refused = sum(isinstance(outcome, Exception) for outcome in outcomes)
+            how, counted = "done" if is_one else "one_by_one", {"steps": len(steps), "refused": refused}
+            span.stop(self._spans.now_ns(), how, counted)
+        return outcomes
+
+    async def _submit_many(self, steps: Sequence[Step]) -> tuple[list[Any], bool]:
+        """What each came to, and whether that was one command."""
         try:
             verdicts = await self._store.submit("transfer.each", steps=[list(step) for step in steps])
         except (Aborted, BadData, MalformedCommand) as error:
             # One of them cannot be carried out, or all of them are too large: that is nothing to the others.
             _log.warning("%d steps are submitted one by one: %s", len(steps), error)
-            return [await self._submitted(*step) for step in steps]
-        return [_read(verdict) for verdict in verdicts]
+            return [await self._submitted(*step) for step in steps], False
+        return [_read(verdict) for verdict in verdicts], True
 
     async def _submitted(self, procedure: str, args: dict[str, Any]) -> Any:
         try:

@@ -6,7 +6,15 @@ from typing import Final, Literal, Self
 from pydantic import Field, model_validator
 
 from authority.placement import Balance
-from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings
+from authority.settings import (
+    Address,
+    ConfigError,
+    InstanceName,
+    RotationPeriod,
+    ServerName,
+    Settings,
+    TelemetrySettings,
+)
 
 __all__ = [
     "DEFAULT_LEASE_TERM_S",
@@ -135,6 +143,7 @@ class HomeserverConfig(Settings):
     # How long a simulation server that is silent keeps what it simulates; docs/failover.md has the arithmetic. All
     # homeservers of an instance must say the same.
     lease_term_s: float = Field(default=DEFAULT_LEASE_TERM_S, ge=0.5, le=3600.0)
+    telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"
 
     @model_validator(mode="after")

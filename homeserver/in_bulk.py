@@ -24,6 +24,7 @@ from authority.names import instance_of
 from authority.records import EntityRecord, Outcome, Phase, TransferRecord, report_text
 from authority.sealing import Opened
 from homeserver.company import Step
+from homeserver.decision_spans import UNTOLD, Deciding
 from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
 from tree.submissions import NoQuorum, OutcomeUnknown
@@ -31,7 +32,7 @@ from tree.submissions import NoQuorum, OutcomeUnknown
 if TYPE_CHECKING:
     from homeserver.transfers import Transfers
 
-__all__ = ["DECIDED", "InBulk", "Item", "args_of_report", "not_answered", "not_learned", "reply_of"]
+__all__ = ["DECIDED", "InBulk", "Item", "args_of_handoff", "args_of_report", "not_answered", "not_learned", "reply_of"]
 
 _log = logging.getLogger("homeserver.transfers")
 DECIDED: Final = (Phase.COMMITTED, Phase.REFUSED, Phase.DONE)
@@ -77,6 +78,26 @@ def not_learned(record: EntityRecord | None, passes: Sequence[dict[str, Any]]) -
     return [item for item in passes if Fence(item["epoch"], item["sub"]) > record.fence]
 
 
+def args_of_handoff(
+    request: HandoffRequest, passes: list[dict[str, Any]], instance: str, now_s: float
+) -> dict[str, Any]:
+    """A request to hand over as arguments of the procedures of its entity's `instance`."""
+    return {
+        "transfer_id": request.transfer_id,
+        "entity": request.entity,
+        "source": request.source,
+        "target": request.target,
+        "epoch": request.epoch,
+        "sub": request.sub,
+        "tick": request.tick,
+        "state_hash": request.state_hash,
+        "transport": request.transport,
+        "passes": passes,
+        "check_target": instance_of(request.target) == instance,
+        "now_s": now_s,
+    }
+
+
 def args_of_report(report: Report, passes: list[dict[str, Any]]) -> dict[str, Any]:
     """A report as arguments of `transfer.report`; `passes` are those that led to it, verified."""
     body = {"trace": report.trace.to_data(), "off_path": report.off_path, "counters": report.counters}
@@ -102,6 +123,7 @@ class Item:
     is_known: bool = False
     outcome: Any = None
     certificate: str = ""
+    told: Deciding = UNTOLD
 
 
 @dataclass(slots=True)
@@ -162,7 +184,12 @@ class InBulk:
         except Exception as error:
             for item in items:
                 letters[item.place] = not_answered(item.opened, error)
+                item.told.ended(self._clock.monotonic_ns(), "failed", error)
             return []
+        finally:
+            for item in items:
+                # Whoever was cancelled has decided nothing.
+                item.told.ended(self._clock.monotonic_ns(), "failed")
 
     # --- what is asked ---------------------------------------------------------------------------------------------
 
@@ -216,6 +243,9 @@ class InBulk:
     async def _answer_all(self, items: Sequence[Item], letters: list[Letter]) -> list[int]:
         """The places of those that are to be dealt with alone. Raises as `Company.submit`, for all of them."""
         began_ns = self._clock.monotonic_ns()
+        for item in items:
+            if isinstance(item.opened.message, HandoffRequest):
+                item.told = self._home.decisions.of(item.opened.message, began_ns)
         self._tell_reached(Breakpoint.DECIDING, Breakpoint.REPORTING, items)
         outcomes = await self._submit_all([(item.procedure, item.args) for item in items])
         self._tell_reached(Breakpoint.DECIDED, Breakpoint.REPORTED, items)
@@ -230,17 +260,19 @@ class InBulk:
                 alone.append(item.place)
             elif isinstance(outcome, Exception):
                 letters[item.place] = not_answered(item.opened, outcome)
+                item.told.ended(self._clock.monotonic_ns(), "failed", outcome)
             elif item.procedure == "transfer.report":
                 letters[item.place] = await self._reported(item, renewals)
             elif outcome["transfer"].get("group"):
                 # It is one of a group, which was not known here yet.
                 alone.append(item.place)
+                item.told.ended(self._clock.monotonic_ns(), "alone")
             else:
                 handed.append(item)
         self._renew(renewals, posts)
         self._certify(handed)
         for item in handed:
-            letters[item.place] = self._handed(item, posts, began_ns)
+            letters[item.place] = self._handed(item, posts, began_ns, len(items))
         for to, post in posts.items():
             await self._post(to, post, letters)
         return alone
@@ -256,13 +288,15 @@ class InBulk:
         for item, token in zip(committed, self._home.certificates.commit_all(transfers), strict=True):
             item.certificate = token
 
-    def _handed(self, item: Item, posts: defaultdict[str, _Post], began_ns: int) -> Letter:
-        """As `Transfers._handoff` when it is decided."""
+    def _handed(self, item: Item, posts: defaultdict[str, _Post], began_ns: int, steps: int) -> Letter:
+        """As `Transfers._handoff` when it is decided, by one of so many steps."""
         decided, opened = item.outcome, item.opened
         transfer = TransferRecord.from_data(decided["transfer"])
         is_committed = decided["outcome"] == Outcome.COMMITTED
         trace = opened.trace.mark(self._name, "ruling", began_ns).mark(self._name, "deciding", began_ns)
-        trace = trace.mark(self._name, "committed", self._clock.monotonic_ns())
+        committed_ns = self._clock.monotonic_ns()
+        trace = trace.mark(self._name, "committed", committed_ns)
+        item.told.decided(committed_ns, decided, steps)
         if is_committed and transfer.sub:
             # It was passed directly: the target knows, if it is alive, and the old authority repeats it.
             return Letter(reply_of(decided, transfer, item.certificate), opened.trace)

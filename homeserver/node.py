@@ -11,6 +11,7 @@ from actors.clock import Clock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
+from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
 from authority.errors import MessageError, Refused, UnknownSender
@@ -28,6 +29,7 @@ from authority.messages import (
 )
 from authority.records import Role
 from authority.sealing import Opened, Sealer
+from authority.spans import Spans
 from homeserver.abroad import Abroad
 from homeserver.backend import BackendService
 from homeserver.balancer import Balancer
@@ -104,6 +106,8 @@ class Node:
     orders: Orders = field(init=False, repr=False)
     abroad: Abroad = field(init=False, repr=False)
     audit: Audit = field(default_factory=Audit)
+    telemetry: Telemetry = field(init=False, repr=False)
+    spans: Spans = field(init=False, repr=False)
     _strangers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

@@ -22,9 +22,11 @@ from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
+from authority.spans import SILENT, Spans
 from authority.stays import never_began, waited_for
 from homeserver.federation import PeerUnreachable
 from homeserver.store import Store
+from homeserver.takeover_spans import TakeoverSpans
 from tree.submissions import NoQuorum, OutcomeUnknown
 
 __all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
@@ -93,7 +95,10 @@ class Recoveries:
         in_office: whether this member grants leases now.
     """
 
-    def __init__(self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool]) -> None:
+    def __init__(
+        self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
+    ) -> None:
+        self._takeovers: Final = TakeoverSpans(spans)
         self._store = store
         self._post = post
         self._clock = clock
@@ -183,6 +188,7 @@ class Recoveries:
         while True:
             await self._clock.sleep_s(LOOK_S)
             if not self._in_office():
+                self._takeovers.left_office()
                 continue
             try:
                 await self._look()
@@ -196,6 +202,7 @@ class Recoveries:
         self._note_ends()
         await self._finish()
         rows = self._store.recoveries()
+        self._takeovers.looked(rows)
         open_now = {(row.entity, row.epoch) for row in rows if row.target}
         self._told_since_ns = {key: at_ns for key, at_ns in self._told_since_ns.items() if key in open_now}
         # `homeserver.abroad` does the others.
@@ -360,6 +367,7 @@ class Recoveries:
         items = [{"entity": row.entity, "epoch": row.epoch, "target": row.target} for row in rows.values()]
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
             row = rows[entity]
+            self._takeovers.adopted(row)
             self._in_vain_for.pop(entity, None)
             self._waited_for.pop(entity, None)
             self.counts["recovered"] += 1

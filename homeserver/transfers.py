@@ -22,7 +22,6 @@ from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import MessageError, Reason, Refused, UnknownSender
 from authority.hops import Trace
-from authority.lease import LeasePhase
 from authority.letters import MAX_BATCH, Letter, take_batch
 from authority.messages import (
     AdmitReply,
@@ -43,18 +42,21 @@ from authority.messages import (
     encode_link,
 )
 from authority.names import instance_of
-from authority.records import DirectoryRow, EntityRecord, LeaseRow, Outcome, Phase, Role, TransferRecord
+from authority.records import DirectoryRow, EntityRecord, GroupRecord, Outcome, Phase, Role, TransferRecord
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT, Spans
 from crypto import jose
 from crypto.errors import CryptoError
 from crypto.keys import PublicIdentity
+from homeserver.admitting import Admitting
 from homeserver.certification import Certification
 from homeserver.chains import Chains
 from homeserver.company import Alone, Company, Means, Step
+from homeserver.decision_spans import DecisionSpans
 from homeserver.directory import Directory
 from homeserver.federation import Federation, PeerUnreachable
 from homeserver.groups import Waiting, WaitingRequests
-from homeserver.in_bulk import DECIDED, InBulk, args_of_report, not_answered, not_learned, reply_of
+from homeserver.in_bulk import DECIDED, InBulk, args_of_handoff, args_of_report, not_answered, not_learned, reply_of
 from homeserver.ordering import order_of
 from homeserver.store import Store
 from tree.submissions import NoQuorum
@@ -95,6 +97,7 @@ class Transfers:
         link: LinkService,
         clock: Clock,
         reached: BreakpointReached = nowhere,
+        spans: Spans = SILENT,
     ) -> None:
         self._sealer = sealer
         self._instance = instance_of(sealer.name)
@@ -113,7 +116,9 @@ class Transfers:
         self.certificates: Final = Certification(sealer, directory, clock)
         self._chains: Final = Chains(self.certificates, store)
         self._alone: Final = Alone(store, self.certificates)
-        self._company: Final = Company(store, self.certificates)
+        self._company: Final = Company(store, self.certificates, spans)
+        self._admitting: Final = Admitting(sealer.name, store, clock)
+        self.decisions: Final = DecisionSpans(spans)
         self._in_bulk: Final = InBulk(self, store, self._submit_all, sealer.name, clock, reached)
         self._answering: dict[type[Any], Callable[[Opened], Awaitable[Message]]] = {}
         self._reached = reached
@@ -283,16 +288,8 @@ class Transfers:
         # same, and then the copy is not behind any more: the next repetition is known as one.
         known = self._store.transfer(request.transfer_id)
         repeated = known is not None and known.phase in DECIDED
-        trace = opened.trace.mark(self._sealer.name, "ruling", self._clock.monotonic_ns())
-        admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
-        if not repeated and instance_of(request.target) != self._instance:
-            admitted, trace = await self._ask_target_home(request, trace)
-        trace = trace.mark(self._sealer.name, "deciding", self._clock.monotonic_ns())
-        self._reached(Breakpoint.DECIDING, request.transfer_id)
         means = self._means(opened)
-        decided = await self._decide(request, admitted, means)
-        self._reached(Breakpoint.DECIDED, request.transfer_id)
-        trace = trace.mark(self._sealer.name, "committed", self._clock.monotonic_ns())
+        decided, trace = await self._ruled_and_decided(request, opened.trace, means, repeated=repeated)
         transfer = TransferRecord.from_data(decided["transfer"])
         reply = await self._reply(decided, transfer, means)
         if reply.outcome == "committed" and decided["transfer"].get("sub"):
@@ -310,6 +307,26 @@ class Transfers:
             return await self._tell_target(request, reply, trace, opened.sender, repeated=repeated)
         return Letter(reply, trace, on_path=True)
 
+    async def _ruled_and_decided(
+        self, request: HandoffRequest, trace: Trace, means: Means, *, repeated: bool
+    ) -> tuple[dict[str, Any], Trace]:
+        """The log's answer, when the home of a target that is elsewhere has said whether it would have the entity."""
+        ruling_ns = self._clock.monotonic_ns()
+        trace = trace.mark(self._sealer.name, "ruling", ruling_ns)
+        with self.decisions.of(request, ruling_ns) as told:
+            admitted = AdmitReply(transfer_id=request.transfer_id, accepted=True)
+            if not repeated and instance_of(request.target) != self._instance:
+                admitted, trace = await self._ask_target_home(request, trace)
+            deciding_ns = self._clock.monotonic_ns()
+            trace = trace.mark(self._sealer.name, "deciding", deciding_ns)
+            told.ruled(deciding_ns)
+            self._reached(Breakpoint.DECIDING, request.transfer_id)
+            decided = await self._decide(request, admitted, means)
+            self._reached(Breakpoint.DECIDED, request.transfer_id)
+            committed_ns = self._clock.monotonic_ns()
+            told.decided(committed_ns, decided)
+        return decided, trace.mark(self._sealer.name, "committed", committed_ns)
+
     def note(self, transfer: TransferRecord, *, is_known: bool = True) -> None:
         """Tell those who want to know of what was just decided; whether it `is_known` since before it was asked for."""
         if transfer.phase is Phase.COMMITTED:
@@ -320,7 +337,13 @@ class Transfers:
     async def _tell_the_others(self, transfer: TransferRecord) -> None:
         """With one of a group the others are decided too: those whose requests wait here are answered at once."""
         group = self._store.group(transfer.group) if transfer.group else None
-        for name in () if group is None else group.members:
+        if group is not None:
+            with self.decisions.of_group(transfer, group) as told:
+                await self._tell_members(group)
+                self.decisions.group_told(told, transfer)
+
+    async def _tell_members(self, group: GroupRecord) -> None:
+        for name in group.members:
             waiting, other = self._waiting.take(name), self._store.transfer(name)
             record = None if other is None else self._store.entity(other.entity)
             if waiting is None or other is None or record is None:
@@ -388,20 +411,7 @@ class Transfers:
 
     def args_of(self, request: HandoffRequest, passes: list[dict[str, Any]]) -> dict[str, Any]:
         """A request to hand over as arguments of the log's procedures; `passes` are those that led to it, verified."""
-        return {
-            "transfer_id": request.transfer_id,
-            "entity": request.entity,
-            "source": request.source,
-            "target": request.target,
-            "epoch": request.epoch,
-            "sub": request.sub,
-            "tick": request.tick,
-            "state_hash": request.state_hash,
-            "transport": request.transport,
-            "passes": passes,
-            "check_target": instance_of(request.target) == self._instance,
-            "now_s": self._clock.unix_s(),
-        }
+        return args_of_handoff(request, passes, self._instance, self._clock.unix_s())
 
     async def _reply(self, decided: Mapping[str, Any], transfer: TransferRecord, means: Means) -> HandoffReply:
         is_committed = decided["outcome"] == Outcome.COMMITTED
@@ -429,9 +439,11 @@ class Transfers:
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         passes, _ = await self._followed(request)
         means = self._means(opened)
-        self._reached(Breakpoint.GIVING_UP, request.transfer_id)
-        decided = await means.submit("transfer.refuse", **args, passes=passes)
-        self._reached(Breakpoint.GIVEN_UP, request.transfer_id)
+        with self.decisions.of(request, self._clock.monotonic_ns()) as told:
+            self._reached(Breakpoint.GIVING_UP, request.transfer_id)
+            decided = await means.submit("transfer.refuse", **args, passes=passes)
+            self._reached(Breakpoint.GIVEN_UP, request.transfer_id)
+            told.decided(self._clock.monotonic_ns(), decided)
         self._waiting.take(request.transfer_id)
         transfer = TransferRecord.from_data(decided["transfer"])
         await self._tell_the_others(transfer)
@@ -440,28 +452,7 @@ class Transfers:
     async def _admit(self, request: AdmitRequest, opened: Opened) -> Letter:
         """The record's home asks whether a server of this instance would take an entity."""
         await self._check_homeserver_of(opened.sender, instance_of(request.entity))
-        row, lease = self._store.row(request.target), self._store.lease(request.target)
-        if row is None or lease is None:
-            # Perhaps since, and this copy is behind.
-            await self._store.confirmed()
-            row, lease = self._store.row(request.target), self._store.lease(request.target)
-        reason = self._why_not_admitted(row, lease)
-        reply = AdmitReply(
-            transfer_id=request.transfer_id,
-            accepted=reason is None,
-            reason="" if reason is None else reason.value,
-            incarnation=0 if lease is None else lease.incarnation,
-        )
-        trace = opened.trace.mark(self._sealer.name, "admitted", self._clock.monotonic_ns())
-        return Letter(reply, trace, on_path=True)
-
-    def _why_not_admitted(self, row: DirectoryRow | None, lease: LeaseRow | None) -> Reason | None:
-        """Why a server of this instance can be given nothing now, or None; as the log looks at its own targets."""
-        if row is None or row.role is not Role.SIMSERVER:
-            return Reason.UNKNOWN_TARGET
-        if self._store.drain(row.name) is not None:
-            return Reason.DRAINING
-        return None if lease is None or lease.phase is LeasePhase.ALIVE else Reason.TARGET_DOWN
+        return await self._admitting.answer(request, opened.trace)
 
     async def _check_homeserver_of(self, sender: str, instance: str) -> None:
         row = await self._directory.row(sender)

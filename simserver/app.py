@@ -21,14 +21,17 @@ from actors.restart import Restart, Strategy
 from actors.stopping import run_until_signalled
 from actors.supervisor import SupervisorSpec
 from actors.system import System
+from actors.telemetry import Telemetry
 from actors.udp import LinkEndpoint
 from actors.web import WebService
 from authority.admission import Vacancies
 from authority.epoch import Fence
+from authority.listeners import attach_listeners
 from authority.pins import Pins
 from authority.recovery import CopyTable
 from authority.sealing import Sealer
 from authority.settings import read_secret
+from authority.spans import Spans
 from crypto.continuity import Published
 from crypto.key_store import KeyStore
 from crypto.pin_file import PinFile
@@ -77,7 +80,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     """Wire the parts of one simulation server; nothing runs yet.
 
     Raises:
-        ConfigError, KeyFileError: the world, secrets or keys cannot be used.
+        ConfigError, KeyFileError: the world, who is to listen, secrets or keys cannot be used.
     """
     keys = KeyService(
         config.name,
@@ -96,6 +99,9 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
     keys.use(link.change_identity)
     counts: Counter[str] = Counter()
     courier = Courier(sealer, home, link, clock, counts)
+    telemetry = Telemetry(lambda: clock.monotonic_ns() / 1e9)
+    spans = Spans(telemetry, config.name, clock.monotonic_ns)
+    attach_listeners(config.telemetry.handlers, telemetry, config.name)
     breakpoints = breakpoints_of(config.name)
     # Who is killed on purpose leaves its custody log behind.
     note = None if breakpoints is None else custody_file(config.directory / "custody.jsonl")
@@ -156,9 +162,20 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         counts,
         reached=breakpoints or nowhere,
         kept=lambda entity, frozen: copier.left(entity, frozen),  # noqa: PLW0108
+        spans=spans,
     )
     arrivals = Arrivals(
-        sealer, home, courier, holdings, departures, reception, stages, clock, counts, reached=breakpoints or nowhere
+        sealer,
+        home,
+        courier,
+        holdings,
+        departures,
+        reception,
+        stages,
+        clock,
+        counts,
+        reached=breakpoints or nowhere,
+        spans=spans,
     )
     # An entity that comes back brings along what was signed here when it left.
     departures.passes.signed = arrivals.certificates.signed
@@ -190,7 +207,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         checkpoint_s=config.checkpoint_interval_s,
         followers=config.copies,
     )
-    recovery = Recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
+    recovery = Recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
     owners = Owners(home, clock, counts, arrivals.owned)
     silences = Silences(holdings, home, clock, counts, arrivals.owned)
     node = Node(
@@ -227,7 +244,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         counts,
         born=copier.first_of,
     )
-    node.home_log = home_log
+    node.home_log, node.telemetry, node.spans = home_log, telemetry, spans
     home.why_not_asked = lambda: lease.log_went_back
     lease.has_shared = copier.has_shared
     node.loads = Loads(
@@ -359,7 +376,10 @@ async def run(config: SimserverConfig, *, task_status: trio.TaskStatus[Node] = t
             node.system = system
             task_status.started(node)
 
-        await run_application(config.name, supervision_tree(node), node.last_word, started)
+        try:
+            await run_application(config.name, supervision_tree(node), node.last_word, started, node.telemetry)
+        finally:
+            node.spans.close()
 
 
 def main(config: SimserverConfig) -> int:

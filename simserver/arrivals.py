@@ -9,7 +9,6 @@ import logging
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from actors.breakpoints import nowhere
@@ -39,20 +38,24 @@ from authority.messages import (
 )
 from authority.messages import Stage as StageMessage
 from authority.names import instance_of
-from authority.ownership import UNTOLD, Ownership
+from authority.outgoing import Case, Mode
+from authority.ownership import Ownership
 from authority.precopy import ChunkTable, parse_recipe_untrusted, split_untrusted
 from authority.records import Role
 from authority.renewals import Renewals
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT, Spans
 from authority.staging import Staging
 from crypto.keys import PublicIdentity
 from simserver.admission import Reception
+from simserver.arrival_spans import ArrivalSpans
 from simserver.courier import Courier
 from simserver.departures import Departures
 from simserver.early import EXPECTED_NS, EarlyInputs
 from simserver.entity import NewInput
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home
+from simserver.leave_given import Context, remember
 from simserver.life import Snapshot
 from simserver.loose_ends import Unsettled
 from simserver.offered_states import OfferedStates
@@ -67,27 +70,8 @@ _log = logging.getLogger("simserver.arrivals")
 # with it is only the memory of old fences, for which the certificate's own epoch and the log stand in.
 MAX_MACHINES: Final = 100_000
 MAX_FORWARDS: Final = 4
-MAX_CONTEXTS: Final = 4096
-# Nothing is simulated under this fence: where no chain leads.
-_NOWHERE: Final = Fence(0, 0)
-
 
 AnyState = TypeVar("AnyState", StateTransfer, StageMessage, DirectHandoff)
-
-
-@dataclass
-class _Context:
-    """How a permission came: what is needed to answer it, and what goes with it."""
-
-    trace: Trace
-    numbered_answer: bool
-    inputs: list[InputItem]
-    chain: tuple[str, ...] = ()
-    group: tuple[str, ...] = ()
-    leads_to: Fence = _NOWHERE
-    ownership: Ownership = UNTOLD
-    # Others came with it, and will be answered with it.
-    in_batch: bool = False
 
 
 class Arrivals:
@@ -105,8 +89,10 @@ class Arrivals:
         clock: Clock,
         counts: Counter[str],
         reached: BreakpointReached = nowhere,
+        spans: Spans = SILENT,
     ) -> None:
         self._reached = reached
+        self._spans: Final = ArrivalSpans(spans, sealer.name, clock, holdings)
         self._sealer = sealer
         self._home = home
         self._courier = courier
@@ -122,7 +108,7 @@ class Arrivals:
         self.may_act: Callable[[int], bool] = lambda now_ns: True
         self._machines: OrderedDict[str, Incoming] = OrderedDict()
         # By the very permission: a transfer may bring an entity here twice, under different fences and in other ways.
-        self._contexts: OrderedDict[Permission, _Context] = OrderedDict()
+        self._contexts: OrderedDict[Permission, Context] = OrderedDict()
         self._staging = Staging()
         self.unsettled: Final = Unsettled(clock)
         self._renewals = Renewals()
@@ -248,7 +234,7 @@ class Arrivals:
         elif word.word == "committed":
             certificate = await self._commit_certificate(word.certificate)
             trace = Trace(certificate.transfer_id)
-            self._permit(certificate, _Context(trace, False, [], ownership=certificate.ownership))
+            self._permit(certificate, Context(trace, False, [], ownership=certificate.ownership))
 
     async def grant(self, message: Grant, opened: Opened) -> None:
         """Case 2, hop 2: the home instance says that the log gave the entity to this server."""
@@ -262,7 +248,14 @@ class Arrivals:
         return read is not None
 
     def _granted(self, certificate: CommitCertificate, opened: Opened) -> None:
-        context = _Context(opened.trace, True, [], ownership=certificate.ownership, in_batch=opened.in_batch)
+        context = Context(
+            opened.trace,
+            True,
+            [],
+            ownership=certificate.ownership,
+            in_batch=opened.in_batch,
+            case=Case.SAME_HOME,
+        )
         self._permit(certificate, context)
 
     async def activate(self, message: Activate, opened: Opened) -> None:
@@ -270,7 +263,8 @@ class Arrivals:
         certificate = await self._commit_certificate(message.certificate)
         if certificate.source != opened.sender:
             raise MessageError(f"{opened.sender} activates what {certificate.source} handed over")
-        context = _Context(opened.trace, False, list(message.inputs), ownership=certificate.ownership)
+        case = Case.DIFFERENT_HOMES
+        context = Context(opened.trace, False, list(message.inputs), ownership=certificate.ownership, case=case)
         self._permit(certificate, context)
 
     async def direct(self, message: DirectHandoff, opened: Opened) -> None:
@@ -294,10 +288,20 @@ class Arrivals:
         if not (self._is_for_this_life(last.incarnation) and self._has_lease()):
             return
         chain = tuple(message.chain)
-        context = _Context(opened.trace, True, [], chain, grant.group, last.fence, grant.ownership, opened.in_batch)
+        context = Context(
+            opened.trace,
+            True,
+            [],
+            chain,
+            grant.group,
+            last.fence,
+            grant.ownership,
+            opened.in_batch,
+            Case.DIRECT,
+        )
         known = self._machine(message.entity)
         permission = Permission(last.transfer_id, last.fence, last.state_hash, last.source)
-        self._remember(permission, context)
+        remember(self._contexts, permission, context)
         if message.state:
             self._checked(message, opened)
             effect = known.offered(self._offer_of(message, Fence(last.epoch, last.sub - 1), opened.sender))
@@ -364,6 +368,10 @@ class Arrivals:
         for other, transfer_id in self._staging.settle(entity, () if known is None else known.offers):
             self._counts["staged_state_dropped"] += 1
             self._machines[other].forget_offer(transfer_id)
+            if other != entity:
+                self._spans.looked(other, self._machines[other])
+        if known is None:
+            self._spans.looked(entity, None)
 
     def _has_lease(self) -> bool:
         """Whether anything may begin here now; if not, whoever offers it repeats it.
@@ -384,12 +392,15 @@ class Arrivals:
 
     def fence_raised(self, entity: str, fence: Fence) -> None:
         """The log has raised the fence of an entity: nothing begins here under a lower one."""
-        self._machine(entity).fence_raised(fence)
+        known = self._machine(entity)
+        known.fence_raised(fence)
+        self._spans.looked(entity, known)
 
     def step_down(self) -> None:
         """This server's lease is over: what may still come for this life begins no other."""
         for known in self._machines.values():
             known.step_down()
+        self._spans.all_looked(self._machines)
 
     def still_wants(self, entity: str, permission: Permission) -> bool:
         """Whether there is leave to begin with an entity, and its state is waited for."""
@@ -402,11 +413,11 @@ class Arrivals:
         self._clear_the_way(entity, fence)
         self._holdings.start(entity, fence, snapshot, ownership=ownership)
 
-    def _permit(self, certificate: CommitCertificate, context: _Context) -> None:
+    def _permit(self, certificate: CommitCertificate, context: Context) -> None:
         if not (self._is_for_this_life(certificate.incarnation) and self._has_lease()):
             return
         permission = Permission(certificate.transfer_id, certificate.fence, certificate.state_hash, certificate.source)
-        self._remember(permission, context)
+        remember(self._contexts, permission, context)
         self._reached(Breakpoint.PERMITTED, certificate.transfer_id)
         known, stage = self._machine(certificate.entity), self._stages.get(certificate.transfer_id)
         effect = known.permitted(permission)
@@ -417,6 +428,12 @@ class Arrivals:
 
     def _perform(self, entity: str, effect: machine.Effect) -> None:
         self._settle(entity)
+        try:
+            self._perform_one(entity, effect)
+        finally:
+            self._spans.looked(entity, self._machines.get(entity))
+
+    def _perform_one(self, entity: str, effect: machine.Effect) -> None:
         match effect:
             case machine.Activate(offer, permission) if (context := self._contexts.get(permission)) is not None:
                 self._begin(entity, offer, permission, context)
@@ -429,7 +446,7 @@ class Arrivals:
             case _:
                 pass
 
-    def _begin(self, entity: str, offer: Offer, permission: Permission, context: _Context) -> None:
+    def _begin(self, entity: str, offer: Offer, permission: Permission, context: Context) -> None:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
         snapshot = self._states.take(offer.state, offer.state_hash, entity)
         self._clear_the_way(entity, permission.fence)
@@ -444,6 +461,8 @@ class Arrivals:
             self._answer(entity, permission, context)
         finally:
             self._holdings.see_to(holding)
+        is_staged = self._stages.get(permission.transfer_id) is not None
+        self._spans.activated(entity, offer, permission, context, Mode.STAGED if is_staged else Mode.EAGER)
         self._reception.arrived(permission.source)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
@@ -469,7 +488,7 @@ class Arrivals:
             _log.error("%s was still here under %s when it arrived under %s", entity, holding.fence, fence)
             self._holdings.drop(entity)
 
-    def _answer_again(self, entity: str, permission: Permission, context: _Context) -> None:
+    def _answer_again(self, entity: str, permission: Permission, context: Context) -> None:
         """Answer a repetition, if what it asks about has really happened here; a moment too early, it is repeated."""
         holding, gone = self._holdings.get(entity), self._holdings.gone(entity)
         here = holding is not None and holding.fence >= permission.fence
@@ -483,7 +502,7 @@ class Arrivals:
         else:
             self._counts["not_active_yet"] += 1
 
-    def _answer(self, entity: str, permission: Permission, context: _Context) -> None:
+    def _answer(self, entity: str, permission: Permission, context: Context) -> None:
         """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
         if not self._has_lease():
             return
@@ -546,13 +565,3 @@ class Arrivals:
         if (lived := self._holdings.lived(entity)) is not None:
             known.fence_raised(lived)
         return known
-
-    def _remember(self, permission: Permission, context: _Context) -> None:
-        """Keep how a permission came; a repetition of one that was acted on is answered with what happened then."""
-        known = self._contexts.get(permission)
-        if known is not None and known.trace.at("activated") is not None:
-            return
-        self._contexts[permission] = context
-        self._contexts.move_to_end(permission)
-        while len(self._contexts) > MAX_CONTEXTS:
-            self._contexts.popitem(last=False)

@@ -6,7 +6,15 @@ from typing import Any
 from pydantic import Field
 
 from authority.messages import MAX_STATE_BYTES
-from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings
+from authority.settings import (
+    Address,
+    ConfigError,
+    InstanceName,
+    RotationPeriod,
+    ServerName,
+    Settings,
+    TelemetrySettings,
+)
 
 __all__ = ["ConfigError", "SimserverConfig"]
 
@@ -41,4 +49,5 @@ class SimserverConfig(Settings):
     max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     world: str = "simserver.balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
+    telemetry: TelemetrySettings = TelemetrySettings()
     log_level: str = "INFO"

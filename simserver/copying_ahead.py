@@ -15,6 +15,7 @@ from authority.hops import Trace
 from authority.messages import MAX_STATE_BYTES, Precopied, Precopy
 from authority.precopy import PRECOPY_BYTES, CopyAhead
 from authority.sealing import Opened
+from authority.spans import PRECOPY, SILENT, OpenSpan, Spans
 from simserver.courier import Courier
 from simserver.departing import Plan
 from simserver.holdings import Holding, Holdings
@@ -37,6 +38,7 @@ class _Copying:
     chunks: list[bytes] = field(default_factory=list, repr=False)
     given_up_ns: int = 0
     repeat_ns: int = 0
+    span: OpenSpan | None = None
 
 
 class CopyingAhead:
@@ -45,10 +47,16 @@ class CopyingAhead:
     least_bytes = PRECOPY_BYTES
 
     def __init__(
-        self, holdings: Holdings, courier: Courier, clock: Clock, spawn: Callable[[Callable[..., Any], str], bool]
+        self,
+        holdings: Holdings,
+        courier: Courier,
+        clock: Clock,
+        spawn: Callable[[Callable[..., Any], str], bool],
+        spans: Spans = SILENT,
     ) -> None:
         """`spawn` runs what waits beside everything else, if anybody serves."""
         self._spawn = spawn
+        self._spans: Final = spans
         self._holdings = holdings
         self._courier = courier
         self._clock = clock
@@ -65,8 +73,16 @@ class CopyingAhead:
             return
         ahead = CopyAhead()
         copying = self._copying[plan.entity] = _Copying(replace(plan, ahead=ahead), ahead, over)
+        if self._spans.wants(PRECOPY):
+            copying.span = self._started(plan, holding)
         self._next_round(copying)
         self._spawn(self._keep_time, plan.entity)
+
+    def _started(self, plan: Plan, holding: Holding) -> OpenSpan:
+        metadata = {"transfer_id": plan.transfer_id, "entity": plan.entity, "target": plan.target}
+        metadata |= {"source": holding.life.stint.server, "mode": plan.mode.value}
+        size = {"state_bytes": holding.life.state_bytes}
+        return self._spans.start(PRECOPY, self._clock.monotonic_ns(), size, fence=holding.fence, **metadata)
 
     def go_on(self) -> None:
         """Somebody serves again: keep the time of what is under way."""
@@ -128,4 +144,7 @@ class CopyingAhead:
     def _end(self, copying: _Copying, *, answered: bool) -> None:
         del self._copying[copying.plan.entity]
         copying.chunks = []
+        if copying.span is not None:
+            sent = {"state_bytes": copying.ahead.sent_bytes, "rounds": copying.ahead.round}
+            copying.span.stop(self._clock.monotonic_ns(), "copied" if answered else "unanswered", sent)
         copying.over(copying.plan, answered)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from authority.certificates import PassCertificate, token_hash
 from authority.epoch import Fence
@@ -26,6 +26,9 @@ from authority.precopy import CopyAhead
 from simserver.holdings import Holding
 from simserver.life import Frozen
 from simserver.turnstile import AT_ONCE
+
+if TYPE_CHECKING:
+    from simserver.departure_spans import DepartureSpans
 
 __all__ = ["Departure", "Plan"]
 
@@ -94,6 +97,8 @@ class Departure:
     state_sent_ns: int = 0
     # Whether the next message with the state makes use of what has gone ahead; repetitions bring all of it.
     uses_ahead: bool = True
+    # What is told of it while it goes on, if anybody listens.
+    spans: "DepartureSpans | None" = field(default=None, compare=False, repr=False)
     journal: list[InputItem] = field(default_factory=list)
     off_path: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)

@@ -39,12 +39,15 @@ from authority.names import instance_of
 from authority.outgoing import Case, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT, Spans
 from simserver.admission import Admission
+from simserver.alarm import Alarm
 from simserver.begun import Begun
 from simserver.convoys import Convoys
 from simserver.copying_ahead import CopyingAhead
 from simserver.courier import Courier
 from simserver.departing import Departure, Plan
+from simserver.departure_spans import begin_spans
 from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.leave_taking import LeaveTaking
@@ -60,7 +63,6 @@ _log = logging.getLogger("simserver.departures")
 
 # Large states take longer to be staged: time for 10 MB a second.
 STAGE_NS_PER_BYTE = 100
-_NEVER_NS: Final = 2**63
 # Reasons for which a request may be refused, and the transfer that it is for have no result.
 _OF_THE_REQUEST: Final = frozenset({Reason.NOT_HOLDER, Reason.NO_DELEGATION})
 _RANDOM_ID: Final = partial(secrets.token_hex, 12)
@@ -81,12 +83,14 @@ class Departures:
         new_id: Callable[[], str] = _RANDOM_ID,
         reached: BreakpointReached = nowhere,
         kept: Callable[[str, Frozen], None] = lambda _entity, _frozen: None,
+        spans: Spans = SILENT,
     ) -> None:
         """`new_id` makes the ids of the transfers that begin here; `reached` is told of steps.
 
         `kept` is told of every state that is not needed here any more, because somebody else has begun with it.
         """
         self._kept: Final = kept
+        self._spans: Final = spans
         self._reached = reached
         self._sealer = sealer
         self._home = home
@@ -103,7 +107,7 @@ class Departures:
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
         self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._goes_directly, self._sketch)
         self.passes: Final = self._preparations.passes
-        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn)
+        self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
         self._new_id = new_id
         # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
         self.may_act: Callable[[int], bool] = lambda now_ns: True
@@ -112,9 +116,7 @@ class Departures:
         self.stayers = Stayers(clock)
         self._convoys: Final = Convoys(clock, self._spawn, lambda plan: self._safely(self._enter, plan, True))
         self._patience = Patience()
-        # When the next timer of all that leave is due: one alarm for all of them, the last that was set.
-        self._alarm_ns = _NEVER_NS
-        self._alarms = 0
+        self._alarm: Final = Alarm(clock, self._spawn, self._next_timer_ns, self._ring)
 
     def __len__(self) -> int:
         return len(self._leaving)
@@ -148,7 +150,7 @@ class Departures:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._preparations.forget()
-            self._set_alarm()
+            self._alarm.go_on()
             self.reports.resume()
             self._leave_taking.go_on()
             self._ahead.go_on()
@@ -288,9 +290,10 @@ class Departures:
         # What has not begun is ordered again, and not to be taken for a repetition then.
         self._begun.begins(plan.transfer_id, frozen.fence.epoch)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
+        departure.spans = begin_spans(self._spans, departure, self._preparations.begun_ns(plan.entity))
         self._reached(Breakpoint.FROZEN, plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
-        self._alarm_by(departure.machine.next_timer_ns)
+        self._alarm.by(departure.machine.next_timer_ns)
 
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
@@ -365,31 +368,16 @@ class Departures:
         is_allowed = plan.direct and holding.may_pass_to(plan.target) and len(holding.chain) <= MAX_CHAIN
         return is_allowed and self._begun.may_be_passed(plan, holding)
 
-    def _alarm_by(self, due_ns: int | None) -> None:
-        """See to it that this time is not missed."""
-        if due_ns is not None and due_ns < self._alarm_ns:
-            self._alarm_ns = due_ns
-            self._alarms += 1
-            self._spawn(self._keep_time, due_ns, self._alarms)
-
-    def _set_alarm(self) -> None:
-        """See to it that the next timer of all that leave is not missed."""
-        self._alarm_ns = _NEVER_NS
+    def _next_timer_ns(self) -> int | None:
         timers = (departure.machine.next_timer_ns for departure in self._leaving.values())
-        self._alarm_by(min((due_ns for due_ns in timers if due_ns is not None), default=None))
+        return min((due_ns for due_ns in timers if due_ns is not None), default=None)
 
-    async def _keep_time(self, due_ns: int, alarm: int) -> None:
-        """Feed the machines that wait for this moment their ticks, unless an earlier alarm was set meanwhile."""
-        while (left_ns := due_ns - self._clock.monotonic_ns()) > 0:
-            await self._clock.sleep_s(left_ns / 1e9)
-        if alarm != self._alarms:
-            return
-        now_ns = self._clock.monotonic_ns()
+    def _ring(self, now_ns: int) -> None:
+        """Feed the machines that wait for this moment their ticks."""
         for departure in list(self._leaving.values()):
             next_ns = departure.machine.next_timer_ns
             if next_ns is not None and next_ns <= now_ns:
                 self._event(departure, machine.Tick())
-        self._set_alarm()
 
     # --- what comes back -------------------------------------------------------------------------------------------
 
@@ -453,7 +441,7 @@ class Departures:
         if not isinstance(event, machine.Tick):
             self._reached(BREAKPOINT_OF[type(event)], departure.plan.transfer_id)
         self._perform(departure, departure.machine.handle(event, self._clock.monotonic_ns()))
-        self._alarm_by(departure.machine.next_timer_ns)
+        self._alarm.by(departure.machine.next_timer_ns)
 
     # --- performing ------------------------------------------------------------------------------------------------
 
@@ -465,6 +453,8 @@ class Departures:
             except Exception:
                 self.went_wrong()
             self._reached(BREAKPOINT_OF[type(effect)], departure.plan.transfer_id)
+        if departure.spans is not None:
+            departure.spans.performed(effects, self._clock.monotonic_ns(), self._holdings.period_ns)
 
     def _perform_one(self, departure: Departure, effect: machine.Effect) -> None:  # noqa: C901, PLR0912 — one line for each
         plan = departure.plan

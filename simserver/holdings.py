@@ -151,6 +151,11 @@ class Holdings:
         return len(self._living)
 
     @property
+    def period_ns(self) -> int:
+        """How long a tick takes."""
+        return round(self._environment.period_s * 1e9)
+
+    @property
     def asleep(self) -> int:
         """How many of them sleep."""
         if not hasattr(self._environment.world, "may_sleep"):

@@ -12,6 +12,7 @@ from actors.clock import Clock
 from actors.key_service import KeyService
 from actors.link_service import LinkService
 from actors.system import System
+from actors.telemetry import Telemetry
 from actors.udp import Received
 from authority.audit import Audit
 from authority.epoch import Fence
@@ -57,6 +58,7 @@ from authority.names import instance_of
 from authority.outgoing import Mode
 from authority.records import Role
 from authority.sealing import Opened, Sealer
+from authority.spans import Spans
 from crypto import jose
 from crypto.errors import CryptoError
 from simserver.admission import Admissions, Reception
@@ -130,6 +132,8 @@ class Node:
     silences: Silences = field(init=False, repr=False)
     loose_ends: LooseEnds = field(init=False, repr=False)
     home_log: HomeLog = field(init=False, repr=False)
+    telemetry: Telemetry = field(init=False, repr=False)
+    spans: Spans = field(init=False, repr=False)
     registered: bool = False
     ticks: int = field(default=0)
 

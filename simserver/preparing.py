@@ -76,6 +76,11 @@ class Preparations:
     def __contains__(self, entity: str) -> bool:
         return entity in self._waiting
 
+    def begun_ns(self, entity: str) -> int:
+        """When something was made ready for this entity, which is frozen now; 0 if nothing was."""
+        prepared = self._prepared.get(entity)
+        return 0 if prepared is None else prepared.of.frozen.frozen_ns
+
     def forget(self) -> None:
         """Whoever was to freeze them is gone; they are ordered again. What was to be signed is tried again."""
         self.passes.forget()

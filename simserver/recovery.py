@@ -6,7 +6,7 @@ When its own lease is over, what it simulated becomes a copy like any other: the
 import logging
 from collections import Counter, OrderedDict
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import cbor2
 
@@ -16,6 +16,7 @@ from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
 from authority.recovery import Copy, CopySource, CopyTable
 from authority.recovery_messages import AdoptedItem, AdoptItem, FoundItem, RaisedItem
+from authority.spans import ADOPTION, SILENT, Spans, takeover_id
 from simserver.arrivals import Arrivals
 from simserver.copies import Copier, new_copy
 from simserver.courier import Courier
@@ -50,7 +51,9 @@ class Recovery:
         lease: LeaseKeeper,
         courier: Courier,
         counts: Counter[str],
+        spans: Spans = SILENT,
     ) -> None:
+        self._spans = spans
         self._holdings = holdings
         self._copier = copier
         self._arrivals = arrivals
@@ -195,28 +198,43 @@ class Recovery:
             self._courier.send(Adopted(items=items), Trace("adopted-by-me"), sender, on_path=False)
 
     def _adopted(self, item: AdoptItem) -> bool:
-        holding, gone = self._holdings.get(item.entity), self._holdings.gone(item.entity)
-        if (holding is not None and holding.fence >= item.fence) or (gone is not None and gone.fence >= item.fence):
+        """Whether it is gone on with here, since now or since before."""
+        if self._has_gone_on_with(item):
             return True
+        if not self._spans.wants(ADOPTION):
+            return self._adopt(item) == "adopted"
+        transfer_id, fence = takeover_id(item.entity, item.epoch - 1), Fence(item.epoch, item.sub)
+        metadata: dict[str, Any] = {"transfer_id": transfer_id, "entity": item.entity, "target": self._spans.server}
+        with self._spans.start(ADOPTION, self._spans.now_ns(), fence=fence, **metadata) as span:
+            outcome = self._adopt(item)
+            span.stop(self._spans.now_ns(), outcome)
+        return outcome == "adopted"
+
+    def _has_gone_on_with(self, item: AdoptItem) -> bool:
+        holding, gone = self._holdings.get(item.entity), self._holdings.gone(item.entity)
+        return any(one is not None and one.fence >= item.fence for one in (holding, gone))
+
+    def _adopt(self, item: AdoptItem) -> str:
+        """What comes of going on with it: `adopted`, or why it does not."""
         if (lived := self._holdings.lived(item.entity)) is not None and lived >= item.fence:
             # It has gone on with it in an earlier life; what became of it since is with others.
             self._counts["adopt_of_another_life"] += 1
-            return False
+            return "another_life"
         copies = (self._copier.table.get(item.entity), self._staged.get(item.entity))
         copy = next((one for one in copies if one is not None and one.state_hash == item.state_hash), None)
         if copy is None:
             self._counts["adopt_without_copy"] += 1
-            return False
+            return "without_copy"
         try:
             snapshot = Snapshot.decode(copy.state)
         except (ValueError, KeyError, TypeError, cbor2.CBORDecodeError) as error:
             self._counts["adopt_unreadable"] += 1
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
-            return False
+            return "unreadable"
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
         self._staged.drop(item.entity)
         self._copier.gone_on_with(item.entity, copy.tick)
         self._counts["adopted"] += 1
         _log.info("%s goes on here from tick %d (%s)", item.entity, copy.tick, copy.source)
-        return True
+        return "adopted"

@@ -23,6 +23,7 @@ from authority.outgoing import ATTEMPTS_WITHOUT_HOME, Outgoing
 from authority.ownership import Ownership
 from authority.records import EntityRecord, RecoveryRow, TransferRecord
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT
 from homeserver.inquiries import Inquiries as InquiriesAtHome
 from homeserver.transfers import Transfers
 from scenarios.simulation.attendance import Attendant
@@ -181,7 +182,7 @@ class Host:
         # What all copies have in common, because nothing in it changes, or nothing that matters.
         self._shared: Final = {
             id(part): part
-            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, ROOMS)
+            for part in (self, keys, clock, counts, environment, attendant.entity, sealer, attendant, ROOMS, SILENT)
         }
         self._attendant: Final = attendant
         self.counts: Final = counts

@@ -16,9 +16,10 @@ from authority.hops import Trace
 from authority.messages import InputItem, StateTransfer
 from authority.ownership import Ownership
 from authority.sealing import Opened, Sealer
-from simserver.arrivals import Arrivals, _Context
+from simserver.arrivals import Arrivals
 from simserver.early import EXPECTED_NS, MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES, EarlyInputs
 from simserver.holdings import Holdings
+from simserver.leave_given import Context
 from simserver.life import Snapshot, state_hash
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_departures import HERE, IDENTITY, THERE, TRANSFER, TrioClock
@@ -78,7 +79,7 @@ async def test_failures_row_30_an_entity_begins_with_the_inputs_that_were_here_b
         assert all(arrivals.keep_early(BALL, item(seq)) for seq in (1, 2))
     await trio.sleep(0.5)
     certificate = CommitCertificate(**fields, epoch=2, sub=0, source=THERE, target=HERE, owner=ADA, owner_rev=1)
-    arrivals._permit(certificate, _Context(Trace(TRANSFER), True, [], ownership=certificate.ownership))
+    arrivals._permit(certificate, Context(Trace(TRANSFER), True, [], ownership=certificate.ownership))
     holding = holdings.get(BALL)
     assert holding is not None
     assert [one.seq for one in holding.life.inbox.pending] == [1, 2], "and not what has come too early"
