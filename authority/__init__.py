@@ -34,6 +34,8 @@
     sealing         encrypting, signing, opening
     enrolment       proofs by a shared secret
     timings         from a trace to how long each phase took
+    spans           what servers tell of a hand-over while it goes on, and what holds it together over all of them
+    listeners       functions that a configuration names to be told
     pacing          how often one requester may ask
     asks            questions to masters under the rule `ask`
     errors          reasons of refusal, and the error of bad messages

@@ -70,6 +70,7 @@ Metadata: every event has all of these, `""` and `Fence(0, 0)` for what is not k
 key                                 what
 ==================================  ===================================================================================
 `server`                            who tells it
+`span`                              its number at this server since that started: a start and its stop have the same
 `transfer_id`                       of the transfer; of takeover and adoption `takeover_id`; of bulk `""`
 `entity`, `source`, `target`        whose move it is, from where, to where
 `case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/transfer.md)
@@ -214,6 +215,7 @@ class Spans:
         self._telemetry: Final = telemetry
         self.server: Final = server
         self._wanted: Final[set[Event]] = set()
+        self._started = 0
         # In the order in which they started.
         self._open: Final[dict[OpenSpan, None]] = {}
         for prefix in SPANS:
@@ -241,7 +243,8 @@ class Spans:
         """Tell that a span has started. Ask `wants` first: what nobody wants to know is kept and told all the same."""
         if len(self._open) >= MAX_OPEN:
             next(iter(self._open)).stop(self.now_ns(), "forgotten")
-        whole = {"server": self.server, **_UNKNOWN, **metadata}
+        self._started += 1
+        whole = {"server": self.server, "span": self._started, **_UNKNOWN, **metadata}
         span = OpenSpan(self, prefix, at_ns, whole)
         self._open[span] = None
         self._telemetry.execute((*prefix, "start"), {"monotonic_time_s": at_ns / 1e9, **measurements}, dict(whole))

@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from authority.settings import Address, Settings
+from authority.settings import Address, Settings, TelemetrySettings
 from homeserver.config import DEFAULT_LEASE_TERM_S, HomeserverConfig, MemberConfig, PeerConfig, RelayConfig
 from scenarios.errors import EnvironmentFailed
 from scenarios.ports import Ports, PortTaken
@@ -242,6 +242,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
     hops = spec.next_hops()
     homes = {i: tuple(ports.address(n, "rest").url for n in spec.homeserver_names(i)) for i in spec.instances}
     relays = {name: (ports.address(name, "rest").url,) for name in spec.relay_names}
+    telemetry = TelemetrySettings(handlers=spec.telemetry_handlers)
 
     def peers(of: str) -> tuple[PeerConfig, ...]:
         def urls(target: str, hop: NextHop) -> tuple[str, ...]:
@@ -281,6 +282,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
                 federation_secret_file=_secret_file(directory, "federation"),
                 operator_token_file=_operator_token_file(directory, instance),
                 log_level=spec.log_level,
+                telemetry=telemetry,
                 lease_term_s=DEFAULT_LEASE_TERM_S if spec.lease_term_s is None else spec.lease_term_s,
             )
             for name in spec.homeserver_names(instance)
@@ -299,6 +301,7 @@ def _draft(spec: ClusterSpec, directory: Path, ports: _PortTable) -> _Drafts:
             operator_token_file=_simserver_operator_token_file(directory, instance),
             world_options=dict(spec.world_options),
             log_level=spec.log_level,
+            telemetry=telemetry,
             **optional,
         )
         for instance in spec.instances
@@ -386,6 +389,7 @@ def _write_manifest(manifest: _Manifest, directory: Path) -> None:
         "tick_hz": spec.tick_hz,
         "lease_term_s": spec.lease_term_s,
         "log_level": spec.log_level,
+        "telemetry_handlers": list(spec.telemetry_handlers),
         "ports": manifest.ports,
     }
     _write_private(directory / MANIFEST, json.dumps(data, indent=2) + "\n")
@@ -410,6 +414,7 @@ def _read_manifest(directory: Path) -> _Manifest | None:
             tick_hz=data["tick_hz"],
             lease_term_s=data.get("lease_term_s"),
             log_level=data["log_level"],
+            telemetry_handlers=tuple(map(str, data.get("telemetry_handlers", ()))),
             directory=directory,
         )
         ports = {name: {what: int(port) for what, port in mine.items()} for name, mine in data["ports"].items()}

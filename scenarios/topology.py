@@ -77,6 +77,7 @@ class ClusterSpec:
         directory: where configurations, keys, journals and logs live, to be used again by a later start; None for a
             fresh temporary directory that is removed at the end.
         log_level: of every server.
+        telemetry_handlers: who listens to the telemetry of every server but the relays, as `package.module:function`.
 
     Raises:
         BadSpec: a name, a count or a route is impossible.
@@ -94,6 +95,7 @@ class ClusterSpec:
     hosts: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
     log_level: str = "INFO"
+    telemetry_handlers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.instances:

@@ -82,13 +82,16 @@ class Home(Transfers):
         """Begin with an empty memory: everything else is in the log. As `homeserver.app` does it."""
         neighbours = cast(Any, Neighbours(self._keys, self._calls))
         sealer = Sealer(self.name, identity_of(self.name))
-        super().__init__(sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock)
         parts = self._parts
+        spans = parts.spans(self.name, self.clock.monotonic_ns)
+        super().__init__(
+            sealer, self.store, cast(Any, self._keys), neighbours, cast(Any, None), self.clock, spans=spans
+        )
         self.certificates.__class__ = parts.certification
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
-        self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office)
+        self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office, spans)
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
-        company: Any = parts.company(self.store, self.certificates)
+        company: Any = parts.company(self.store, self.certificates, spans)
         most = min(MAX_STEPS, self._mix.in_parcel)
         company._steps = VirtualCombiner(self.process, company.submit_all, most=most)
         company._to_certify = VirtualCombiner(self.process, company._certify_all, most=most)

@@ -1,10 +1,11 @@
 """Of what simulated servers are made: the real parts, of which a weakened variant exchanges one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from authority.recovery import CopyTable
+from authority.spans import SILENT, Spans
 from homeserver.certification import Certification
 from homeserver.company import Company
 from homeserver.farewells import Farewells
@@ -21,6 +22,11 @@ from simserver.recovery import Recovery
 from simserver.silence import Silences
 
 __all__ = ["Parts"]
+
+
+def _silent(server: str, now_ns: Callable[[], int]) -> Spans:
+    """Nobody listens."""
+    return SILENT
 
 
 @dataclass(frozen=True)
@@ -42,5 +48,7 @@ class Parts:
     farewells: type[Farewells] = Farewells
     company: type[Company] = Company
     certification: type[Certification] = Certification
+    spans: Callable[[str, Callable[[], int]], Spans] = _silent
+    """What a server tells of hand-overs, by its name and its monotonic nanoseconds; once for each of its lives."""
     procedures: Mapping[str, Any] = field(default_factory=dict)
     """Procedures of the log that are other than the real ones."""

@@ -204,6 +204,7 @@ class SimulationServer:
 
     def _built(self, environment: EntityEnvironment) -> Node:
         parts, clock, counts, nothing = self._parts, self.clock, self.counts, cast(Any, None)
+        spans = parts.spans(self.name, clock.monotonic_ns)
         way = WayHome(
             self.name, self.keys, self._calls, self.process, in_company=self._mix.in_company, most=self._mix.in_parcel
         )
@@ -239,8 +240,11 @@ class SimulationServer:
             counts,
             self._next_id,
             kept=self._keep_handed_over,
+            spans=spans,
         )
-        arrivals = parts.arrivals(self._sealer, home, courier, holdings, departures, reception, stages, clock, counts)
+        arrivals = parts.arrivals(
+            self._sealer, home, courier, holdings, departures, reception, stages, clock, counts, spans=spans
+        )
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
         departures.may_act = lease.may_act
         departures._convoys.turnstile = Turnstile(self._mix.at_once)
@@ -294,7 +298,7 @@ class SimulationServer:
             clock,
             counts,
         )
-        node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts)
+        node.recovery = parts.recovery(holdings, copier, arrivals, departures, stages, lease, courier, counts, spans)
         node.births = parts.births(
             holdings,
             reception,

@@ -1,0 +1,82 @@
+"""Functions that a configuration names to listen to a server's telemetry, and what is said of those that cannot."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from actors.telemetry import Telemetry
+from authority.listeners import attach_listeners
+from authority.settings import ConfigError, Settings, TelemetrySettings
+from authority.spans import DECISION, Spans
+
+MODULE = "listeners_of_a_test"
+EVENT = (*DECISION, "start")
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    made = ModuleType(MODULE)
+    monkeypatch.setitem(sys.modules, MODULE, made)
+    return made
+
+
+def test_each_is_called_once_with_the_hub_and_the_name(module: Any) -> None:
+    calls: list[Any] = []
+    module.one = lambda telemetry, name: telemetry.attach(name, EVENT, lambda *_: None)
+    module.two = lambda *given: calls.append(given)
+    telemetry = Telemetry(lambda: 0.0)
+    attach_listeners([f"{MODULE}:one", f"{MODULE}:two"], telemetry, "alpha.s1")
+    assert calls == [(telemetry, "alpha.s1")]
+    assert [handler.id for handler in telemetry.list_handlers()] == ["alpha.s1"]
+    assert Spans(telemetry, "alpha.s1", lambda: 0).wants(DECISION)
+
+
+def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
+    async def asynchronous(_telemetry: Telemetry, _name: str) -> None: ...
+
+    def fails(_telemetry: Telemetry, _name: str) -> None:
+        raise ValueError("first\nsecond")
+
+    module.asynchronous, module.fails, module.number, module.one = asynchronous, fails, 7, lambda _telemetry: None
+    sentences = {
+        "no_such_module:function": "cannot be loaded: ModuleNotFoundError",
+        f"{MODULE}:missing": "cannot be loaded: AttributeError",
+        f"{MODULE}:number": "no plain function of two arguments",
+        f"{MODULE}:asynchronous": "no plain function of two arguments",
+        f"{MODULE}:fails": "failed: ValueError: first second",
+        f"{MODULE}:one": "failed: TypeError",
+    }
+    for spec, sentence in sentences.items():
+        with pytest.raises(ConfigError, match=sentence) as caught:
+            attach_listeners([spec], Telemetry(lambda: 0.0), "alpha.s1")
+        assert str(caught.value).startswith(f"telemetry.handlers: {spec} ")
+        assert "\n" not in str(caught.value)
+
+
+class _Configuration(Settings):
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('handlers = ["my_package"]', r"telemetry\.handlers\.0"),
+        ('handlers = "my_package:function"', r"telemetry\.handlers"),
+        ('handler = ["my_package:function"]', r"telemetry\.handler"),
+        (f"handlers = {['a:b'] * 17}", r"telemetry\.handlers"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_its_name(tmp_path: Path, text: str, where: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f"[telemetry]\n{text}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=where):
+        _Configuration.load(file)
+
+
+def test_the_setting_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[telemetry]\nhandlers = ["my_package.spans:export"]\n', encoding="utf-8")
+    assert _Configuration.load(file).telemetry.handlers == ("my_package.spans:export",)
