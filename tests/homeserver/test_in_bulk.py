@@ -17,6 +17,7 @@ from authority.messages import Delegation, Grant, HandoffRequest, Message, NoAns
 from authority.procedures import PROCEDURES
 from authority.records import EntityRecord, GroupRecord, TransferRecord
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT, Spans
 from crypto import jose
 from crypto.keys import Identity
 from crypto.verified import Verified
@@ -86,7 +87,7 @@ class Known:
 class Home(Transfers):
     """A homeserver that only notes what it sends."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, spans: Spans = SILENT) -> None:
         self.kept = Kept(log)
         self.sent: list[tuple[str, Message]] = []
         self.unreachable: set[str] = set()
@@ -94,7 +95,8 @@ class Home(Transfers):
         far = SimpleNamespace(exchange=self._far, hops_to=lambda _: 1)
         directory = cast(Any, Known(log))
         sealer = Sealer(HOMESERVER, KEYS[HOMESERVER])
-        super().__init__(sealer, cast(Any, self.kept), directory, cast(Any, far), cast(Any, None), cast(Any, CLOCK))
+        store, clock, nothing = cast(Any, self.kept), cast(Any, CLOCK), cast(Any, None)
+        super().__init__(sealer, store, directory, cast(Any, far), nothing, clock, spans=spans)
         self.moves: list[str] = []
         self.moved = lambda entity, _source, target: self.moves.append(f"{entity} to {target}")
 

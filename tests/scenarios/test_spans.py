@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import trio
 
+from authority.settings import TelemetrySettings
 from authority.spans import ARRIVAL, DECISION, DEPARTURE, FREEZE, STAGING
 from scenarios.cases import CASES, CasePlan, Run, open_run
+from scenarios.cli import run_command
 from scenarios.cluster import LocalCluster
+from scenarios.toml_writer import to_toml
 from scenarios.topology import ClusterSpec
+from tests.homeserver.served import homeserver_config, new_ports
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -147,3 +151,18 @@ def unpaired(directory: Path) -> Counter[str]:
             key = f"{metadata['server']} {event[1]} {metadata['transfer_id']} {metadata['entity']}"
             open_now[key] += 1 if event[-1] == "start" else -1
     return Counter({key: count for key, count in open_now.items() if count})
+
+
+def test_a_server_whose_listener_cannot_be_found_does_not_start_and_says_so_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports).model_copy(
+            update={"telemetry": TelemetrySettings(handlers=("no_such_module:attach",))}
+        )
+    file = tmp_path / "alpha.h1.toml"
+    file.write_text(to_toml(config.model_dump(mode="json", exclude_none=True)))
+    assert run_command(["homeserver", "--config", str(file)]) == 2
+    out, err = capfd.readouterr()
+    assert "telemetry.handlers: no_such_module:attach cannot be loaded: ModuleNotFoundError" in err
+    assert (out, len(err.strip().splitlines())) == ("", 1)

@@ -33,6 +33,7 @@ from authority.ownership import Ownership
 from authority.placement_messages import MoveItem
 from authority.records import DirectoryRow
 from authority.sealing import Opened, Sealer
+from authority.spans import SILENT, Spans
 from crypto.keys import Identity
 from simserver import turnstile
 from simserver.admission import Decided
@@ -123,7 +124,7 @@ class Rooms:
 
 
 class Scene:
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, spans: Spans = SILENT) -> None:
         self.mail = Mail()
         post: Any = self.mail
         self.counts: Counter[str] = Counter()
@@ -131,7 +132,9 @@ class Scene:
         self.holdings = Holdings(self.stage.environment, Written())
         sealer = Sealer(HERE, IDENTITY)
         self.rooms = Rooms()
-        self.departures = Departures(sealer, post, post, self.holdings, self.rooms, TrioClock(), self.counts)
+        self.departures = Departures(
+            sealer, post, post, self.holdings, self.rooms, TrioClock(), self.counts, spans=spans
+        )
 
     def spawn(self) -> Holding:
         return self.holdings.spawn(BALL, "ball", {}, Fence(1), Ownership(ADA, 1))
