@@ -28,6 +28,7 @@ from actors.telemetry import (
     CALLBACK_SLOW,
     HANDLER_FAILED,
     MAILBOX_OVERFLOW,
+    MESSAGE_HANDLED,
     SUPERVISOR_GAVE_UP,
     SUPERVISOR_RESTART,
     AlreadyAttached,
@@ -329,3 +330,13 @@ async def test_services_are_told_of_too(system: System) -> None:
     await service.exited()
     assert [(row[0], row[2]["ref"]) for row in told] == [(ACTOR_START, service), (ACTOR_EXIT, service)]
     assert told[0][2]["parent"] is system.root
+
+
+async def test_who_was_attached_before_the_system_had_begun_hears_all_of_it() -> None:
+    hub, heard = Telemetry(lambda: 0.0), list[Event]()
+    hub.attach("early", [ACTOR_START, MESSAGE_HANDLED], lambda event, *_: heard.append(event))
+    async with System.open("early", telemetry=hub) as system:
+        assert system.telemetry is hub
+        assert heard == [ACTOR_START], "the root supervisor"
+        assert await (await system.start(Counter, 1)).call("get") is not None
+    assert MESSAGE_HANDLED in heard

@@ -13,11 +13,13 @@ from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.ownership import Ownership
 from authority.recovery import Copy, CopySource, CopyTable
 from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
+from authority.spans import ADOPTION, takeover_id
 from simserver.copies import new_copy
 from simserver.holdings import Holdings
 from simserver.life import Snapshot
 from simserver.recovery import Recovery
 from simserver.stages import Stage as Staged
+from tests.authority.test_spans import Ear
 from tests.simserver.stage import ADA, BALL, Stage
 from tests.simserver.test_holdings import Written
 
@@ -257,3 +259,20 @@ async def test_after_a_restart_what_had_just_left_is_a_copy_too(scene: Scene) ->
     found = scene.collect(5)
     assert found is not None
     assert (found.epoch, found.tick, found.source, found.holds) == (3, 9, CopySource.CHECKPOINT, False)
+
+
+async def test_going_on_from_a_copy_is_told_and_why_it_could_not_be(scene: Scene) -> None:
+    ear = Ear()
+    scene.recovery._spans = ear.spans
+    scene.live()
+    found = scene.collect(4)
+    assert found is not None
+    items = [
+        AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=wanted, owner=ADA, owner_rev=1)
+        for wanted in ("0" * 64, found.state_hash, found.state_hash)
+    ]
+    for item in items:
+        scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    told = [metadata for event, _, metadata in ear.heard if event == (*ADOPTION, "stop")]
+    assert [one["outcome"] for one in told] == ["without_copy", "adopted"], "a repetition is none"
+    assert {(one["transfer_id"], one["fence"]) for one in told} == {(takeover_id(BALL, 4), Fence(5))}
