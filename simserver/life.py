@@ -9,23 +9,22 @@ has an actor at that moment; there is no message about them that could be lost.
 Everything here is synchronous: whoever is ended by somebody else is ended before or after one of these steps.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import cbor2
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.exits import SHUTDOWN, Reason, cause_of
 from actors.restart import RestartWindow
 from authority.epoch import Fence
-from authority.messages import MAX_INPUTS, InputAck, InputItem, NotOwner
+from authority.messages import InputAck, InputItem, NotOwner
 from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
 from simserver.custody import CustodyLog, Stint
 from simserver.encoding import LifeEncoder
 from simserver.inputs import Admission, Inbox, PendingInput
+from simserver.journal import Journal
 from simserver.sleep import Rounds, Sleep, may_sleep
-from simserver.stepping import NOTHING_CARRIED, Carried
+from simserver.snapshot import MAX_BROKEN_CHARS, Frozen, Snapshot, state_hash
+from simserver.stepping import Carried
 from simserver.world import World, migrated, schema_version
 
 if TYPE_CHECKING:
@@ -33,71 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
 
-# What arrives while an entity is frozen, counted from the freeze until it resumes or retires, whether it was taken
-# meanwhile or not: all of it must fit one message (2 MiB, with about 130 bytes around each input). A freeze lasts
-# milliseconds; sources repeat what found no room.
-MAX_JOURNAL: Final = MAX_INPUTS
-MAX_JOURNAL_BYTES: Final = 1024 * 1024
 # An actor that crashes more often than this, on one entity, would go on doing so: the entity stands still instead. It
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-# Of why an entity stands still: it moves with it.
-MAX_BROKEN_CHARS: Final = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A whole entity at rest: everything that moves with it."""
-
-    kind: str
-    tick: int
-    world: Any
-    inbox: dict[str, Any]
-    ownership: Ownership = UNTOLD
-    schema: int = 1
-    carried: Carried = NOTHING_CARRIED
-    broken: str = ""
-    """Why it stands still wherever it goes, until somebody releases it."""
-
-    def encode(self) -> bytes:
-        """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
-        fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
-        fields |= {"ownership": self.ownership.to_data(), "schema": self.schema}
-        fields |= {"broken": self.broken} if self.broken else {}
-        return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Read what `encode` wrote; its hash was checked against the log's certificate before."""
-        fields = cbor2.loads(data)
-        ownership = Ownership.from_data(fields["ownership"])
-        schema = fields.get("schema", 1)
-        if not isinstance(schema, int) or not 0 <= schema < 2**31:
-            raise ValueError(f"{schema!r} is no schema version")
-        broken = fields.get("broken", "")
-        if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
-            raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
-        carried = Carried.from_data(fields)
-        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried, broken)
-
-
-def state_hash(encoded: bytes) -> str:
-    """Hex SHA-256 of an encoded snapshot."""
-    return hashlib.sha256(encoded).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """An entity at rest, ready to be handed over."""
-
-    fence: Fence
-    kind: str
-    tick: int
-    state: bytes
-    state_hash: str
-    frozen_ns: int
-    schema: int = 1
 
 
 @dataclass(frozen=True)
@@ -141,8 +79,6 @@ class Life:
         "_env",
         "_is_unread",
         "_journal",
-        "_journaled",
-        "_journaled_bytes",
         "_next_ownership",
         "_tick",
         "_ticks_here",
@@ -191,7 +127,7 @@ class Life:
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
-        self._forget_journal()
+        self._journal = Journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
         self._sleep_if_it_may()
@@ -356,7 +292,8 @@ class Life:
         """
         if self.frozen:
             item = InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base, floor=floor)
-            self._keep_in_journal(item)
+            if not self._journal.keep(item):
+                self._env.count("input_journal_full")
             return
         verdict = judge_input(self.ownership, source, owner_rev)
         if verdict is not InputVerdict.ADMITTED:
@@ -456,19 +393,6 @@ class Life:
             self._env.count(f"input_{verdict}")
             self._correct(source, verdict)
 
-    def _keep_in_journal(self, item: InputItem) -> None:
-        if self._journaled >= MAX_JOURNAL or self._journaled_bytes + len(item.data) > MAX_JOURNAL_BYTES:
-            self._env.count("input_journal_full")
-            return
-        self._journaled += 1
-        self._journaled_bytes += len(item.data)
-        self._journal.append(item)
-
-    def _forget_journal(self) -> None:
-        self._journal: list[InputItem] = []
-        self._journaled = 0
-        self._journaled_bytes = 0
-
     # --- custody ---------------------------------------------------------------------------------------------------
 
     def freeze(self) -> Frozen | None:
@@ -510,9 +434,8 @@ class Life:
         self._sleep_if_it_may()
         if self._next_ownership.succeeds(self.ownership):
             self._change_hands(self._next_ownership)
-        journal = self._journal
-        self._forget_journal()
-        self.take_inputs(journal)
+        journal, self._journal = self._journal, Journal()
+        self.take_inputs(journal.take())
 
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
@@ -521,8 +444,7 @@ class Life:
 
     def take_journal(self) -> list[InputItem]:
         """The inputs that arrived since the freeze (or since the last `take_journal`)."""
-        taken, self._journal = self._journal, []
-        return taken
+        return self._journal.take()
 
     def end(self) -> list[str]:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""

@@ -38,9 +38,9 @@ from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
-from simserver.life import MAX_BROKEN_CHARS
 from simserver.owner_hints import AGAIN_NS, MAX_SENT_ON
 from simserver.recovery import MAX_STAGED
+from simserver.snapshot import MAX_BROKEN_CHARS
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "protocol.md"

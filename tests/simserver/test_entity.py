@@ -14,7 +14,7 @@ from actors import Exit, NoProc, System
 from authority.epoch import Fence
 from authority.messages import MAX_BODY_BYTES, MAX_INPUT_BYTES, Activate, ForwardInputs, encode_message
 from authority.ownership import Ownership
-from simserver import inputs, life
+from simserver import inputs, journal
 from simserver.entity import TickNow
 from simserver.inputs import Inbox
 from simserver.life import Snapshot, state_hash
@@ -252,7 +252,7 @@ async def test_the_journal_is_bounded_by_number_also_when_it_is_taken(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that was taken since the freeze goes into one message, and is repeated in one."""
-    monkeypatch.setattr(life, "MAX_JOURNAL", 2)
+    monkeypatch.setattr(journal, "MAX_JOURNAL", 2)
     stage = Stage(system)
     ref = stage.start()
     await ref.freeze()

@@ -9,7 +9,8 @@ from authority.epoch import Fence
 from authority.ownership import Ownership
 from authority.recovery import CopySource, CopyTable
 from simserver.copies import new_copy
-from simserver.life import MAX_BROKEN_CHARS, Life, Snapshot
+from simserver.life import Life, Snapshot
+from simserver.snapshot import MAX_BROKEN_CHARS
 from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 WHY = "ZeroDivisionError: poison"

@@ -1,0 +1,70 @@
+"""A whole entity at rest: what moves when it is handed over, what copies and checkpoints are of, and its hash."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import cbor2
+
+from authority.epoch import Fence
+from authority.ownership import UNTOLD, Ownership
+from simserver.stepping import NOTHING_CARRIED, Carried
+
+__all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "state_hash"]
+
+# Of why an entity stands still: it moves with it.
+MAX_BROKEN_CHARS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole entity at rest: everything that moves with it."""
+
+    kind: str
+    tick: int
+    world: Any
+    inbox: dict[str, Any]
+    ownership: Ownership = UNTOLD
+    schema: int = 1
+    carried: Carried = NOTHING_CARRIED
+    broken: str = ""
+    """Why it stands still wherever it goes, until somebody releases it."""
+
+    def encode(self) -> bytes:
+        """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
+        fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
+        fields |= {"ownership": self.ownership.to_data(), "schema": self.schema}
+        fields |= {"broken": self.broken} if self.broken else {}
+        return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what `encode` wrote; its hash was checked against the log's certificate before."""
+        fields = cbor2.loads(data)
+        ownership = Ownership.from_data(fields["ownership"])
+        schema = fields.get("schema", 1)
+        if not isinstance(schema, int) or not 0 <= schema < 2**31:
+            raise ValueError(f"{schema!r} is no schema version")
+        broken = fields.get("broken", "")
+        if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
+            raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
+        carried = Carried.from_data(fields)
+        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried, broken)
+
+
+def state_hash(encoded: bytes) -> str:
+    """Hex SHA-256 of an encoded snapshot."""
+    return hashlib.sha256(encoded).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """An entity at rest, ready to be handed over."""
+
+    fence: Fence
+    kind: str
+    tick: int
+    state: bytes
+    state_hash: str
+    frozen_ns: int
+    schema: int = 1
