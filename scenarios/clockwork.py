@@ -2,15 +2,17 @@
 
 Each of its entities draws a number with every tick, and a timer rings every third tick, whoever simulates it. So a
 state tells whether chance and timers came along with every hand-over; and one whose version did not could not be read.
+Beside its state each has a pendulum, which has swung once for every tick, and is nowhere but in the memory of a server.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from simserver.inputs import PendingInput
 from simserver.stepping import Carried, EntityRandom, Step
 
-__all__ = ["KIND", "Clockwork", "state_at"]
+__all__ = ["KIND", "Clockwork", "Pendulums", "state_at"]
 
 KIND: Final = "clock"
 _RINGS_EVERY: Final = 3
@@ -18,11 +20,36 @@ _SIDES: Final = 1000
 _REMEMBERED: Final = 5000
 
 
+class Pendulums:
+    """How often the pendulum of each clock has swung: a participant, which notices one that does not fit its clock."""
+
+    def __init__(self) -> None:
+        self.swung: Counter[str] = Counter()
+
+    def dehydrate(self, entity: str, state: Any) -> int:
+        """As `Participant.dehydrate`."""
+        return self.swung[entity]
+
+    def rehydrate(self, entity: str, state: Any, data: int) -> None:
+        """As `Participant.rehydrate`."""
+        if data != len(state["drawn"]) < _REMEMBERED:
+            raise ValueError(f"{entity} has had {len(state['drawn'])} ticks, and its pendulum has swung {data} times")
+        self.swung[entity] = data
+
+    def release(self, entity: str) -> None:
+        """As `Participant.release`."""
+        del self.swung[entity]
+
+
 class Clockwork:
     """Entities of kind `clock`: state is `{"drawn": […], "rung": […]}`, the last numbers and ticks of the timer."""
 
     schema_version = 7
     kinds = (KIND,)
+
+    def __init__(self) -> None:
+        self.pendulums: Final = Pendulums()
+        self.participants: Final = {"pendulum": self.pendulums}
 
     def spawn(self, kind: str, params: dict[str, Any]) -> Any:
         """A clock that has done nothing yet."""
@@ -40,6 +67,7 @@ class Clockwork:
 
     def advance(self, state: Any, inputs: Sequence[PendingInput], dt_s: float, step: Step) -> Any:
         """Draw, and ring if it is time."""
+        self.pendulums.swung[step.entity] += 1
         rung = [*state["rung"], step.tick] if step.due else state["rung"]
         if step.due or step.tick == 1:
             step.timers.set("ring", _RINGS_EVERY)

@@ -4,6 +4,7 @@
     config      what is read from TOML
     world       what a simulation is: three pure functions, yours to write      balls  a small physics world
     life        what an entity is here: state, inbox, tick, fence; outlives its actors
+    participants  what moves along beside a state
     snapshot    a whole entity at rest; its encoding and hash      journal    inputs that arrive while it is frozen
     entity      an entity as an actor: it ticks, and takes inputs
     inputs      exactly-once inputs

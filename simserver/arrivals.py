@@ -177,7 +177,7 @@ class Arrivals:
         snapshot = self._checked(message, opened)
         if not self._has_lease():
             return
-        reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state))
+        reason = self._reception.why_not(snapshot.kind, snapshot.schema, len(message.state) - snapshot.parts_bytes)
         if not reason:
             effect = self._machine(message.entity).offered(self._offer_of(message, message.fence, opened.sender))
             self._perform(message.entity, effect)

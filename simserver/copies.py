@@ -257,7 +257,7 @@ class Copier:
             and copied.world == life.world
         ):
             return
-        state = life.encoded()
+        state = life.encoded_state()
         under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
         round_, sleep = self._round, life.sleep
         copied = _Copied(life.world, marks, followers, peers, round_, sleep, again_after, under_way)
@@ -312,7 +312,7 @@ class Copier:
             if holding is None or holding.life.over:
                 self._times.gone(entity)
             else:
-                self._write(holding.life, holding.life.encoded())
+                self._write(holding.life, holding.life.encoded_state())
 
     def _write(self, life: Life, state: bytes) -> bool:
         is_written = self._ledger.checkpoint(life.id, life.fence, life.tick, state)
@@ -333,7 +333,7 @@ class Copier:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
         for holding in self._holdings if self._checkpoint_ns else ():
             life = holding.life
-            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.encoded()):
+            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.encoded_state()):
                 self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:

@@ -117,7 +117,8 @@ class CopyingAhead:
         if holding is None or holding.life.frozen:
             self._end(copying, answered=True)
             return
-        state = holding.life.encoded()
+        # What goes along beside it is asked for at the freeze.
+        state = holding.life.encoded_state()
         chunks = copying.ahead.next_round(state) if len(state) <= MAX_STATE_BYTES else None
         if chunks is None:
             self._end(copying, answered=True)

@@ -119,7 +119,8 @@ class Entity(Server[Life]):
         if advance is None:
             return self._env.world.step(life.world, pending, period_s), None
         now_ns, at_ns = self._env.monotonic_ns(), life.leaves_at_ns
-        step = Step(life.carried, life.tick + 1, max(0, at_ns - now_ns) // 1_000_000 if at_ns else None)
+        leaves_in_ms = max(0, at_ns - now_ns) // 1_000_000 if at_ns else None
+        step = Step(life.carried, life.tick + 1, leaves_in_ms, life.id)
         world = advance(life.world, pending, period_s, step)
         self._is_ready = step.is_ready
         return world, step.carried()

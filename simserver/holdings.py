@@ -257,8 +257,12 @@ class Holdings:
         return holding
 
     def see_to(self, holding: Holding) -> None:
-        """Have it written down that this entity has begun here, and an actor given to it, in the same step."""
+        """Have it written down that this entity has begun here, its parts taken up, and an actor given to it.
+
+        All of that is one step.
+        """
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
+        holding.life.rehydrate()
         if self.caretaker is not None:
             self.caretaker.cast(holding.life)
 

@@ -9,7 +9,7 @@ has an actor at that moment; there is no message about them that could be lost.
 Everything here is synchronous: whoever is ended by somebody else is ended before or after one of these steps.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ from simserver.custody import CustodyLog, Stint
 from simserver.encoding import LifeEncoder
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
+from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
 from simserver.sleep import Rounds, Sleep, may_sleep
 from simserver.snapshot import MAX_BROKEN_CHARS, Frozen, Snapshot, state_hash
 from simserver.stepping import Carried
@@ -80,6 +81,7 @@ class Life:
         "_is_unread",
         "_journal",
         "_next_ownership",
+        "_parts",
         "_tick",
         "_ticks_here",
         "broken",
@@ -127,6 +129,7 @@ class Life:
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
         self.leaves_at_ns = 0
+        self._parts = Parts(snapshot.tick, snapshot.parts) if snapshot.parts else None
         self._journal = Journal()
         self.stint = self._begin_stint()
         self._bring_up_to_date()
@@ -148,6 +151,11 @@ class Life:
             if not self.broken:
                 self.broken, self._is_unread = _shortened(f"{type(error).__name__}: {error}"), True
                 self._env.count("entity_broken")
+
+    def rehydrate(self) -> None:
+        """Its world takes up the parts that came with it, before the first tick; see `simserver.participants`."""
+        if self._parts is not None and not self.broken:
+            rehydrate(self._env.world, self.id, self.world, self._parts.shown, self._env.count)
 
     # --- with an actor ---------------------------------------------------------------------------------------------
 
@@ -229,6 +237,7 @@ class Life:
         """
         applied = self.inbox.take()
         self.world = world
+        self._parts = None
         if carried is not None:
             self.carried = carried
         self._tick += 1
@@ -400,7 +409,8 @@ class Life:
         if self.frozen or self.over:
             return None
         frozen = self.at_rest()
-        self.state_bytes = len(frozen.state)
+        if self._parts is not None:
+            self._parts = Parts(self.tick, self._parts.ready or NO_PARTS)
         self.wake()
         self.frozen = True
         self.stint.ended_tick, self.stint.ended_hash = self.tick, frozen.state_hash
@@ -410,9 +420,35 @@ class Life:
 
     def at_rest(self) -> Frozen:
         """What a freeze at this moment would give; nothing is changed by it."""
-        encoded = self.encoded()
+        state = self.encoded_state()
+        self.state_bytes = len(state)
+        encoded = with_parts(state, self._dehydrated(len(state)))
         digest, now_ns = state_hash(encoded), self._env.monotonic_ns()
         return Frozen(self.fence, self.kind, self.tick, encoded, digest, now_ns, self.schema)
+
+    def _dehydrated(self, state_bytes: int) -> Mapping[str, bytes]:
+        """The parts with which it is frozen, if it is before its next tick: asked for once, however often it is tried.
+
+        What nobody here could read goes on as it came. What a world that failed has made of its parts, nobody knows.
+        """
+        parts = self._present_parts() or Parts(self.tick)
+        if parts.ready is None:
+            if self.broken:
+                ready = parts.shown if self._is_unread else NO_PARTS
+            else:
+                ready = dehydrated(self._env.world, self.id, self.world, state_bytes, self._env.count)
+            parts = Parts(parts.tick, parts.shown, ready)
+            self._parts = parts if parts.shown or ready else None
+        return parts.ready or NO_PARTS
+
+    def _with_present_parts(self, state: bytes) -> bytes:
+        return state if (parts := self._present_parts()) is None else with_parts(state, parts.shown)
+
+    def _present_parts(self) -> Parts | None:
+        """Those of this very tick: as they came, or as they were when it was frozen. They are part of what it is."""
+        if self._parts is not None and self._parts.tick != self.tick:
+            self._parts = None
+        return self._parts
 
     def thaw(self) -> None:
         """Take back a freeze of which nobody else has heard."""
@@ -448,7 +484,9 @@ class Life:
 
     def end(self) -> list[str]:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
-        self.over = True
+        if not self.over:
+            self.over = True
+            release(self._env.world, self.id, self._env.count)
         if self.ref is not None:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
@@ -458,8 +496,9 @@ class Life:
     def _begin_stint(self) -> Stint:
         # By what is in memory now, and not by what came: the custody log vouches for that.
         self._encoder = LifeEncoder()
-        encoded = self.encoded()
-        self.state_bytes = len(encoded)
+        state = self.encoded_state()
+        self.state_bytes = len(state)
+        encoded = self._with_present_parts(state)
         self._env.begun(self.id)
         return self._env.custody.start(
             Stint(
@@ -475,16 +514,26 @@ class Life:
 
     def snapshot(self) -> Snapshot:
         """As it stands between two ticks."""
-        return self._snapshot()
+        parts, inbox = self._present_parts(), self.inbox.to_data()
+        return Snapshot(
+            self.kind,
+            self.tick,
+            self.world,
+            inbox,
+            self.ownership,
+            self.schema,
+            self.carried,
+            self.quarantine,
+            NO_PARTS if parts is None else parts.shown,
+        )
 
     def encoded(self) -> bytes:
         """As it stands between two ticks, encoded."""
-        return self._encoder.encode(self)
+        return self._with_present_parts(self.encoded_state())
 
-    def _snapshot(self) -> Snapshot:
-        inbox = self.inbox.to_data()
-        ownership, quarantine = self.ownership, self.quarantine
-        return Snapshot(self.kind, self.tick, self.world, inbox, ownership, self.schema, self.carried, quarantine)
+    def encoded_state(self) -> bytes:
+        """The same without parts: what copies and checkpoints have."""
+        return self._encoder.encode(self)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,10 @@ class Preparations:
         if self._waiting or not self._may_be(plan, holding) or not self._spawn(self._freeze_soon, plan.entity, freeze):
             return False
         self._waiting.add(plan.entity)
-        self._prepared[plan.entity] = self._prepare(plan, holding)
+        departure = self._sketch(plan, holding)
+        # What goes along with the state may be large.
+        if len(departure.frozen.state) <= INLINE_STATE_BYTES // 2:
+            self._prepared[plan.entity] = self._prepare(departure)
         return True
 
     def _may_be(self, plan: Plan, holding: Holding) -> bool:
@@ -105,12 +108,12 @@ class Preparations:
             and self._courier.is_at_hand(plan.target)
         )
 
-    def _prepare(self, plan: Plan, holding: Holding) -> _Prepared:
-        departure = self._sketch(plan, holding)
+    def _prepare(self, departure: Departure) -> _Prepared:
         signed = self.passes.sign_ahead(departure)
         departure.passed_by(signed.token)
         message = departure.direct(with_state=True)
-        return _Prepared(departure, signed, message, self._courier.seal_ahead(message, departure.base, plan.target))
+        sealed = self._courier.seal_ahead(message, departure.base, departure.plan.target)
+        return _Prepared(departure, signed, message, sealed)
 
     async def _freeze_soon(self, entity: str, freeze: Callable[[], None]) -> None:
         # Ticks and inputs that are due have the same turn.

@@ -1,13 +1,15 @@
 """A whole entity at rest: what moves when it is handed over, what copies and checkpoints are of, and its hash."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import cbor2
 
 from authority.epoch import Fence
 from authority.ownership import UNTOLD, Ownership
+from simserver.participants import KEY, NO_PARTS, read_parts
 from simserver.stepping import NOTHING_CARRIED, Carried
 
 __all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "state_hash"]
@@ -29,12 +31,20 @@ class Snapshot:
     carried: Carried = NOTHING_CARRIED
     broken: str = ""
     """Why it stands still wherever it goes, until somebody releases it."""
+    parts: Mapping[str, bytes] = field(default_factory=lambda: NO_PARTS)
+    """What of it goes along beside the state; see `simserver.participants`."""
+
+    @property
+    def parts_bytes(self) -> int:
+        """What of its encoding is not the state. It has a bound of its own."""
+        return sum(len(name) + len(part) for name, part in self.parts.items())
 
     def encode(self) -> bytes:
         """Canonical CBOR (RFC 8949, 4.2): equal snapshots are equal bytes, so a hash identifies them."""
         fields = {"kind": self.kind, "tick": self.tick, "world": self.world, "inbox": self.inbox}
         fields |= {"ownership": self.ownership.to_data(), "schema": self.schema}
         fields |= {"broken": self.broken} if self.broken else {}
+        fields |= {KEY: dict(self.parts)} if self.parts else {}
         return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
     @classmethod
@@ -48,8 +58,9 @@ class Snapshot:
         broken = fields.get("broken", "")
         if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
             raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
-        carried = Carried.from_data(fields)
-        return cls(fields["kind"], fields["tick"], fields["world"], fields["inbox"], ownership, schema, carried, broken)
+        carried, parts = Carried.from_data(fields), read_parts(fields)
+        kind, tick, world, inbox = fields["kind"], fields["tick"], fields["world"], fields["inbox"]
+        return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts)
 
 
 def state_hash(encoded: bytes) -> str:

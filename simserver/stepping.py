@@ -137,11 +137,13 @@ class Timers:
 class Step:
     """One step of one entity, as `advance` is given it.
 
+    `entity` is its id, by which a world finds what it keeps of it beside the state (see `simserver.participants`).
     `tick` is the number of the tick that the step leads to, `due` the timers that end with it. `leaves_in_ms` is None,
     or in how long at most the entity leaves this server; `ready()` lets it go at once.
     """
 
-    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None) -> None:
+    def __init__(self, carried: Carried, tick: int, leaves_in_ms: int | None = None, entity: str = "") -> None:
+        self.entity: Final = entity
         self.leaves_in_ms: Final = leaves_in_ms
         self.is_ready = False
         self.tick: Final = tick

@@ -18,6 +18,12 @@ What a world may have beside `World`'s methods:
 `may_sleep(state) -> bool`
     Whether steps without inputs would leave this state, its timers and chance as they are, and `destination` too. Then
     there are none, until an input comes or a timer ends; see `simserver.sleep`. Every tick is wanted, if absent.
+`participants: Mapping[str, Participant]`
+    What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
+    `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
+    the entity goes on, `release(entity)` frees it once the entity has left or ended. Never is the right result of a
+    step to depend on it: copies and checkpoints do not have it, and a part that fails or is too large is left behind.
+    See `simserver.participants`. Nothing but the state moves, if absent.
 """
 
 import importlib

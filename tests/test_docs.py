@@ -12,6 +12,7 @@ from authority.errors import Reason
 from authority.outgoing import TABLE, OutgoingPhase
 from homeserver.rest.errors import REASON_STATUS
 from simserver.inputs import PendingInput
+from simserver.participants import dehydrated, rehydrate, release
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -74,3 +75,17 @@ def test_the_world_in_the_architecture_page_is_a_world() -> None:
     state = world.spawn("counter", {"start": 3})
     assert world.step(state, [PendingInput("alpha.ada", 1, b"xy")], 0.05) == {"count": 5}
     assert world.destination(state, "alpha.s1", 10) is None
+
+
+def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    world_source, source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:2]
+    names: dict[str, Any] = {}
+    exec(compile(world_source + source, "architecture.md", "exec"), names)  # noqa: S102 — as above
+    here, there = names["Heated"](), names["Heated"]()
+    here.participants["warmth"].kept["alpha.stove"] = [1, 2]
+    parts = dehydrated(here, "alpha.stove", {"count": 3}, 100, pytest.fail)
+    rehydrate(there, "alpha.stove", {"count": 3}, parts, lambda _what: None)
+    release(here, "alpha.stove", pytest.fail)
+    kept = [world.participants["warmth"].kept for world in (here, there)]
+    assert kept == [{}, {"alpha.stove": [1, 2]}]

@@ -373,7 +373,7 @@ class Host:
 
     def snapshot(self) -> bytes:
         """The entity as it stands; empty when it is not here."""
-        return self.holding.life._snapshot().encode() if self.holding is not None else b""
+        return self.holding.life.snapshot().encode() if self.holding is not None else b""
 
     def world(self) -> list[int]:
         """The inputs that were ever applied to the entity as it stands here."""

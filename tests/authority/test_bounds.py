@@ -39,6 +39,7 @@ from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
 from simserver.owner_hints import AGAIN_NS, MAX_SENT_ON
+from simserver.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 from simserver.recovery import MAX_STAGED
 from simserver.snapshot import MAX_BROKEN_CHARS
 from simserver.stages import MAX_DISK_BYTES, MAX_STAGES
@@ -69,6 +70,9 @@ EXPECTED = {
     ),
     "moves in one message": f"{MAX_MOVES}",
     "name of an affinity group": f"{MAX_GROUP_CHARS} characters",
+    "parts of an entity beside its state; their names; all of them": (
+        f"{MAX_PARTS}; {MAX_PART_NAME} characters; {MAX_PARTS_BYTES // MIB} MiB"
+    ),
     "why an entity stands still": f"{MAX_BROKEN_CHARS} characters",
     "receivers for whom a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",

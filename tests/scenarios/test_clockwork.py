@@ -69,3 +69,6 @@ async def test_timers_chance_and_version_go_on_exactly_wherever_it_is_handed_to(
                 tick = seen["tick"]
                 assert seen["broken"] == ""
                 assert cbor2.loads(bytes.fromhex(seen["state"])) == state_at(ENTITY, tick), how
+                # What is beside the state came with it, and is that of this very state.
+                counts = (await run.client.get(f"{run.simservers[target]}/v1/local/stats"))["counts"]
+                assert (counts["part_rehydrated"], counts.get("part_failed", 0)) == (number // 2 + 1, 0)

@@ -33,6 +33,7 @@ class ServerMix:
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # so many of the entities have states that go ahead in pieces
     sleeps: bool = False  # entities sleep until an input comes
+    carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
     at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
     in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
 
@@ -144,6 +145,7 @@ _MIXES: Final = (
     ServerMix(
         name="ping-pong",
         purpose="entities are sent on as soon as they arrive, directly wherever they may be, on a bad network",
+        carries=True,
         weather=_ROUGH,
         move=5.0,
         wander_share=0.3,
@@ -230,6 +232,7 @@ _MIXES: Final = (
     ServerMix(
         name="three",
         purpose="three instances: entities wander on through a third one, while all of it goes wrong now and then",
+        carries=True,
         servers=("alpha.s1", "alpha.s2", "beta.s1", "beta.s2", "gamma.s1", "gamma.s2"),
         weather=MailWeather(spike_share=0.01, spike_s=0.3, lost_share=0.03, repeated_share=0.02),
         move=15.0,
@@ -275,6 +278,7 @@ _MIXES: Final = (
     ServerMix(
         name="large",
         purpose="large states go ahead in pieces, some may stand still for a moment only, a twentieth is lost",
+        carries=True,
         large=2,
         budgets_ms=(0, 1, 5, 50),
         move=20.0,
@@ -285,6 +289,7 @@ _MIXES: Final = (
     ServerMix(
         name="convoys",
         purpose="many entities leave drained servers in company, and whole parcels are lost, late or come twice",
+        carries=True,
         entities=30,
         at_once=6,
         in_company=True,

@@ -40,7 +40,7 @@ from scenarios.simulation.servers.notices import NoticeWatch
 from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.tasks import Process, VirtualClock
 from scenarios.simulation.servers.ways import Link, WayHome
-from scenarios.simulation.servers.world import Counting, Finishing
+from scenarios.simulation.servers.world import Carrying, Counting, Finishing
 from simserver.admission import Admissions, Reception
 from simserver.custody import Stint
 from simserver.holdings import Holding, Tombstone
@@ -149,7 +149,7 @@ class SimulationServer:
         self._stages: Final = LateStages()
         self._nonces: Final = Nonces(name)
         self._sent_on = 0
-        world = Finishing if mix.notices_ms else Counting
+        world = Finishing if mix.notices_ms else Carrying if mix.carries else Counting
         self._world: Final = world(lambda sentence: witness.faulty(name, sentence), wanders, sleeps=mix.sleeps)
         self._said_after = 0
         mail.join(name, self._take_mail)
@@ -161,6 +161,8 @@ class SimulationServer:
         """Begin with what is on disk."""
         self.counts: Counter[str] = Counter()
         self._outbox.forget()
+        if isinstance(self._world, Carrying):
+            self._world.forget()
         self._witness.forgets(self.name)
         self._notices = NoticeWatch(self)
         environment = self._environment()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from simserver.inputs import PendingInput
+from simserver.participants import Participant
 from simserver.stepping import Step
 
-__all__ = ["LARGE", "MOODY", "Counting", "Finishing"]
+__all__ = ["LARGE", "MOODY", "Carrying", "Counting", "Finishing"]
 
 MOODY: Final = "moody"
 """The kind of entities that worlds begin or not, as it pleases them."""
@@ -16,6 +17,7 @@ LARGE: Final = "large"
 
 _FINISHES_SHARE: Final = 0.3
 _LARGE_BYTES: Final = 300_000
+_FAILS_EVERY: Final = 7
 _STRIDE: Final = 104_729
 _BYTES: Final = tuple(bytes((number,)) for number in range(256))
 
@@ -74,3 +76,78 @@ class Finishing(Counting):
         if step.leaves_in_ms is not None and step.random.uniform() < _FINISHES_SHARE:
             step.ready()
         return self.step(state, inputs, dt_s)
+
+
+class Carrying(Counting):
+    """The same, which has something of each entity beside its state: in how many steps on end it was remembered."""
+
+    def __init__(
+        self, complain: Callable[[str], None], wanders: Callable[[str, int], str | None], *, sleeps: bool = False
+    ) -> None:
+        super().__init__(complain, wanders, sleeps=sleeps)
+        self.participants: Final[dict[str, Participant]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """The server is dead, with what it had in memory."""
+        self._memory = Memory(self._complain)
+        self.participants.update(memory=self._memory, moody=Moody())
+
+    def advance(self, state: dict[str, Any], inputs: Sequence[PendingInput], dt_s: float, step: Step) -> dict[str, Any]:
+        """As `World.advance`."""
+        self._memory.steps[step.entity] = self._memory.steps.get(step.entity, 0) + 1
+        return self.step(state, inputs, dt_s)
+
+
+class Memory:
+    """A participant that notices what does not belong to the state that it comes with, and what was not released."""
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self._complain: Final = complain
+        self.steps: Final[dict[str, int]] = {}
+
+    def dehydrate(self, entity: str, state: dict[str, Any]) -> Any:
+        """As `Participant.dehydrate`."""
+        return [self.steps.get(entity, 0), _outline(state)]
+
+    def rehydrate(self, entity: str, state: dict[str, Any], data: Any) -> None:
+        """As `Participant.rehydrate`."""
+        steps, outline = data
+        if outline != _outline(state):
+            self._complain(f"state of {entity} has come with what belongs to another: {outline}")
+        if entity in self.steps:
+            self._complain(f"state of {entity} has come, and what was kept of it was not released")
+        self.steps[entity] = steps
+
+    def release(self, entity: str) -> None:
+        """As `Participant.release`."""
+        self.steps.pop(entity, None)
+
+
+class Moody:
+    """A participant that fails now and then, whatever it is asked."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def dehydrate(self, entity: str, state: Any) -> Any:
+        """As `Participant.dehydrate`."""
+        self._fail_now_and_then()
+        return [entity]
+
+    def rehydrate(self, entity: str, state: Any, data: Any) -> None:
+        """As `Participant.rehydrate`."""
+        self._fail_now_and_then()
+
+    def release(self, entity: str) -> None:
+        """As `Participant.release`."""
+        self._fail_now_and_then()
+
+    def _fail_now_and_then(self) -> None:
+        self._asked += 1
+        if self._asked % _FAILS_EVERY == 0:
+            raise OSError("not now")
+
+
+def _outline(state: dict[str, Any]) -> list[list[Any]]:
+    return sorted([name, far if name else far[0]] for name, far in state.items())
