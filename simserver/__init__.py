@@ -4,6 +4,7 @@
     config      what is read from TOML
     world       what a simulation is: three pure functions, yours to write      balls  a small physics world
     life        what an entity is here: state, inbox, tick, fence; outlives its actors
+    sleep       who is not ticked      passive  what is left of those put away      passivation  puts them away
     participants  what moves along beside a state
     snapshot    a whole entity at rest; its encoding and hash      journal    inputs that arrive while it is frozen
     entity      an entity as an actor: it ticks, and takes inputs

@@ -55,6 +55,7 @@ from simserver.load import LoadMeter, Loads, moved_bytes
 from simserver.loose_ends import LooseEnds
 from simserver.node import Node
 from simserver.owners import Owners
+from simserver.passivation import Passivation
 from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
@@ -120,6 +121,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
         begun=lambda entity: copier.begun(entity),  # noqa: PLW0108
+        wants_actor=lambda life: holdings.attend(life),  # noqa: PLW0108
         acknowledge=courier.tell_player,
         correct=courier.tell_player,
         # They need the holdings, which need this environment: the one knot, tied by a late look-up.
@@ -244,6 +246,15 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         counts,
         born=copier.first_of,
     )
+    node.passivation = Passivation(
+        holdings,
+        environment.rounds,
+        clock,
+        counts,
+        after_s=config.passivate_after_s if hasattr(world, "may_sleep") else 0.0,
+        period_s=environment.period_s,
+        put_away=copier.put_away,
+    )
     node.home_log, node.telemetry, node.spans = home_log, telemetry, spans
     home.why_not_asked = lambda: lease.log_went_back
     lease.has_shared = copier.has_shared
@@ -293,6 +304,7 @@ def supervision_tree(node: Node) -> SupervisorSpec:
             ServiceSpec("home_log", node.home_log.serve),
             ServiceSpec("departures", node.departures.serve),
             ServiceSpec("copies", node.copier.serve),
+            ServiceSpec("passivation", node.passivation.serve),
             ServiceSpec("owners", partial(_serve_owners, node)),
             ServiceSpec("inquiries", node.inquiries.serve),
             ServiceSpec("loose_ends", node.loose_ends.serve),

@@ -72,7 +72,7 @@ class Caretaker(Server[None]):
                 await trio.lowlevel.checkpoint()
 
     async def _attend(self, life: Life) -> None:
-        if life.over or life.has_actor:
+        if life.over or life.has_actor or life.passive is not None:
             return
         # Transient: it is restarted unless it ended in order, which it does when the entity has left.
         spec = ActorSpec(

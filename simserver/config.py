@@ -47,6 +47,8 @@ class SimserverConfig(Settings):
     copies: int = Field(default=1, ge=0, le=8)
     checkpoint_interval_s: float = Field(default=5.0, ge=0, le=3600)
     max_copies_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
+    # Who has slept for so long has its memory given back, until it is needed; 0 for never.
+    passivate_after_s: float = Field(default=120.0, ge=0, le=86_400)
     world: str = "simserver.balls:Balls"
     world_options: dict[str, Any] = Field(default_factory=dict)
     telemetry: TelemetrySettings = TelemetrySettings()

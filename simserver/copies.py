@@ -7,7 +7,7 @@ what happens when the authority is dead.
 """
 
 import logging
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,6 +54,8 @@ _AGAIN_AFTER: Final = 10
 _ASLEEP_AGAIN_AFTER: Final = 60
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
+_PUT_AWAY: Final = object()
+"""In place of the state that was copied last, of an entity that is put away: it is not the same as any other."""
 _MESSAGE_BYTES: Final = 64 * 1024
 
 
@@ -84,7 +86,7 @@ class _Copied:
     round: int
     sleep: Sleep | None = None
     again_after: int = _AGAIN_AFTER
-    under_way: deque[_Sent] = field(default_factory=lambda: deque(maxlen=_MAX_UNDER_WAY))
+    under_way: list[_Sent] = field(default_factory=list)
 
     def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
         """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
@@ -175,6 +177,13 @@ class Copier:
                 for gone in table.keys() - living:
                     del table[gone]
 
+    def put_away(self, entity: str) -> None:
+        """The entity is put away: keep nothing of its state, nor of copies before the last."""
+        copied = self._copied.get(entity)
+        if copied is not None:
+            copied.world = _PUT_AWAY
+            del copied.under_way[:-1]
+
     def begun(self, entity: str) -> None:
         """A stay of an entity has begun here: nobody else has a copy under its fence."""
         if self._interval_s:
@@ -243,8 +252,7 @@ class Copier:
             if self._round - copied.round < copied.again_after:
                 return
             again_after = copied.again_of_sleeper()
-        cursors = life.inbox.cursors
-        heard = [(name, c.accepted, c.applied) for name, c in cursors.items()] if cursors else ()
+        heard = life.heard
         marks = (life.fence, life.ownership, life.broken, *heard)
         if copied is not None and copied.peers is peers:
             followers = copied.followers
@@ -254,21 +262,24 @@ class Copier:
             copied is not None
             and (copied.marks, copied.followers) == (marks, followers)
             and self._round - copied.round < _AGAIN_AFTER
+            and life.passive is None
             and copied.world == life.world
         ):
             return
         state = life.encoded_state()
-        under_way = deque[_Sent](maxlen=_MAX_UNDER_WAY) if copied is None else copied.under_way
+        under_way = list[_Sent]() if copied is None else copied.under_way
         round_, sleep = self._round, life.sleep
-        copied = _Copied(life.world, marks, followers, peers, round_, sleep, again_after, under_way)
+        world = _PUT_AWAY if life.passive is not None else life.world
+        copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way)
         self._copied[holding.id] = copied
-        applied = {name: cursor.applied for name, cursor in cursors.items()}
+        applied = {name: upto for name, _, upto in heard}
         self._check_in(life, copied, state, applied)
         if len(state) > MAX_COPY_BYTES:
             self._counts["copy_too_large"] += 1
             return
         if followers:
             copied.under_way.append(_Sent(life.fence, life.tick, self._clock.monotonic_ns(), applied, set(followers)))
+            del copied.under_way[:-_MAX_UNDER_WAY]
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
             outgoing[follower].append(item)

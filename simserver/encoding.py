@@ -56,6 +56,12 @@ class LifeEncoder:
         self._whole = (tick, world, inbox, back, state) if len(state) <= _MAX_KEPT_BYTES else (None,)
         return state
 
+    def around_tick(self, life: "Life") -> tuple[bytes, bytes]:
+        """The same up to the number of the tick, and from there on."""
+        front, back = self._around(life)
+        world = cbor2.dumps(life.world, canonical=True)
+        return front, b"".join((self._inbox_of(life.inbox), world, back))
+
     def _around(self, life: "Life") -> tuple[bytes, bytes]:
         """Up to the number of the tick, and after the world."""
         beside, broken = self._beside, life.quarantine

@@ -12,8 +12,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-import cbor2
-
 from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
 from simserver.inputs import PendingInput
@@ -61,6 +59,10 @@ class Entity(Server[Life]):
         if life.over:
             return IGNORE
         life.taken_up_by(self.ref)
+        if life.owes_tick:
+            # The round came before this did.
+            life.owes_tick = False
+            self.ref.cast(TickNow())
         return life
 
     def handle_cast(self, message: Any, state: Life) -> None:
@@ -79,7 +81,7 @@ class Entity(Server[Life]):
         """Inspection."""
         match request:
             case Inspect(with_state):
-                return Reply(state.to_data() | ({"state": cbor2.dumps(state.world).hex()} if with_state else {}))
+                return Reply(state.inspected(with_state=with_state))
             case other:
                 raise TypeError(f"an entity answers no {other!r}")
 

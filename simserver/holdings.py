@@ -15,6 +15,7 @@ from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
 from authority.messages import MAX_STATE_BYTES, InputItem
 from authority.ownership import UNTOLD, Ownership
+from simserver.entity import Inspect, NewInput, TickNow
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.stepping import Carried
@@ -69,10 +70,27 @@ class Holding:
         return self.life.fence
 
     def cast(self, message: Any) -> None:
-        """Tell its actor. While that is being restarted, the message is lost: ticks go by, and players repeat."""
+        """Tell its actor. While that is being restarted, the message is lost: ticks go by, and players repeat.
+
+        Of one that is put away, or has just begun or been brought back, the life is told instead.
+        """
         ref = self.life.ref
         if ref is not None:
             ref.cast(message)
+        else:
+            self._without_actor(message)
+
+    def _without_actor(self, message: Any) -> None:
+        life = self.life
+        if isinstance(message, NewInput):
+            given = message
+            life.take_input(given.source, given.owner_rev, given.seq, given.data, given.base, given.floor)
+        elif isinstance(message, TickNow) and life.wakes_now():
+            if life.ref is not None:
+                life.ref.cast(message)
+            else:
+                # A timer may end in this round, and an input waits for one round and not for two.
+                life.owes_tick = True
 
     async def call(self, request: Any, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
         """Ask its actor, the next one if that is being restarted.
@@ -87,6 +105,13 @@ class Holding:
                     await trio.sleep(_LOOK_AGAIN_S)
             raise NoProc(f"entity {self.id}")
         raise CallTimeout(f"entity {self.id}", timeout_s)
+
+    async def inspect(self, *, with_state: bool) -> dict[str, Any]:
+        """How it is, as its actor says. Of one that is put away the life says so, which stays so. Raises as `call`."""
+        if self.life.passive is not None:
+            return self.life.inspected(with_state=with_state)
+        inspected: dict[str, Any] = await self.call(Inspect(with_state=with_state))
+        return inspected
 
     def _actor(self) -> Ref:
         if self.life.ref is None:
@@ -161,6 +186,11 @@ class Holdings:
         if not hasattr(self._environment.world, "may_sleep"):
             return 0
         return sum(holding.life.sleep is not None for holding in self._living.values())
+
+    @property
+    def passive(self) -> int:
+        """How many of them are put away."""
+        return sum(holding.life.passive is not None for holding in self._living.values())
 
     def ids(self) -> KeysView[str]:
         """Of the entities that live here, as they are at any time."""
@@ -263,8 +293,12 @@ class Holdings:
         """
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
         holding.life.rehydrate()
+        self.attend(holding.life)
+
+    def attend(self, life: Life) -> None:
+        """Have an actor given to a life that has none."""
         if self.caretaker is not None:
-            self.caretaker.cast(holding.life)
+            self.caretaker.cast(life)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> list[str]:
         """Somebody else has authority now, under `fence`: the entity ends here. The players that should be told.

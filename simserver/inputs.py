@@ -149,6 +149,10 @@ class Inbox:
             self.cursors[source].accepted = self.cursors[source].applied
         return withdrawn
 
+    def heard(self) -> tuple[tuple[str, int, int], ...]:
+        """Each source, what was accepted of it and what was applied; those in front are idle for the longest time."""
+        return tuple((name, cursor.accepted, cursor.applied) for name, cursor in self.cursors.items())
+
     def sources_of(self, inputs: Iterable[PendingInput]) -> dict[str, int]:
         """The last number applied for each source that occurs in `inputs`."""
         return {item.source: self.cursors[item.source].applied for item in inputs}

@@ -9,24 +9,28 @@ has an actor at that moment; there is no message about them that could be lost.
 Everything here is synchronous: whoever is ended by somebody else is ended before or after one of these steps.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+import cbor2
 
 from actors.exits import SHUTDOWN, Reason, cause_of
 from actors.restart import RestartWindow
 from authority.epoch import Fence
 from authority.messages import InputAck, InputItem, NotOwner
 from authority.ownership import UNTOLD, InputVerdict, Ownership, judge_input
-from simserver.custody import CustodyLog, Stint
+from simserver.custody import Stint
+from simserver.description import described
 from simserver.encoding import LifeEncoder
+from simserver.environment import EntityEnvironment
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
-from simserver.sleep import Rounds, Sleep, may_sleep
-from simserver.snapshot import MAX_BROKEN_CHARS, Frozen, Snapshot, state_hash
+from simserver.passive import Passive
+from simserver.sleep import Sleep, may_sleep
+from simserver.snapshot import Frozen, Snapshot, shortened, state_hash
 from simserver.stepping import Carried
-from simserver.world import World, migrated, schema_version
+from simserver.world import migrated, schema_version
 
 if TYPE_CHECKING:
     from actors.ref import Ref
@@ -37,31 +41,8 @@ __all__ = ["EntityEnvironment", "Frozen", "Life", "Snapshot", "state_hash"]
 # is not its supervisor's limit, because one entity must not end the others.
 MAX_CRASHES: Final = 3
 CRASH_WINDOW_S: Final = 5.0
-
-
-@dataclass(frozen=True)
-class EntityEnvironment:
-    """What an entity may use of its server."""
-
-    server: str
-    world: World
-    period_s: float
-    custody: CustodyLog
-    monotonic_ns: Callable[[], int]
-    acknowledge: Callable[[str, InputAck], None]
-    correct: Callable[[str, NotOwner], None]
-    wants_word_of_owner: Callable[[str], None]
-    wants_to_go: Callable[[str, str], None]
-    count: Callable[[str], None]
-    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
-    # Whether this server has its lease at this moment.
-    may_act: Callable[[int], bool] = lambda now_ns: True
-    # Whether copies are kept elsewhere: only what is in one is durable then.
-    keeps_copies: Callable[[], bool] = lambda: False
-    # By which those that sleep count their ticks.
-    rounds: Rounds = field(default_factory=Rounds)
-    # Told of every stint that begins: what is new here is copied first.
-    begun: Callable[[str], None] = lambda _entity: None
+# What is not there while an entity is put away.
+_BODY: Final = frozenset(("_encoder", "carried", "inbox", "world"))
 
 
 class Life:
@@ -71,7 +52,9 @@ class Life:
     more, and no actor is to be started for it. `broken` says why it stands still, if it does, and moves with
     it. `step_ns` is how long the world takes for a tick, lately, `state_bytes` the length of its last snapshot,
     `leaves_at_ns` when it leaves at the latest, if that is known. `sleep` is there while it sleeps; see
-    `simserver.sleep`.
+    `simserver.sleep`. `passive` is there while it is put away, and has no actor: then state, inbox and what is carried
+    are in there, and are brought back, with an actor, by whoever wants one of them. `owes_tick` says that its first
+    actor since has to begin with a tick.
     """
 
     __slots__ = (
@@ -94,7 +77,9 @@ class Life:
         "kind",
         "leaves_at_ns",
         "over",
+        "owes_tick",
         "ownership",
+        "passive",
         "ref",
         "schema",
         "sleep",
@@ -108,6 +93,8 @@ class Life:
         """Begins from the snapshot: from here on this server is in custody."""
         self._env = environment
         self.id = entity
+        self.passive: Passive | None = None
+        self.owes_tick = False
         self.fence = fence
         self.kind = snapshot.kind
         self._tick = snapshot.tick
@@ -130,7 +117,7 @@ class Life:
         self.state_bytes = 0
         self.leaves_at_ns = 0
         self._parts = Parts(snapshot.tick, snapshot.parts) if snapshot.parts else None
-        self._journal = Journal()
+        self._journal: Journal | None = None
         self.stint = self._begin_stint()
         self._bring_up_to_date()
         self._sleep_if_it_may()
@@ -149,7 +136,7 @@ class Life:
             self.world, self.schema = migrated(world, self.kind, self.world, self.schema), schema_version(world)
         except Exception as error:
             if not self.broken:
-                self.broken, self._is_unread = _shortened(f"{type(error).__name__}: {error}"), True
+                self.broken, self._is_unread = shortened(f"{type(error).__name__}: {error}"), True
                 self._env.count("entity_broken")
 
     def rehydrate(self) -> None:
@@ -186,7 +173,7 @@ class Life:
         before is not to be gone on with. A frozen one is named already.
         """
         self.wake()
-        self.broken, self._is_unread = _shortened(why), False
+        self.broken, self._is_unread = shortened(why), False
         self._tick += not self.frozen
         self._env.count("entity_broken")
 
@@ -281,7 +268,12 @@ class Life:
     def wake(self) -> None:
         """It takes part in the next round, if it does not already; what it slept through is counted."""
         if self.sleep is not None:
-            self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
+            self._count_sleep()
+            if self.passive is not None:
+                self._bring_back(self.passive)
+
+    def _count_sleep(self) -> None:
+        self._tick, self._ticks_here, self.sleep = self.tick, self.ticks_here, None
 
     def _sleep_if_it_may(self) -> None:
         """It begins here, or goes on: without a tick, if its world has nothing to do in it."""
@@ -292,6 +284,58 @@ class Life:
             # The next tick runs into the same, and says what.
             self.wake()
 
+    # --- put away --------------------------------------------------------------------------------------------------
+
+    def put_away(self) -> bool:
+        """Give back the memory of one that sleeps: its actor ends, and its bytes are kept; whether it was done.
+
+        Whoever calls this sees to it that nothing waits for the actor.
+        """
+        if self.sleep is None or self.passive is not None or self.frozen or self.over or self.leaves_at_ns:
+            return False
+        if self._present_parts() is not None:
+            return False
+        self.passive = Passive.of(self._encoder.around_tick(self), self.inbox)
+        del self._encoder, self.carried, self.inbox, self.world
+        ref, self.ref = self.ref, None
+        if ref is not None:
+            # Orderly, so that its supervisor does not start another one.
+            ref.exit(SHUTDOWN)
+        return True
+
+    def _bring_back(self, passive: Passive) -> None:
+        """It is as it was before, but for the actor, which is there a moment later."""
+        snapshot = Snapshot.decode(passive.encoded(self.tick))
+        self.world, self.carried, self.inbox = snapshot.world, snapshot.carried, passive.inbox(snapshot)
+        self._encoder = LifeEncoder()
+        self.passive = None
+        self._env.count("brought_back")
+        self._env.wants_actor(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Asked only for what is not there: who is not put away pays nothing, and nobody can forget to look.
+            if name in _BODY and self.passive is not None:
+                self._bring_back(self.passive)
+                return getattr(self, name)
+            raise AttributeError(f"a life has no {name}")
+
+    def look(self) -> Any:
+        """The world's state, for the moment: one that is put away stays so."""
+        return self.world if self.passive is None else self.snapshot().world
+
+    @property
+    def heard(self) -> tuple[tuple[str, int, int], ...]:
+        """As `Inbox.heard`."""
+        return self.inbox.heard() if self.passive is None else self.passive.heard
+
+    def _applied(self, source: str) -> int | None:
+        if self.passive is not None:
+            return self.passive.applied(source)
+        cursor = self.inbox.cursors.get(source)
+        return None if cursor is None else cursor.applied
+
     # --- inputs ----------------------------------------------------------------------------------------------------
 
     def take_input(self, source: str, owner_rev: int, seq: int, data: bytes, base: int = 0, floor: int = 0) -> None:
@@ -301,16 +345,17 @@ class Life:
         """
         if self.frozen:
             item = InputItem(source=source, owner_rev=owner_rev, seq=seq, data=data, base=base, floor=floor)
+            self._journal = self._journal or Journal()
             if not self._journal.keep(item):
                 self._env.count("input_journal_full")
             return
         verdict = judge_input(self.ownership, source, owner_rev)
         if verdict is not InputVerdict.ADMITTED:
             self._env.count(f"input_{verdict}")
-            cursor = self.inbox.cursors.get(source)
-            if cursor is not None and seq <= cursor.applied:
+            applied = self._applied(source)
+            if applied is not None and seq <= applied:
                 # A former owner asks whether what it gave will stay so.
-                self.acknowledge(source, cursor.applied)
+                self.acknowledge(source, applied)
             self._correct(source, verdict)
             if verdict is InputVerdict.UNHEARD_OWNERSHIP:
                 self._env.wants_word_of_owner(self.id)
@@ -323,8 +368,7 @@ class Life:
         if admission in (Admission.DUPLICATE, Admission.GAP):
             # Its acknowledgement may have been lost with the session of a server that is gone, or with an actor; or
             # what it gave before was lost with the last authority, and this says from where on to give it again.
-            cursor = self.inbox.cursors.get(source)
-            self.acknowledge(source, 0 if cursor is None else cursor.applied)
+            self.acknowledge(source, self._applied(source) or 0)
 
     def acknowledge(self, source: str, applied: int) -> None:
         """Tell a source how far it has been applied, and how much of that is durable."""
@@ -342,22 +386,21 @@ class Life:
     def made_durable(self, applied: dict[str, int]) -> None:
         """A copy is kept of a state to which so much was applied, by source; those for whom that is news are told."""
         for source, upto in applied.items():
-            cursor = self.inbox.cursors.get(source)
-            if cursor is None:
+            done = self._applied(source)
+            if done is None:
                 self.durable.pop(source, None)
             elif upto > self.durable.get(source, 0):
                 self.durable[source] = upto
-                self.acknowledge(source, cursor.applied)
+                self.acknowledge(source, done)
 
     def _correct(self, source: str, verdict: InputVerdict) -> None:
         """Tell a source that its inputs are refused, who owns the entity, and how far its own were applied."""
-        cursor = self.inbox.cursors.get(source)
         correction = NotOwner(
             entity=self.id,
             reason=verdict.value,
             owner=self.ownership.owner,
             owner_rev=self.ownership.rev,
-            applied=0 if cursor is None else cursor.applied,
+            applied=self._applied(source) or 0,
             epoch=self.fence.epoch,
             sub=self.fence.sub,
         )
@@ -411,7 +454,9 @@ class Life:
         frozen = self.at_rest()
         if self._parts is not None:
             self._parts = Parts(self.tick, self._parts.ready or NO_PARTS)
-        self.wake()
+        if self.sleep is not None:
+            # One that is put away can be handed over as it is.
+            self._count_sleep()
         self.frozen = True
         self.stint.ended_tick, self.stint.ended_hash = self.tick, frozen.state_hash
         self.stint.ended_ns = frozen.frozen_ns
@@ -436,7 +481,7 @@ class Life:
             if self.broken:
                 ready = parts.shown if self._is_unread else NO_PARTS
             else:
-                ready = dehydrated(self._env.world, self.id, self.world, state_bytes, self._env.count)
+                ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
             parts = Parts(parts.tick, parts.shown, ready)
             self._parts = parts if parts.shown or ready else None
         return parts.ready or NO_PARTS
@@ -470,8 +515,8 @@ class Life:
         self._sleep_if_it_may()
         if self._next_ownership.succeeds(self.ownership):
             self._change_hands(self._next_ownership)
-        journal, self._journal = self._journal, Journal()
-        self.take_inputs(journal.take())
+        journal, self._journal = self.take_journal(), None
+        self.take_inputs(journal)
 
     def take_inputs(self, items: Iterable[InputItem]) -> None:
         """Several inputs arrived, in this order."""
@@ -480,7 +525,7 @@ class Life:
 
     def take_journal(self) -> list[InputItem]:
         """The inputs that arrived since the freeze (or since the last `take_journal`)."""
-        return self._journal.take()
+        return [] if self._journal is None else self._journal.take()
 
     def end(self) -> list[str]:
         """It has left; its actor ends. Who should be told: its sources, and its owner, who may have given nothing."""
@@ -491,11 +536,12 @@ class Life:
             # Orderly, so that its supervisor does not start another one.
             self.ref.exit(SHUTDOWN)
         owner = self.ownership.owner
-        return sorted({*self.inbox.cursors, owner} if owner else self.inbox.cursors)
+        return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
     def _begin_stint(self) -> Stint:
         # By what is in memory now, and not by what came: the custody log vouches for that.
-        self._encoder = LifeEncoder()
+        if self.passive is None:
+            self._encoder = LifeEncoder()
         state = self.encoded_state()
         self.state_bytes = len(state)
         encoded = self._with_present_parts(state)
@@ -514,6 +560,8 @@ class Life:
 
     def snapshot(self) -> Snapshot:
         """As it stands between two ticks."""
+        if self.passive is not None:
+            return Snapshot.decode(self.encoded())
         parts, inbox = self._present_parts(), self.inbox.to_data()
         return Snapshot(
             self.kind,
@@ -533,36 +581,18 @@ class Life:
 
     def encoded_state(self) -> bytes:
         """The same without parts: what copies and checkpoints have."""
-        return self._encoder.encode(self)
+        return self._encoder.encode(self) if self.passive is None else self.passive.encoded(self.tick)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def to_data(self) -> dict[str, Any]:
-        """How it is, as plain data, without the world's state."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "epoch": self.fence.epoch,
-            "sub": self.fence.sub,
-            "owner": self.ownership.owner,
-            "owner_rev": self.ownership.rev,
-            "stands_still": bool(self.ownership.stands_still),
-            "tick": self.tick,
-            "frozen": self.frozen,
-            "asleep": self.sleep is not None,
-            "broken": self.broken,
-            "pending_inputs": len(self.inbox.pending),
-            "sources": {
-                name: {"accepted": c.accepted, "applied": c.applied, "digest": c.digest.hex()}
-                for name, c in self.inbox.cursors.items()
-            },
-        }
+        """How it is, as plain data, without the world's state. One that is put away stays so."""
+        return described(self, self.inbox if self.passive is None else self.passive.inbox(self.snapshot()))
+
+    def inspected(self, *, with_state: bool) -> dict[str, Any]:
+        """The same, with the state as CBOR in hex if that is wanted."""
+        return self.to_data() | ({"state": cbor2.dumps(self.look()).hex()} if with_state else {})
 
 
 def _told(reason: Reason) -> str:
     return f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else repr(reason)
-
-
-def _shortened(why: str) -> str:
-    # What a world raises may say anything, at any length; and not all of it can be encoded.
-    return why[:MAX_BROKEN_CHARS].encode(errors="replace").decode()

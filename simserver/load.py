@@ -153,12 +153,19 @@ def _cost_ns(life: Life) -> int:
 
 
 def _group(world: Affine, holding: Holding) -> str:
+    passive = holding.life.passive
+    if passive is not None and passive.group is not None:
+        return passive.group
     try:
-        return str(world.affinity(holding.life.world))[:MAX_GROUP_CHARS]
+        group = str(world.affinity(holding.life.look()))[:MAX_GROUP_CHARS]
     except Exception:
         # The world's fault, and no reason to keep the entity where it is.
         _log.exception("the world cannot say to which group %s belongs", holding.id)
-        return ""
+        group = ""
+    if passive is not None:
+        # Its state is the same until it is brought back.
+        passive.group = group
+    return group
 
 
 class Post(Protocol):

@@ -81,6 +81,7 @@ from simserver.life import EntityEnvironment
 from simserver.load import Loads
 from simserver.loose_ends import LooseEnds
 from simserver.owners import Owners
+from simserver.passivation import Passivation
 from simserver.recovery import Recovery
 from simserver.silence import Silences
 from simserver.stages import Stages
@@ -129,6 +130,7 @@ class Node:
     loads: Loads = field(init=False, repr=False)
     copier: Copier = field(init=False, repr=False)
     recovery: Recovery = field(init=False, repr=False)
+    passivation: Passivation = field(init=False, repr=False)
     silences: Silences = field(init=False, repr=False)
     loose_ends: LooseEnds = field(init=False, repr=False)
     home_log: HomeLog = field(init=False, repr=False)

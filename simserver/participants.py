@@ -81,13 +81,14 @@ class Parts:
 
 
 def dehydrated(
-    world: Any, entity: str, state: Any, state_bytes: int, count: Callable[[str], None]
+    world: Any, entity: str, look: Callable[[], Any], state_bytes: int, count: Callable[[str], None]
 ) -> Mapping[str, bytes]:
-    """The parts that go along, encoded, by name. `state_bytes` is how long the state is without them."""
+    """The parts that go along, encoded, by name. `look` gives the state, of `state_bytes` without them."""
     participants: Mapping[str, Participant] | None = getattr(world, "participants", None)
     if not participants:
         return NO_PARTS
     parts: dict[str, bytes] = {}
+    state = look()
     room_bytes = min(MAX_PARTS_BYTES, MAX_STATE_BYTES - state_bytes - _HEAD_BYTES)
     for name, participant in participants.items():
         try:

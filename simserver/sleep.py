@@ -4,7 +4,7 @@ A world says so with `may_sleep(state)` (see `simserver.world`). Such an entity 
 changed nothing: its ticks are counted, its timers end when they would have ended, authority, lease and custody stay as
 they are. What it saves is the work: no turn of its actor, no step of its world, and copies ever more seldom. An input,
 a timer, a notice, another owner, or somebody who releases it wakes it for the next tick. Physics engines call it
-sleeping bodies, actor systems passivation.
+sleeping bodies. Who sleeps for long is put away, and costs next to no memory either: `simserver.passivation`.
 
 Ticks that were slept through are counted in rounds of the server, not by the clock: a round that the server skipped, or
 in which it had no lease, was no tick for those that are awake either.

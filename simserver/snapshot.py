@@ -12,7 +12,7 @@ from authority.ownership import UNTOLD, Ownership
 from simserver.participants import KEY, NO_PARTS, read_parts
 from simserver.stepping import NOTHING_CARRIED, Carried
 
-__all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "state_hash"]
+__all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "shortened", "state_hash"]
 
 # Of why an entity stands still: it moves with it.
 MAX_BROKEN_CHARS: Final = 512
@@ -79,3 +79,9 @@ class Frozen:
     state_hash: str
     frozen_ns: int
     schema: int = 1
+
+
+def shortened(why: str) -> str:
+    """Why an entity stands still, as it can be encoded."""
+    # What a world raises may say anything, at any length; and not all of it can be encoded.
+    return why[:MAX_BROKEN_CHARS].encode(errors="replace").decode()

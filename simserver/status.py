@@ -17,7 +17,6 @@ from actors.operator import operator_access
 from actors.web import ERROR_RESPONSES, ApiError, RequestBody, document_once, prepare_app
 from authority.certificates import Name
 from authority.records import Role
-from simserver.entity import Inspect
 from simserver.node import Node
 
 __all__ = ["make_status_app"]
@@ -38,6 +37,7 @@ class Stats(BaseModel):
     entities: int
     leaving: int
     asleep: int = Field(description="how many of the entities sleep, so that they are not ticked")
+    passive: int = Field(description="how many of the entities have slept for so long that their memory was given back")
     ticks: int
     unwritten: int = Field(description="how many notes of its ledger wait for the disk")
     counts: dict[str, int] = Field(description="what was dropped, refused, repeated, and why")
@@ -136,6 +136,7 @@ def make_status_app(node: Node) -> FastAPI:
             entities=len(node.holdings),
             leaving=len(node.departures),
             asleep=node.holdings.asleep,
+            passive=node.holdings.passive,
             ticks=node.ticks,
             unwritten=node.ledger.unwritten,
             counts=dict(node.counts),
@@ -158,14 +159,13 @@ def make_status_app(node: Node) -> FastAPI:
         if holding is None:
             raise not_here
         try:
-            inspected: dict[str, Any] = await holding.call(Inspect(with_state=state))
+            return await holding.inspect(with_state=state)
         except CallTimeout as error:
             text = f"{entity_id} lives here and does not answer; see the log of {node.config.name}"
             raise ApiError(504, "entity_busy", text, entity_id) from error
         except Exit as error:
             # It retired between the look-up and the question.
             raise not_here from error
-        return inspected
 
     app.include_router(_quarantine_routes(node))
 

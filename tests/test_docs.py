@@ -84,7 +84,7 @@ def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> Non
     exec(compile(world_source + source, "architecture.md", "exec"), names)  # noqa: S102 — as above
     here, there = names["Heated"](), names["Heated"]()
     here.participants["warmth"].kept["alpha.stove"] = [1, 2]
-    parts = dehydrated(here, "alpha.stove", {"count": 3}, 100, pytest.fail)
+    parts = dehydrated(here, "alpha.stove", lambda: {"count": 3}, 100, pytest.fail)
     rehydrate(there, "alpha.stove", {"count": 3}, parts, lambda _what: None)
     release(here, "alpha.stove", pytest.fail)
     kept = [world.participants["warmth"].kept for world in (here, there)]

@@ -400,7 +400,7 @@ class Host:
         if holding is None:
             return ()
         life = holding.life
-        journal = tuple(item.seq for item in life._journal)
+        journal = tuple(item.seq for item in life._journal or ())
         return (life.fence, life.frozen, self.snapshot(), life._next_ownership, journal, holding.chain, holding.group)
 
     def _fingerprint_of_departure(self) -> tuple[Any, ...]:

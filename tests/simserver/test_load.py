@@ -65,6 +65,10 @@ class Life:
     sleep: Any = None
     broken: str = ""
     ownership: Ownership = UNTOLD
+    passive: None = None
+
+    def look(self) -> Any:
+        return self.world
 
     @property
     def quarantine(self) -> str:

@@ -33,6 +33,7 @@ class ServerMix:
     policies: bool = False  # what becomes of entities whose servers die, or whose owners go away, differs
     large: int = 0  # so many of the entities have states that go ahead in pieces
     sleeps: bool = False  # entities sleep until an input comes
+    passivate_s: float = 0.0  # who has slept for so long is put away; 0 for nobody
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
     at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
     in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
@@ -307,6 +308,8 @@ _MIXES: Final = (
         name="asleep",
         purpose="entities sleep until an input comes, and are moved, taken and drained meanwhile, while servers die",
         sleeps=True,
+        passivate_s=0.2,
+        carries=True,
         inputs_per_s=3.0,
         move=8.0,
         move_together=1.0,

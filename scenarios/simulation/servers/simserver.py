@@ -50,6 +50,7 @@ from simserver.life import EntityEnvironment, Frozen, Life
 from simserver.load import LoadMeter, Loads
 from simserver.loose_ends import LooseEnds
 from simserver.node import Node
+from simserver.passivation import Passivation
 from simserver.turnstile import Turnstile
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "COPY_INTERVAL_S", "SimulationServer", "Witness"]
@@ -178,6 +179,7 @@ class SimulationServer:
             node.lease.serve,
             node.copier.serve,
             node.loads.serve,
+            *([node.passivation.serve] if self._mix.passivate_s else []),
         ):
             self.process.start_soon(serve)
         if self._mix.absent:
@@ -202,6 +204,7 @@ class SimulationServer:
             may_act=self._may_act,
             keeps_copies=lambda: self.node.copier.copies,
             begun=lambda entity: self.node.copier.begun(entity),  # noqa: PLW0108 — there is none yet
+            wants_actor=self._revive,
         )
 
     def _built(self, environment: EntityEnvironment) -> Node:
@@ -311,6 +314,16 @@ class SimulationServer:
             counts,
             born=copier.first_of,
         )
+        node.passivation = Passivation(
+            holdings,
+            environment.rounds,
+            clock,
+            counts,
+            after_s=self._mix.passivate_s,
+            period_s=_TICK_NS / 1e9,
+            put_away=copier.put_away,
+            is_idle=lambda actor: True,
+        )
         node.silences = parts.silences(holdings, home, clock, counts, arrivals.owned)
         node.loads = Loads(
             LoadMeter(_TICK_NS),
@@ -390,6 +403,10 @@ class SimulationServer:
     def _acknowledge(self, player: str, message: InputAck) -> None:
         self._witness.told_durable(message.entity, Fence(message.epoch, message.sub), player, message.durable)
         self._mail.send(self.name, player, message)
+
+    def _revive(self, life: Life) -> None:
+        """An actor for one that was put away; the judge has seen it come."""
+        Attendant(self.node.environment).cast(life)
 
     # What needs the node, which needs this: by then it is there.
 

@@ -1,0 +1,42 @@
+"""What an entity may use of its server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from authority.messages import InputAck, NotOwner
+from simserver.custody import CustodyLog
+from simserver.sleep import Rounds
+from simserver.world import World
+
+if TYPE_CHECKING:
+    from simserver.life import Life
+
+__all__ = ["EntityEnvironment"]
+
+
+@dataclass(frozen=True)
+class EntityEnvironment:
+    """What an entity may use of its server."""
+
+    server: str
+    world: World
+    period_s: float
+    custody: CustodyLog
+    monotonic_ns: Callable[[], int]
+    acknowledge: Callable[[str, InputAck], None]
+    correct: Callable[[str, NotOwner], None]
+    wants_word_of_owner: Callable[[str], None]
+    wants_to_go: Callable[[str, str], None]
+    count: Callable[[str], None]
+    ready_to_leave: Callable[[str], None] = field(default=lambda _entity: None)
+    # Whether this server has its lease at this moment.
+    may_act: Callable[[int], bool] = lambda now_ns: True
+    # Whether copies are kept elsewhere: only what is in one is durable then.
+    keeps_copies: Callable[[], bool] = lambda: False
+    # By which those that sleep count their ticks.
+    rounds: Rounds = field(default_factory=Rounds)
+    # Told of every stint that begins: what is new here is copied first.
+    begun: Callable[[str], None] = lambda _entity: None
+    # Told of every life that was put away, and needs an actor again.
+    wants_actor: Callable[["Life"], None] = lambda _life: None
