@@ -118,8 +118,11 @@ class Odyssey:
             case ("input",):
                 self.given += 1
                 self.life.take_input(ADA, 1, self.given, b"")
-            case ("keep", name, data) if keeper:
-                keeper[name].kept[BALL] = data
+            case ("keep", name, data):
+                # What is kept beside a state changes with a step: between two of them it is asked for once.
+                if keeper:
+                    keeper[name].kept[BALL] = data
+                tick(self.stages[self.here], self.life)
             case ("fails", name, what) if keeper:
                 keeper[name].fails ^= {what}
             case ("rest",):
