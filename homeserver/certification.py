@@ -32,7 +32,7 @@ class Certification:
 
     def commit_all(self, transfers: Sequence[TransferRecord]) -> list[str]:
         """As `commit` of each of these; they share a signature."""
-        claims = [_committed(transfer).to_claims() for transfer in transfers]
+        claims = [commit_certificate(transfer).to_claims() for transfer in transfers]
         return jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
 
     def grant(self, record: EntityRecord, replaces: str = "") -> str:
@@ -44,7 +44,7 @@ class Certification:
 
     def grant_all(self, wanted: Sequence[tuple[EntityRecord, str]]) -> list[str]:
         """As `grant` of each of these; they share a signature, which whoever reads them verifies once."""
-        grants = [_granted(record, replaces) for record, replaces in wanted]
+        grants = [delegation_grant(record, replaces) for record, replaces in wanted]
         identity, name = self._sealer.identity, self._sealer.name
         tokens = jose.sign_all([grant.to_claims() for grant in grants], sender=identity, sender_id=name)
         for token, grant in zip(tokens, grants, strict=True):
@@ -67,7 +67,7 @@ class Certification:
         if not chain:
             return []
         _, passes = await self.reader.chain_untrusted(chain, entity_id, asked)
-        return list(map(_args_of_pass, passes))
+        return list(map(args_of_pass, passes))
 
     def owner_rev_of(self, chain: Sequence[str]) -> int:
         """The ownership that was granted with a chain which was verified a moment ago; 0 if that is forgotten."""
@@ -84,14 +84,14 @@ class Certification:
         try:
             return await self.passes_untrusted(chain, entity_id), False
         except BrokenChain as broken:
-            return list(map(_args_of_pass, broken.followed)), True
+            return list(map(args_of_pass, broken.followed)), True
 
     async def _signer_of(self, name: str, kid: str) -> tuple[Role, PublicIdentity] | None:
         row, keys = await self._directory.signer(name, kid)
         return None if row is None or keys is None else (row.role, keys)
 
 
-def _args_of_pass(step: PassCertificate) -> dict[str, Any]:
+def args_of_pass(step: PassCertificate) -> dict[str, Any]:
     """All that the log keeps of it, or decides by."""
     return {
         "transfer_id": step.transfer_id,
@@ -106,7 +106,7 @@ def _args_of_pass(step: PassCertificate) -> dict[str, Any]:
     }
 
 
-def _granted(record: EntityRecord, replaces: str) -> DelegationGrant:
+def delegation_grant(record: EntityRecord, replaces: str) -> DelegationGrant:
     return DelegationGrant(
         entity=record.id,
         epoch=record.epoch,
@@ -119,7 +119,7 @@ def _granted(record: EntityRecord, replaces: str) -> DelegationGrant:
     )
 
 
-def _committed(transfer: TransferRecord) -> CommitCertificate:
+def commit_certificate(transfer: TransferRecord) -> CommitCertificate:
     return CommitCertificate(
         entity=transfer.entity,
         epoch=transfer.epoch,

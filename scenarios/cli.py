@@ -159,6 +159,7 @@ def chaos() -> None:
     cls=_DefaultGroup,
     default="servers",
     members={
+        "machines": ("scenarios.simulation.machines.command", "whole clusters of the pure machines, as fast as can be"),
         "raft": ("scenarios.simulation.command", "real replicas on a virtual clock, network and disk"),
         "servers": ("scenarios.simulation.servers.command", "whole clusters of servers; what flags alone mean"),
         "transfers-search": ("scenarios.simulation.search_command", "every state that a small hand-over can reach"),

@@ -1,0 +1,315 @@
+"""One home instance: its rows, the procedures of the log, and as much of a homeserver as hand-overs need.
+
+Real: every procedure, which is run as the log does, entirely or not at all, and what requests and answers are made of.
+Modelled: the log, which is these rows and decides at once; that it sometimes does so without anybody being told, or not
+at all; and a homeserver's part (`homeserver.transfers`), without waiting.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from authority.certificates import token_hash
+from authority.epoch import Fence
+from authority.errors import Reason, Refused
+from authority.messages import (
+    AdmitReply,
+    AdmitRequest,
+    Decline,
+    Delegation,
+    Grant,
+    HandoffAbort,
+    HandoffReply,
+    HandoffRequest,
+    Report,
+    ReportReply,
+)
+from authority.names import instance_of
+from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
+from authority.transfer_rows import DECIDED
+from homeserver.certification import delegation_grant
+from homeserver.in_bulk import args_of_report, not_learned, reply_of
+from scenarios.simulation.machines.judge import Judge
+from scenarios.simulation.machines.mixes import FaultMix
+from scenarios.simulation.machines.network import Network
+from scenarios.simulation.machines.orders import Orders
+from scenarios.simulation.machines.rows import MachineRows
+from scenarios.simulation.machines.tokens import Tokens
+from scenarios.simulation.machines.words import Answered, Asked
+from scenarios.simulation.schedule import Schedule
+
+_EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
+
+__all__ = ["RENEW_AFTER", "Home", "home_of"]
+
+RENEW_AFTER: Final = 4
+"""Passes after which a chain is replaced by a new grant, as `homeserver.transfers` does it."""
+
+
+def home_of(instance: str) -> str:
+    """The one homeserver that stands for an instance."""
+    return f"{instance}.h1"
+
+
+class Home:
+    """A home instance, as a node of the network."""
+
+    def __init__(
+        self,
+        instance: str,
+        schedule: Schedule,
+        network: Network,
+        judge: Judge,
+        tokens: Tokens,
+        dice: Random,
+        mix: FaultMix,
+        procedures: Mapping[str, Callable[..., Any]],
+        rows: MachineRows,
+    ) -> None:
+        self.instance: Final = instance
+        self.name: Final = home_of(instance)
+        self.rows: Final = rows
+        self.is_away = False
+        self.is_healed = False
+        self.committed: Callable[[TransferRecord], None] = lambda transfer: None
+        """Told of each transfer that the log has committed."""
+        self.refused = 0
+        self._schedule: Final = schedule
+        self._network: Final = network
+        self._judge: Final = judge
+        self._tokens: Final = tokens
+        self._dice: Final = dice
+        self._mix: Final = mix
+        self._procedures: Final = procedures
+        self._is_mute = False
+        self._admitting: dict[str, tuple[HandoffRequest, str, str]] = {}
+        self.orders: Final = Orders(self, schedule)
+        self._handlers: Final[Mapping[type[Any], Callable[[Any, str, str], None]]] = {
+            HandoffRequest: self._handoff,
+            HandoffAbort: self._abort,
+            Report: self._report,
+            Decline: self._decline,
+        }
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def run(self, procedure: str, **args: Any) -> Any:
+        """Run a procedure as the log does: entirely, or not at all. Raises `Refused`."""
+        rows = self.rows
+        try:
+            answer = self._procedures[procedure](rows, args)
+        except Refused:
+            rows.take_back()
+            raise
+        rows.keep()
+        if "entity" in args:
+            self._watch(args["entity"])
+        return answer
+
+    def _watch(self, entity: str) -> None:
+        """Whatever the log has done about an entity: who has authority now?"""
+        if entity in self._judge.threads and ("entities", entity) in self.rows.data:
+            self._judge.given(entity, *self.named(entity))
+
+    def register(self, name: str, role: Role = Role.SIMSERVER) -> None:
+        """A server belongs to this instance; nobody looks at its keys."""
+        row = DirectoryRow.from_data({"name": name, "role": role, "keys": {"keys": [name]}})
+        self.run("directory.register", row=row.to_data())
+
+    def named(self, entity: str) -> tuple[str, Fence]:
+        """Who has authority over an entity by the log, and under which fence."""
+        row = self.rows.data["entities", entity]
+        # What is at its default is left out of a row.
+        return row.get("authority", ""), Fence(row.get("epoch", _EPOCH), row.get("sub", 0))
+
+    def record(self, entity: str) -> EntityRecord:
+        """What the log says of an entity."""
+        return EntityRecord.from_data(self.rows.data["entities", entity])
+
+    def transfer(self, transfer_id: str) -> TransferRecord | None:
+        """What the log says of a transfer."""
+        row = self.rows.data.get(("transfers", transfer_id))
+        return None if row is None else TransferRecord.from_data(row)
+
+    # --- the network -----------------------------------------------------------------------------------------------
+
+    def take(self, message: Any, sender: str) -> None:
+        """A message arrives; while the log has no leader nothing comes of it."""
+        if self.is_away:
+            return
+        if self._mix.unknown_share and not self.is_healed and self._dice.random() < self._mix.unknown_share:
+            # Decided, and whoever was to tell of it is gone.
+            self._is_mute = True
+        try:
+            self._taken(message, sender)
+        finally:
+            self._is_mute = False
+
+    def _taken(self, message: Any, sender: str) -> None:
+        match message:
+            case Asked(by, asked):
+                self._dispatch(asked, by, sender)
+            case Answered(to, answer):
+                self.send(to, answer)
+            case AdmitRequest() as request:
+                self._admit(request, sender)
+            case AdmitReply() as reply:
+                self._admitted(reply)
+            case _:
+                self._dispatch(message, sender, "")
+
+    def _dispatch(self, message: Any, by: str, via: str) -> None:
+        """Deal with what a server asks, or have the entity's home do it. What is refused is not answered."""
+        home = instance_of(message.entity)
+        if home != self.instance:
+            self.send(home_of(home), Asked(by, message))
+            return
+        try:
+            self._handlers[type(message)](message, by, via)
+        except Refused:
+            self.refused += 1
+
+    def send(self, to: str, message: Any) -> None:
+        """Say something, unless nobody is there to say it."""
+        if not self._is_mute:
+            self._network.send(self.name, to, message)
+
+    def _answer(self, message: Any, to: str, via: str) -> None:
+        self.send(via or to, Answered(to, message) if via else message)
+
+    # --- hand-overs ------------------------------------------------------------------------------------------------
+
+    def _handoff(self, request: HandoffRequest, by: str, via: str) -> None:
+        known = self.transfer(request.transfer_id)
+        repeated = known is not None and known.phase in DECIDED
+        if not repeated and instance_of(request.target) != self.instance:
+            self._admitting[request.transfer_id] = (request, by, via)
+            asked = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
+            self.send(home_of(instance_of(request.target)), asked)
+            return
+        self._decide(request, by, via, AdmitReply(transfer_id=request.transfer_id, accepted=True), repeated=repeated)
+
+    def _admit(self, request: AdmitRequest, sender: str) -> None:
+        """The home of an entity asks whether a server of this instance would take it."""
+        row = self.rows.data.get(("servers", request.target))
+        reason = "" if row is not None else Reason.UNKNOWN_TARGET.value
+        if not self.is_healed and self._mix.refused_share and self._dice.random() < self._mix.refused_share:
+            reason = Reason.DRAINING.value
+        lease = self.rows.data.get(("leases", request.target))
+        self.send(
+            sender,
+            AdmitReply(
+                transfer_id=request.transfer_id,
+                accepted=not reason,
+                reason=reason,
+                incarnation=0 if lease is None else lease["incarnation"],
+            ),
+        )
+
+    def _admitted(self, reply: AdmitReply) -> None:
+        waiting = self._admitting.pop(reply.transfer_id, None)
+        if waiting is not None:
+            try:
+                self._decide(*waiting, reply)
+            except Refused:
+                self.refused += 1
+
+    def _decide(
+        self, request: HandoffRequest, by: str, via: str, admitted: AdmitReply, *, repeated: bool = False
+    ) -> None:
+        """Put it to the log, and tell whom it concerns: as `homeserver.transfers` does."""
+        args = {
+            "transfer_id": request.transfer_id,
+            "entity": request.entity,
+            "source": request.source,
+            "target": request.target,
+            "epoch": request.epoch,
+            "sub": request.sub,
+            "tick": request.tick,
+            "state_hash": request.state_hash,
+            "passes": self._tokens.passes(request.chain),
+            "check_target": instance_of(request.target) == self.instance,
+        }
+        if admitted.accepted:
+            decided = self.run("transfer.commit", **args, incarnation=admitted.incarnation)
+        else:
+            decided = self.run("transfer.refuse", **args, reason=admitted.reason)
+        transfer = TransferRecord.from_data(decided["transfer"])
+        if not repeated and decided["outcome"] == Outcome.COMMITTED:
+            self.committed(transfer)
+        self._schedule.note(f"{self.name} {decided['outcome']} {transfer.id} {transfer.reason}")
+        reply = self._reply(decided, transfer)
+        is_case_2 = instance_of(request.source) == instance_of(request.target) == self.instance
+        if reply.outcome == "committed" and is_case_2 and not transfer.sub:
+            self.send(request.target, Grant(certificate=reply.certificate))
+            if not repeated:
+                return
+        self._answer(reply, by, via)
+
+    def _reply(self, decided: Any, transfer: TransferRecord) -> HandoffReply:
+        is_committed = decided["outcome"] == Outcome.COMMITTED
+        return reply_of(decided, transfer, self._tokens.commit(transfer) if is_committed else "")
+
+    def _abort(self, request: HandoffAbort, by: str, via: str) -> None:
+        args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
+        decided = self.run("transfer.refuse", **args, passes=self._tokens.passes(request.chain))
+        transfer = TransferRecord.from_data(decided["transfer"])
+        self._schedule.note(f"{self.name} gives up {transfer.id}: {decided['outcome']} {transfer.reason}")
+        self._answer(self._reply(decided, transfer), by, via)
+
+    # --- behind ----------------------------------------------------------------------------------------------------
+
+    def _report(self, report: Report, by: str, via: str) -> None:
+        passes = self._tokens.passes(report.chain)
+        new = not_learned(self.record(report.entity), passes) if passes else passes
+        try:
+            self.run("transfer.report", **args_of_report(report, new))
+        except Refused:
+            if new:
+                self.run("transfer.passed", entity=report.entity, passes=new)
+            # It is not told again: nothing would come of it.
+            self._answer(ReportReply(transfer_id=report.transfer_id), by, via)
+            raise
+        if len(passes) >= RENEW_AFTER:
+            self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
+        self._answer(ReportReply(transfer_id=report.transfer_id), by, via)
+
+    def _renew_grant(self, entity: str, last: str, fence: Fence) -> None:
+        record = self.record(entity)
+        if record.delegation and record.fence == fence:
+            self.deliver_delegation(record, token_hash(last))
+
+    def _decline(self, message: Decline, by: str, via: str) -> None:
+        args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})
+        self.run("transfer.decline", **args)
+        self._answer(ReportReply(transfer_id=message.transfer_id), by, via)
+
+    # --- beginning -------------------------------------------------------------------------------------------------
+
+    def delegate(self, entity: str, group: tuple[str, ...]) -> None:
+        """Let servers of this instance pass an entity among themselves, if that can be."""
+        if self.is_away:
+            return
+        try:
+            self.run("entity.delegate", entity=entity, group=group)
+        except Refused:
+            return
+        self.deliver_delegation(self.record(entity))
+
+    def deliver_delegation(self, record: EntityRecord, replaces: str = "") -> None:
+        """Give the grant of a delegated entity to its holder."""
+        if record.authority:
+            token = self._tokens.sign(delegation_grant(record, replaces))
+            self.send(record.authority, Delegation(entity=record.id, grant=token))
+
+    def propose(self, **args: Any) -> None:
+        """Somebody has an entity moved."""
+        if self.is_away:
+            return
+        try:
+            data = self.run("transfer.propose", **args)
+        except Refused:
+            self.refused += 1
+            return
+        if data["phase"] == Phase.PERMITTED:
+            self.orders.add(data["id"])

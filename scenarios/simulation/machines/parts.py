@@ -1,0 +1,26 @@
+"""Of what simulated clusters of machines are made: the real parts, of which a weakened variant exchanges one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from authority.incoming import Incoming
+from authority.outgoing import Outgoing
+from authority.procedures import PROCEDURES
+from scenarios.simulation.machines.rows import MachineRows
+
+__all__ = ["Parts"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The machines, the procedures of the log, and the rows that these are run on."""
+
+    outgoing: type[Outgoing] = Outgoing
+    incoming: type[Incoming] = Incoming
+    procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: PROCEDURES)
+    rows: type[MachineRows] = MachineRows
+    freezes: bool = True
+    """Whether an entity that is on its way stands still."""
+    keeps_cursors: bool = True
+    """Whether it is known on arrival how far inputs have come."""

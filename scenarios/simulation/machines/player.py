@@ -1,0 +1,82 @@
+"""The owner of one entity: gives numbered inputs until it has heard that each was applied, wherever the entity is."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from authority.epoch import Fence
+from authority.messages import InputItem
+from scenarios.simulation.machines.words import Elsewhere, Given, Heard
+
+if TYPE_CHECKING:
+    from scenarios.simulation.machines.cluster import Cluster
+
+__all__ = ["Player"]
+
+MAX_UNHEARD: Final = 8
+AGAIN_S: Final = 0.25
+_ASKS_AFTER: Final = 3
+"""After so many repetitions without a word it asks home where the entity is."""
+
+
+class Player:
+    """A player, as a node of the network."""
+
+    def __init__(self, world: "Cluster", name: str, entity: str, server: str, every_s: float) -> None:
+        self.world: Final = world
+        self.name: Final = name
+        self.entity: Final = entity
+        self.where = server
+        self.given = 0
+        self.heard = 0
+        self._fence = Fence(0)
+        self._every_s: Final = every_s
+        self._unheard: list[InputItem] = []
+        self._in_vain = 0
+        self._next_s = 0.0
+        world.schedule.after(every_s * world.dice.random(), self._turn)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not heard that everything was applied."""
+        return bool(self._unheard)
+
+    def _turn(self) -> None:
+        """Give the next input, or the last ones again."""
+        schedule = self.world.schedule
+        if not self.world.is_resting and schedule.now_s >= self._next_s and len(self._unheard) < MAX_UNHEARD:
+            self._next_s = schedule.now_s + self._every_s
+            self.given += 1
+            item = InputItem(source=self.name, owner_rev=1, seq=self.given, data=b"%d" % self.given)
+            self.world.judge.gives(self.entity, item.seq, item.data)
+            self._unheard.append(item)
+        if self._unheard:
+            self._in_vain += 1
+            if self._in_vain > _ASKS_AFTER:
+                self._ask()
+            self._send()
+        elif self.world.is_resting:
+            return
+        schedule.after(AGAIN_S if self._unheard else max(self._next_s - schedule.now_s, AGAIN_S), self._turn)
+
+    def _ask(self) -> None:
+        self._in_vain = 0
+        if (server := self.world.authority_of(self.entity)) is not None:
+            self.where = server
+
+    def _send(self) -> None:
+        self.world.network.send(self.name, self.where, Given(self.entity, tuple(self._unheard)))
+
+    def take(self, message: Any, sender: str) -> None:
+        """A server answers."""
+        match message:
+            case Heard(applied, fence):
+                if fence < self._fence:
+                    return
+                self.world.judge.acknowledges(self.entity, applied)
+                self._fence, self.where, self._in_vain = fence, sender, 0
+                self.heard = max(self.heard, applied)
+                self._unheard = [item for item in self._unheard if item.seq > self.heard]
+            case Elsewhere(moved_to, fence) if moved_to and fence > self._fence:
+                self._fence, self.where = fence, moved_to
+                self._send()
+            case _:
+                pass

@@ -1,0 +1,74 @@
+"""One run of a cluster of machines: a seed and a mix in, what happened and what was violated out."""
+
+import random
+import traceback
+from dataclasses import dataclass
+from typing import Final
+
+from scenarios.simulation.machines.cluster import Cluster
+from scenarios.simulation.machines.faults import Faults
+from scenarios.simulation.machines.mixes import FaultMix
+from scenarios.simulation.machines.parts import Parts
+from scenarios.simulation.outcome import Outcome
+
+__all__ = ["HEAL_S", "MachinesOutcome", "simulate"]
+
+HEAL_S: Final = 20.0
+"""What is repeated is so within a second; a few of each."""
+_LOOK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinesOutcome(Outcome):
+    """What came of a run: `moves` are the transfers that came to their end, by their three cases."""
+
+    moves: int
+    case_1: int
+    case_2: int
+    case_3: int
+    proposed: int
+    inputs: int
+    messages: int
+
+
+def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOutcome:
+    """Run a cluster through the mix, heal it, and judge what happened."""
+    cluster = Cluster(mix, random.Random(f"machines/{mix.name}/{seed}"), parts)
+    schedule, judge = cluster.schedule, cluster.judge
+    began_s = schedule.now_s
+    try:
+        faults = Faults(cluster)
+        schedule.run_until(began_s + mix.faults_s, lambda: bool(judge.violations))
+        faults.heal()
+        _settle(cluster)
+    except Exception as error:
+        for line in traceback.format_exc().splitlines():
+            schedule.note(line)
+        judge.violated("internal-error", f"{type(error).__name__}: {error}")
+    return MachinesOutcome(
+        seed=seed,
+        mix=mix.name,
+        violations=tuple(judge.violations),
+        crashes=0,
+        events=schedule.happened,
+        virtual_s=schedule.now_s - began_s,
+        trace=schedule.digest(),
+        lines=tuple(schedule.last_lines) if judge.violations else (),
+        moves=cluster.moves,
+        case_1=cluster.moves_by_case["1"],
+        case_2=cluster.moves_by_case["2"],
+        case_3=cluster.moves_by_case["3"],
+        proposed=cluster.proposed,
+        inputs=judge.inputs,
+        messages=cluster.network.sent,
+    )
+
+
+def _settle(cluster: Cluster) -> None:
+    """From here on nothing goes wrong: everything must come to rest within a bounded time."""
+    schedule, judge = cluster.schedule, cluster.judge
+    until_s = schedule.now_s + HEAL_S
+    while not judge.violations and (why := cluster.unsettled()):
+        if schedule.now_s >= until_s:
+            judge.violated("not-settled", f"{HEAL_S} s after everything was healed, {why}")
+        schedule.run_until(schedule.now_s + _LOOK_S, lambda: bool(judge.violations))

@@ -1,0 +1,121 @@
+"""Whole clusters of the pure machines from a seed: what must never happen does not, over some seeds of every fault mix.
+
+`BATONPASS_SIMULATED_MACHINES` changes how many; a failure prints the command that replays its seed.
+docs/simulation-machines.md has what many came to.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scenarios.cli import run_command
+from scenarios.simulation.campaign import MixResult, run_campaign
+from scenarios.simulation.machines.command import machines_campaign
+from scenarios.simulation.machines.mixes import MIXES
+from scenarios.simulation.machines.parts import Parts
+from scenarios.simulation.machines.rows import CheckedRows
+from scenarios.simulation.machines.run import simulate
+from scenarios.simulation.machines.weaknesses import WEAKNESSES
+
+SEEDS = int(os.environ.get("BATONPASS_SIMULATED_MACHINES", "1"))
+ENOUGH = 8
+
+
+@pytest.mark.timeout(900)
+async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
+    results: dict[str, MixResult] = {}
+    await run_campaign(machines_campaign(tuple(MIXES), SEEDS), results)
+    for mix, result in results.items():
+        assert result.runs == SEEDS
+        again = "\n".join(f"{one.kind}: {one.sentence}; again: {one.replay}" for one in result.found)
+        assert not result.violated, again
+        # It must have done something worth judging.
+        for case in ("case_1", "case_2", "case_3"):
+            assert result.figures[case] > 10 * result.runs, (mix, case)
+        assert result.figures["inputs"] > 200 * result.runs, mix
+
+
+@pytest.mark.timeout(300)
+def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
+    def output(hash_seed: str) -> str:
+        flags = ["--mixes", "everything,lossy", "--from", "2", "--until", "3"]
+        arguments = [sys.executable, "-m", "scenarios.simulation.machines.worker", *flags]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = output("1")
+    assert first.count('"trace"') == 2
+    assert first == output("2")
+
+
+def test_a_seed_is_the_same_run_twice_in_one_process_and_another_seed_is_another() -> None:
+    first = simulate(MIXES["log"], 3)
+    assert simulate(MIXES["log"], 3) == first
+    assert simulate(MIXES["log"], 4).trace != first.trace
+
+
+def test_no_procedure_changes_a_row_that_it_was_given() -> None:
+    """Rows go by reference here: who changed one would change the log behind everybody's back."""
+    assert simulate(_SMALL, 0, Parts(rows=CheckedRows)).violations == ()
+
+
+_SMALL = MIXES["everything"]
+
+
+# Of each, a mix of which many seeds find it, so that whatever changes the runs, one of the first does.
+FOUND = {
+    "activates-at-once": "lossy",
+    "answers-once": "lossy",
+    "any-certificate": "lossy",
+    "asks-before-staged": "log",
+    "asks-once": "log",
+    "commits-for-anybody": "lossy",
+    "deletes-at-commit": "log",
+    "deletes-before-commit": "log",
+    "forgets-on-arrival": "log",
+    "goes-on-after-freezing": "log",
+    "refuses-without-raising": "log",
+    "resumes-on-timeout": "log",
+    "resumes-without-the-log": "lossy",
+    "stale-certificates": "lossy",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
+    runs = (simulate(MIXES[FOUND[name]], seed, WEAKNESSES[name].parts) for seed in range(ENOUGH))
+    assert any(run.violations for run in runs)
+
+
+def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.json"
+    assert run_command(["simulate", "machines", "--seeds", "2", "--mix", "log", "--json", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "log" in printed
+    assert "transfers per second of wall time" in printed
+    report = json.loads(file.read_text())
+    assert report["transfers_per_s"] > 0
+    (result,) = report["mixes"]
+    assert (result["mix"], result["runs"], result["violated"]) == ("log", 2, 0)
+    assert result["moves"] == result["case_1"] + result["case_2"] + result["case_3"] > 0
+
+
+def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["simulate", "machines", "--mix", "log", "--seeds", "1", "--weakness", "deletes-at-commit"]
+    assert run_command([*arguments, "--trace"]) == 1
+    printed = capsys.readouterr().out
+    assert "baton simulate machines --mix log --from 0 --seeds 1 --weakness deletes-at-commit --trace" in printed
+    assert "violated: lost" in printed  # of the trace
+
+
+def test_weaknesses_are_listed_and_an_unknown_one_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["simulate", "machines", "--weakness", "list"]) == 0
+    assert "resumes-on-timeout" in capsys.readouterr().out
+    assert run_command(["simulate", "machines", "--weakness", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "there is no weakness 'none'; `--weakness list` lists them" in err
