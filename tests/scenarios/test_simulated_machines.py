@@ -8,13 +8,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from authority.epoch import Fence
 from scenarios.cli import run_command
 from scenarios.simulation.campaign import MixResult, run_campaign
 from scenarios.simulation.machines.command import machines_campaign
+from scenarios.simulation.machines.judge import Judge
+from scenarios.simulation.machines.lives import State
 from scenarios.simulation.machines.mixes import MIXES
 from scenarios.simulation.machines.parts import Parts
 from scenarios.simulation.machines.rows import CheckedRows
@@ -37,12 +41,14 @@ async def test_no_seed_of_a_mix_breaks_a_promise() -> None:
         for case in ("case_1", "case_2", "case_3"):
             assert result.figures[case] > 10 * result.runs, (mix, case)
         assert result.figures["inputs"] > 200 * result.runs, mix
+        if MIXES[mix].leases:
+            assert result.figures["takeovers"] > 5 * result.runs, mix
 
 
 @pytest.mark.timeout(300)
 def test_a_seed_is_the_same_run_in_every_process_and_under_every_hash_seed() -> None:
     def output(hash_seed: str) -> str:
-        flags = ["--mixes", "everything,lossy", "--from", "2", "--until", "3"]
+        flags = ["--mixes", "everything,deaths", "--from", "2", "--until", "3"]
         arguments = [sys.executable, "-m", "scenarios.simulation.machines.worker", *flags]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True).stdout
@@ -60,17 +66,17 @@ def test_a_seed_is_the_same_run_twice_in_one_process_and_another_seed_is_another
 
 def test_no_procedure_changes_a_row_that_it_was_given() -> None:
     """Rows go by reference here: who changed one would change the log behind everybody's back."""
-    assert simulate(_SMALL, 0, Parts(rows=CheckedRows)).violations == ()
-
-
-_SMALL = MIXES["everything"]
+    small = replace(MIXES["deaths"], entities=10, moves=60.0, delegations=30.0)
+    run = simulate(small, 0, Parts(rows=CheckedRows))
+    assert run.violations == ()
+    assert run.takeovers > 0
 
 
 # Of each, a mix of which many seeds find it, so that whatever changes the runs, one of the first does.
 FOUND = {
     "activates-at-once": "lossy",
+    "acts-for-another-life": "leases",
     "answers-once": "lossy",
-    "any-certificate": "lossy",
     "asks-before-staged": "log",
     "asks-once": "log",
     "commits-for-anybody": "lossy",
@@ -78,6 +84,9 @@ FOUND = {
     "deletes-before-commit": "log",
     "forgets-on-arrival": "log",
     "goes-on-after-freezing": "log",
+    "hasty-granter": "leases",
+    "keeps-its-entities": "leases",
+    "never-stops": "leases",
     "refuses-without-raising": "log",
     "resumes-on-timeout": "log",
     "resumes-without-the-log": "lossy",
@@ -102,6 +111,32 @@ def test_seeds_without_a_violation_are_a_success(tmp_path: Path, capsys: pytest.
     (result,) = report["mixes"]
     assert (result["mix"], result["runs"], result["violated"]) == ("log", 2, 0)
     assert result["moves"] == result["case_1"] + result["case_2"] + result["case_3"] > 0
+
+
+def test_what_was_lost_with_a_state_that_was_called_durable_is_noticed() -> None:
+    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge.created("alpha.e1", "alpha.s1", Fence(1))
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
+    later = State().taken_up("alpha.s1")
+    judge.changes("alpha.e1", "alpha.s1", Fence(1), later)
+    judge.kept("alpha.e1", Fence(1), later.tick, 0)
+    judge.died("alpha.s1")
+    judge.given("alpha.e1", "", Fence(2))
+    judge.lost("alpha.e1")
+    assert [one.kind for one in judge.violations] == ["lost"]
+    judge.given("alpha.e1", "alpha.s2", Fence(3))
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(3), State())
+    assert [one.kind for one in judge.violations] == ["lost", "durable-state"]
+
+
+def test_who_takes_over_an_earlier_state_than_the_last_of_somebody_alive_is_noticed() -> None:
+    judge = Judge(lambda server, entity: False, lambda line: None, has_leases=True)
+    judge.created("alpha.e1", "alpha.s1", Fence(1))
+    judge.begins("alpha.e1", "alpha.s1", Fence(1), State())
+    judge.changes("alpha.e1", "alpha.s1", Fence(1), State().taken_up("alpha.s1"))
+    judge.given("alpha.e1", "alpha.s2", Fence(2))
+    judge.takes_over("alpha.e1", "alpha.s2", Fence(2), State())
+    assert [one.kind for one in judge.violations] == ["state"]
 
 
 def test_a_violation_is_a_failure_and_tells_how_to_see_it_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,15 @@
 """Whole clusters made of the pure machines alone, in one thread, on virtual time, from one seed: as fast as can be.
 
-Real: `Outgoing`, `Incoming`, every procedure of the log, messages, certificates and the rules of chains, what is read
-out of answers (`simserver.departing`, `simserver.begun`, `homeserver.in_bulk`). Modelled, as thin as can be: the shells
+Real: `Outgoing`, `Incoming`, `Holder`, `Granter`, `CopyTable`, every procedure of the log, the rules of which copy
+counts, messages, certificates, the rules of chains, and what messages are made from and tell (`simserver.departing`,
+`simserver.begun`, `simserver.loose_ends`, `homeserver.in_bulk`). Modelled, as thin as can be: the shells
 around them, the log (a dictionary of rows), signatures, the network, time.
 
     cluster      who there is, and what is asked of them; start reading here
     server       one simulation server                    leaving, coming   its two sides of hand-overs
     home         one home instance: rows and procedures   orders            what it orders until that is done
+    keeping      a server's lease and copies              granting          who has a lease, and who is dead
+    recovering   going on with what the dead left
     player       an owner with a stream of inputs         lives             what is simulated
     network      messages, lost, repeated and late        words             what is said beside hand-overs
     rows         rows by reference, and taken back        tokens            certificates that nobody signs

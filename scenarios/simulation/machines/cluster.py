@@ -6,7 +6,7 @@ from typing import Any, Final
 from authority.names import instance_of
 from authority.outgoing import Mode
 from authority.records import Role, TransferRecord
-from scenarios.simulation.machines.home import Home
+from scenarios.simulation.machines.home import Home, home_of
 from scenarios.simulation.machines.judge import Judge
 from scenarios.simulation.machines.mixes import FaultMix
 from scenarios.simulation.machines.network import Network
@@ -33,7 +33,7 @@ class Cluster:
         self.parts: Final = parts or Parts()
         self.schedule: Final = Schedule()
         self.network: Final = Network(self.schedule, dice, mix)
-        self.judge: Final = Judge(self._may_simulate, self.schedule.note)
+        self.judge: Final = Judge(self._may_simulate, self.schedule.note, has_leases=mix.leases)
         self.tokens: Final = Tokens()
         self.is_resting = False
         self.proposed = 0
@@ -41,25 +41,42 @@ class Cluster:
         procedures = self.parts.procedures
         self.homes: Final = {
             one: Home(
-                one, self.schedule, self.network, self.judge, self.tokens, dice, mix, procedures, self.parts.rows()
+                one,
+                self.schedule,
+                self.network,
+                self.judge,
+                self.tokens,
+                dice,
+                mix,
+                procedures,
+                self.parts.rows(),
+                self.parts.granter,
             )
             for one in INSTANCES
         }
         self.servers: Final[dict[str, Server]] = {}
         self.players: Final[list[Player]] = []
         self.entities: Final[list[str]] = []
-        self._begin()
+        numbers = range(1, mix.servers + 1)
+        self._near: Final = {one: tuple(f"{one}.s{number}" for number in numbers) for one in INSTANCES}
         self._ids = 0
+        self._begin()
 
     def _begin(self) -> None:
         for instance, home in self.homes.items():
             home.committed = self._committed
             home.register(home.name, Role.HOMESERVER)
             self.network.nodes[home.name] = home
-            for number in range(1, self.mix.servers + 1):
-                name = f"{instance}.s{number}"
+            for name in self.servers_of(instance):
                 home.register(name)
                 self.servers[name] = self.network.nodes[name] = Server(self, name)
+            home.others.update((other, home_of(other)) for other in INSTANCES if other != instance)
+            if home.granting is not None:
+                home.expired, home.lost = self.judge.died, self.judge.lost
+                home.granting.begin(self.servers_of(instance))
+                home.remind()
+                for name in self.servers_of(instance):
+                    self.servers[name].hold_lease(home.granting.granter.terms, self.servers_of(instance))
         for instance, home in self.homes.items():
             near = self.servers_of(instance)
             for number in range(self.mix.entities):
@@ -75,7 +92,7 @@ class Cluster:
 
     def servers_of(self, instance: str) -> tuple[str, ...]:
         """The simulation servers of an instance."""
-        return tuple(name for name in self.servers if instance_of(name) == instance)
+        return self._near[instance]
 
     def _may_simulate(self, server: str, entity: str) -> bool:
         """Whether a server would go on with an entity at this moment, if it were asked to."""
@@ -100,22 +117,19 @@ class Cluster:
         self.moves_by_case["3" if by_chain else "2" if same else "1"] += 1
 
     def unsettled(self) -> str:
-        """Why the cluster is not at rest; empty if it is."""
-        for server in self.servers.values():
-            if server.leaving.by_entity:
-                return f"{server.name} still hands over {next(iter(server.leaving.by_entity))}"
-            if server.leaving.reports:
-                return f"{server.name} has not told of {next(iter(server.leaving.reports))}"
+        """Why the cluster is not at rest; empty if it is. Nobody waits for what is lost, with too many who died."""
+        threads = self.judge.threads
         for home in self.homes.values():
-            if home.orders.waiting:
-                return f"{next(iter(home.orders.waiting))} was permitted, and is not done"
+            for entity in home.waited_for():
+                if not threads[entity].is_lost:
+                    return f"{entity} is being recovered, or was permitted to go and is not gone"
         for entity in self.entities:
-            if why := self._why_not_at_rest(entity):
+            if not threads[entity].is_lost and (why := self._why_not_at_rest(entity)):
                 return why
         for player in self.players:
-            if player.waits:
+            if player.waits and not threads[player.entity].is_lost:
                 return f"{player.name} has not heard of all its inputs"
-        return ""
+        return next((why for server in self.servers.values() if (why := server.busy_with())), "")
 
     def _why_not_at_rest(self, entity: str) -> str:
         """Each is simulated by the one whom the log names, under the fence that it names, and by nobody else."""
@@ -151,7 +165,7 @@ class Cluster:
             )
             return
         source = self.servers.get(authority)
-        if source is not None and not source.is_paused and target != authority:
+        if source is not None and source.is_up and not source.is_paused and target != authority:
             mode = Mode.STAGED if staged else Mode.EAGER
             source.leaving.begin(Plan(transfer_id, entity, target, direct, mode=mode))
 

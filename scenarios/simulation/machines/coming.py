@@ -170,6 +170,9 @@ class Coming:
                 self._begin(entity, offer, permission, context)
             case machine.AnswerAgain(permission) if permission in self._contexts:
                 self._answer_again(entity, permission)
+            case machine.Wait() if self._server.keeping is not None:
+                if (leave := self._machines[entity].waits_with) is not None:
+                    self._server.keeping.unsettled.wants(entity, leave)
             case _:
                 pass
 
@@ -184,6 +187,8 @@ class Coming:
         chain = self._renewals.applied(entity, context.chain, context.group)
         stay.holding.delegated(chain, context.group, context.leads_to)
         self._answer(entity, permission)
+        if server.keeping is not None:
+            server.keeping.unsettled.begun(entity, by_chain=len(stay.holding.chain) > 1)
         server.given(stay, context.inputs)
 
     def clear_the_way(self, entity: str, fence: Fence) -> None:
@@ -197,6 +202,8 @@ class Coming:
         here = stay is not None and stay.fence >= permission.fence
         if here or (gone is not None and gone[1] >= permission.fence):
             self._answer(entity, permission)
+        elif self._server.keeping is not None and permission.fence < self.machine(entity).seen:
+            self._server.keeping.unsettled.wants(entity, permission, never=True)
 
     def _answer(self, entity: str, permission: Permission) -> None:
         if self._server.may_act():

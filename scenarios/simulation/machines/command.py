@@ -20,6 +20,9 @@ COLUMNS: Final = {
     "case_3": "case 3",
     "inputs": "inputs",
     "messages": "messages",
+    "crashes": "deaths",
+    "takeovers": "take-overs",
+    "lost": "lost",
     "virtual_s": "virtual s",
 }
 

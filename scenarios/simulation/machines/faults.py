@@ -33,9 +33,13 @@ class Faults:
         cluster.is_resting = True
         cluster.network.heal()
         for home in cluster.homes.values():
+            if home.is_away and home.granting is not None:
+                home.granting.take_office()
             home.is_away, home.is_healed = False, True
         for server in cluster.servers.values():
-            if server.is_paused:
+            if not server.is_up:
+                server.start()
+            elif server.is_paused:
                 server.go_on()
 
     def _repeat(self, rate: float, happen: Callable[[], None], noted: str = "") -> None:
@@ -84,17 +88,34 @@ class Faults:
 
     def _pause(self) -> None:
         server = self._cluster.servers[self._dice.choice(list(self._cluster.servers))]
-        if not server.is_paused:
+        if server.is_up and not server.is_paused:
             server.is_paused = True
-            self._later(self._mix.pause_s, server.go_on)
+            life = server.lives
+            self._later(self._mix.pause_s, lambda: server.go_on() if server.lives == life else None)
+
+    def _crash(self) -> None:
+        server = self._cluster.servers[self._dice.choice(list(self._cluster.servers))]
+        if not server.is_up:
+            return
+        server.crash()
+
+        def back() -> None:
+            if not server.is_up:
+                server.start()
+
+        self._later(self._mix.down_s, back)
 
     def _away(self) -> None:
         home = self._cluster.homes[self._dice.choice(list(self._cluster.homes))]
         if home.is_away:
             return
         home.is_away = True
+        if home.granting is not None:
+            home.granting.leave_office()
 
         def back() -> None:
             home.is_away = False
+            if home.granting is not None:
+                home.granting.take_office()
 
         self._later(self._mix.away_s, back)

@@ -5,37 +5,47 @@ Modelled: the log, which is these rows and decides at once; that it sometimes do
 at all; and a homeserver's part (`homeserver.transfers`), without waiting.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
 from authority.certificates import token_hash
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
+from authority.lease import Granter, LeaseTerms
+from authority.lease_procedures import may_be_given
 from authority.messages import (
     AdmitReply,
     AdmitRequest,
+    Adopted,
+    Collected,
     Decline,
     Delegation,
     Grant,
     HandoffAbort,
     HandoffReply,
     HandoffRequest,
+    LeaseInquiry,
+    LeaseWord,
+    Passed,
+    Renew,
     Report,
     ReportReply,
+    Stranded,
 )
 from authority.names import instance_of
 from authority.records import DirectoryRow, EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.transfer_rows import DECIDED
 from homeserver.certification import delegation_grant
 from homeserver.in_bulk import args_of_report, not_learned, reply_of
+from scenarios.simulation.machines.granting import Granting
 from scenarios.simulation.machines.judge import Judge
 from scenarios.simulation.machines.mixes import FaultMix
 from scenarios.simulation.machines.network import Network
 from scenarios.simulation.machines.orders import Orders
 from scenarios.simulation.machines.rows import MachineRows
 from scenarios.simulation.machines.tokens import Tokens
-from scenarios.simulation.machines.words import Answered, Asked
+from scenarios.simulation.machines.words import Answered, Asked, Untold
 from scenarios.simulation.schedule import Schedule
 
 _EPOCH: Final[int] = EntityRecord.model_fields["epoch"].default
@@ -65,6 +75,7 @@ class Home:
         mix: FaultMix,
         procedures: Mapping[str, Callable[..., Any]],
         rows: MachineRows,
+        granter: type[Granter],
     ) -> None:
         self.instance: Final = instance
         self.name: Final = home_of(instance)
@@ -74,7 +85,7 @@ class Home:
         self.committed: Callable[[TransferRecord], None] = lambda transfer: None
         """Told of each transfer that the log has committed."""
         self.refused = 0
-        self._schedule: Final = schedule
+        self.schedule: Final = schedule
         self._network: Final = network
         self._judge: Final = judge
         self._tokens: Final = tokens
@@ -84,11 +95,24 @@ class Home:
         self._is_mute = False
         self._admitting: dict[str, tuple[HandoffRequest, str, str]] = {}
         self.orders: Final = Orders(self, schedule)
+        self.others: Final[dict[str, str]] = {}
+        self.unreported: Final[dict[str, TransferRecord]] = {}
+        """Transfers that were committed, and of whose end nobody has told."""
+        self._committed_s: Final[dict[str, float]] = {}
+        self.expired: Callable[[str], None] = lambda server: None
+        """Told of each lease that is over."""
+        self.lost: Callable[[str], None] = lambda entity: None
+        """Told of each entity of which nobody who is alive has a copy."""
+        self.claimed: Callable[[str], None] = lambda server: None
+        """Told of each incarnation that begins."""
+        self.granting: Final = Granting(self, granter(LeaseTerms(round(mix.term_s * 1e9)))) if mix.leases else None
         self._handlers: Final[Mapping[type[Any], Callable[[Any, str, str], None]]] = {
             HandoffRequest: self._handoff,
             HandoffAbort: self._abort,
             Report: self._report,
             Decline: self._decline,
+            Passed: self._passed,
+            Stranded: self._stranded,
         }
 
     # --- the log ---------------------------------------------------------------------------------------------------
@@ -104,6 +128,10 @@ class Home:
         rows.keep()
         if "entity" in args:
             self._watch(args["entity"])
+        for item in args.get("entities", ()):
+            self._watch(item[0])
+        for item in args.get("items", ()):
+            self._watch(item["entity"])
         return answer
 
     def _watch(self, entity: str) -> None:
@@ -131,6 +159,13 @@ class Home:
         row = self.rows.data.get(("transfers", transfer_id))
         return None if row is None else TransferRecord.from_data(row)
 
+    def waited_for(self) -> Iterator[str]:
+        """The entities about which something is to be done yet."""
+        if self.granting is not None:
+            yield from (row.entity for row in self.granting.recovering.rows())
+        for name in self.orders.waiting:
+            yield self.rows.data["transfers", name]["entity"]
+
     # --- the network -----------------------------------------------------------------------------------------------
 
     def take(self, message: Any, sender: str) -> None:
@@ -155,8 +190,23 @@ class Home:
                 self._admit(request, sender)
             case AdmitReply() as reply:
                 self._admitted(reply)
+            case Renew() | Collected() | Adopted() | LeaseInquiry() | LeaseWord() if self.granting is not None:
+                self._about_death(self.granting, message, sender)
             case _:
                 self._dispatch(message, sender, "")
+
+    def _about_death(self, granting: Granting, message: Any, sender: str) -> None:
+        match message:
+            case Renew() as renew:
+                granting.renew(renew, sender)
+            case Collected() as collected:
+                granting.recovering.collected(collected, sender)
+            case Adopted() as adopted:
+                granting.recovering.adopted(adopted, sender)
+            case LeaseInquiry() as inquiry:
+                granting.inquired(inquiry, sender)
+            case _:
+                granting.told(message)
 
     def _dispatch(self, message: Any, by: str, via: str) -> None:
         """Deal with what a server asks, or have the entity's home do it. What is refused is not answered."""
@@ -180,8 +230,8 @@ class Home:
     # --- hand-overs ------------------------------------------------------------------------------------------------
 
     def _handoff(self, request: HandoffRequest, by: str, via: str) -> None:
-        known = self.transfer(request.transfer_id)
-        repeated = known is not None and known.phase in DECIDED
+        known = self.rows.data.get(("transfers", request.transfer_id))
+        repeated = known is not None and known["phase"] in DECIDED
         if not repeated and instance_of(request.target) != self.instance:
             self._admitting[request.transfer_id] = (request, by, via)
             asked = AdmitRequest(transfer_id=request.transfer_id, entity=request.entity, target=request.target)
@@ -193,6 +243,8 @@ class Home:
         """The home of an entity asks whether a server of this instance would take it."""
         row = self.rows.data.get(("servers", request.target))
         reason = "" if row is not None else Reason.UNKNOWN_TARGET.value
+        if self.granting is not None and row is not None and not may_be_given(self.rows, request.target):
+            reason = Reason.TARGET_DOWN.value
         if not self.is_healed and self._mix.refused_share and self._dice.random() < self._mix.refused_share:
             reason = Reason.DRAINING.value
         lease = self.rows.data.get(("leases", request.target))
@@ -237,7 +289,10 @@ class Home:
         transfer = TransferRecord.from_data(decided["transfer"])
         if not repeated and decided["outcome"] == Outcome.COMMITTED:
             self.committed(transfer)
-        self._schedule.note(f"{self.name} {decided['outcome']} {transfer.id} {transfer.reason}")
+            if self.granting is not None:
+                self.unreported[transfer.id] = transfer
+                self._committed_s[transfer.id] = self.schedule.now_s
+        self.schedule.note(f"{self.name} {decided['outcome']} {transfer.id} {transfer.reason}")
         reply = self._reply(decided, transfer)
         is_case_2 = instance_of(request.source) == instance_of(request.target) == self.instance
         if reply.outcome == "committed" and is_case_2 and not transfer.sub:
@@ -254,7 +309,7 @@ class Home:
         args = request.model_dump(include={"transfer_id", "entity", "source", "target", "epoch", "sub", "reason"})
         decided = self.run("transfer.refuse", **args, passes=self._tokens.passes(request.chain))
         transfer = TransferRecord.from_data(decided["transfer"])
-        self._schedule.note(f"{self.name} gives up {transfer.id}: {decided['outcome']} {transfer.reason}")
+        self.schedule.note(f"{self.name} gives up {transfer.id}: {decided['outcome']} {transfer.reason}")
         self._answer(self._reply(decided, transfer), by, via)
 
     # --- behind ----------------------------------------------------------------------------------------------------
@@ -264,11 +319,11 @@ class Home:
         new = not_learned(self.record(report.entity), passes) if passes else passes
         try:
             self.run("transfer.report", **args_of_report(report, new))
+            self.unreported.pop(report.transfer_id, None)
         except Refused:
             if new:
                 self.run("transfer.passed", entity=report.entity, passes=new)
-            # It is not told again: nothing would come of it.
-            self._answer(ReportReply(transfer_id=report.transfer_id), by, via)
+            self._answer(Untold(report.transfer_id), by, via)
             raise
         if len(passes) >= RENEW_AFTER:
             self._renew_grant(report.entity, report.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
@@ -278,6 +333,35 @@ class Home:
         record = self.record(entity)
         if record.delegation and record.fence == fence:
             self.deliver_delegation(record, token_hash(last))
+
+    def _passed(self, message: Passed, by: str, via: str) -> None:
+        """A server simulates an entity that was passed to it."""
+        passes = self._tokens.passes(message.chain)
+        if passes:
+            self.run("transfer.passed", entity=message.entity, passes=passes)
+            self._renew_grant(message.entity, message.chain[-1], Fence(passes[-1]["epoch"], passes[-1]["sub"]))
+
+    def _stranded(self, message: Stranded, by: str, via: str) -> None:
+        """A server was given an entity and has no state to begin with."""
+        transfer = self.transfer(message.transfer_id)
+        over = transfer is not None and self.granting is not None
+        if over and transfer is not None and self.granting is not None:
+            over = self.granting.is_over(transfer.source, transfer.source_incarnation)
+        self.run("recovery.strand", **message.model_dump(exclude={"type"}), source_over=over)
+
+    def remind(self) -> None:
+        """Tell targets again what the log gave to them, when those are dead who should have seen to it."""
+        self.schedule.after(1.0, self.remind)
+        granting = self.granting
+        if self.is_away or granting is None:
+            return
+        for name, transfer in list(self.unreported.items()):
+            if self.named(transfer.entity) != (transfer.target, transfer.fence):
+                del self.unreported[name]
+            elif self.schedule.now_s - self._committed_s[name] > 2.0 and granting.is_over(
+                transfer.source, transfer.source_incarnation
+            ):
+                self.send(transfer.target, Grant(certificate=self._tokens.commit(transfer)))
 
     def _decline(self, message: Decline, by: str, via: str) -> None:
         args = message.model_dump(include={"transfer_id", "entity", "source", "target", "reason"})

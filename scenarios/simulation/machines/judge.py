@@ -10,6 +10,7 @@ from typing import Final
 from authority.epoch import Fence
 from scenarios.simulation.machines.lives import State
 from scenarios.simulation.oracle import Violation
+from scenarios.simulation.servers.debts import Debts
 from simserver.inputs import fold
 
 __all__ = ["Judge", "Thread"]
@@ -34,6 +35,13 @@ class Thread:
     """What servers hold of it, running or frozen."""
     digests: list[bytes] = field(default_factory=lambda: [State().digest])
     """The folds over its player's inputs, by number."""
+    deaths: int = 0
+    """How many servers had died when it was taken up."""
+    kept_after: int = 0
+    """How many had when a copy was kept last."""
+    is_taken: bool = False
+    """Whether the log has taken it from whoever had it: whoever goes on with it does so from a copy."""
+    is_lost: bool = False
     acknowledged: int = 0
     """Inputs that the player was told of."""
 
@@ -41,10 +49,15 @@ class Thread:
 class Judge:
     """Keeps the first violation of each kind. `may_simulate` says whether a server would go on with an entity now."""
 
-    def __init__(self, may_simulate: Callable[[str, str], bool], note: Callable[[str], None]) -> None:
+    def __init__(
+        self, may_simulate: Callable[[str, str], bool], note: Callable[[str], None], *, has_leases: bool = False
+    ) -> None:
+        self.has_leases: Final = has_leases
         self.violations: Final[list[Violation]] = []
         self.threads: Final[dict[str, Thread]] = {}
+        self.debts: Final = Debts()
         self.begun = 0
+        self.takeovers = 0
         self.inputs = 0
         self._may_simulate: Final = may_simulate
         self._note: Final = note
@@ -66,10 +79,15 @@ class Judge:
     def given(self, entity: str, server: str, fence: Fence, after: Fence | None = None) -> None:
         """The log, or a pass from `after`, gives authority: to one server under each fence, and only to higher ones."""
         thread = self.threads[entity]
+        thread.is_taken = thread.is_taken or not server
         known = thread.given.get(fence)
         if known is not None:
             if known != server:
                 self.violated("fence", f"{entity}: {fence} was given to {known} and to {server}")
+            return
+        if after is not None and fence < thread.highest and self.deaths:
+            # Signed by somebody who has not heard yet that it was taken from him: nobody may begin by it.
+            self._note(f"{entity} {fence} is {server}'s, and of the past")
             return
         if fence <= thread.highest:
             self.violated("fence", f"{entity}: {fence} was given to {server} after {thread.highest}")
@@ -94,6 +112,8 @@ class Judge:
             self.violated("fence", f"{server} took {entity} up under {fence}, after {thread.server}'s {thread.fence}")
         thread.running[server] = thread.fence = fence
         thread.server, thread.copies[server] = server, state
+        thread.deaths, thread.is_taken = self.deaths, False
+        thread.is_lost = False
 
     def _may_run(self, thread: Thread, server: str, fence: Fence) -> None:
         owner = thread.given.get(fence)
@@ -107,6 +127,59 @@ class Judge:
     def stops(self, entity: str, server: str) -> None:
         """It stands still there."""
         self.threads[entity].running.pop(server, None)
+
+    def takes_over(self, entity: str, server: str, fence: Fence, state: State) -> None:
+        """A server goes on from a copy, by the log's leave: its authority is dead, or has stopped."""
+        thread = self.threads[entity]
+        self.takeovers += 1
+        if state != thread.state:
+            self._note(f"{entity} goes back from {thread.state.tick} to {state.tick}")
+            if not self.debts.has_died_since(thread.server, thread.deaths):
+                text = (
+                    f"{server} took {entity} over at tick {state.tick}, {thread.server} had come to {thread.state.tick}"
+                )
+                self.violated("state", text)
+            if (owed := self.debts.owed((entity, "state"))) > state.tick:
+                text = f"{server} took {entity} over at tick {state.tick}, and a copy of tick {owed} was kept"
+                self.violated("durable-state", text)
+            if (owed := self.debts.owed((entity, "inputs"))) > state.applied:
+                text = f"{server} took {entity} over with {state.applied} inputs, and {owed} were called durable"
+                self.violated("durable-inputs", text)
+            self.debts.settle((entity, "state"), state.tick)
+            self.debts.settle((entity, "inputs"), state.applied)
+            thread.acknowledged = min(thread.acknowledged, state.applied)
+            thread.state = state
+        self.begins(entity, server, fence, state)
+
+    def lost(self, entity: str) -> None:
+        """Nobody who is alive has a copy of an entity; nothing that was called durable may be gone."""
+        self._note(f"{entity} is lost")
+        self.threads[entity].is_lost = True
+        if owed := self.debts.owed((entity, "state")):
+            self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
+
+    def kept(self, entity: str, fence: Fence, tick: int, deaths: int) -> None:
+        """An authority hears that somebody keeps a copy, who said so after so many deaths."""
+        thread = self.threads[entity]
+        if fence == thread.fence:
+            self.debts.owe((entity, "state"), tick, min(deaths, self.deaths))
+            thread.kept_after = min(deaths, self.deaths)
+
+    @property
+    def deaths(self) -> int:
+        """How many servers have died."""
+        return len(self.debts.deaths)
+
+    def died(self, server: str) -> None:
+        """A server is gone with its memory, or its lease is over."""
+        self._note(f"{server} is dead")
+        self.debts.died(server)
+
+    def crashed(self, entity: str, server: str) -> None:
+        """What a server had in memory is gone."""
+        thread = self.threads[entity]
+        thread.running.pop(server, None)
+        thread.copies.pop(server, None)
 
     def resumes(self, entity: str, server: str, fence: Fence, state: State) -> None:
         """It goes on where it stood still."""
@@ -138,8 +211,8 @@ class Judge:
         thread = self.threads[entity]
         self._note(f"{server} drops {entity}")
         thread.running.pop(server, None)
-        thread.copies.pop(server, None)
-        if thread.state not in thread.copies.values():
+        dropped = thread.copies.pop(server, None)
+        if dropped == thread.state and not thread.is_taken and thread.state not in thread.copies.values():
             self.violated("lost", f"{server} dropped {entity}, and nobody has tick {thread.state.tick}")
 
     # --- inputs ----------------------------------------------------------------------------------------------------
@@ -152,6 +225,11 @@ class Judge:
     def acknowledges(self, entity: str, applied: int) -> None:
         """A player hears that so many inputs are applied: they stay so."""
         thread = self.threads[entity]
+        if self.has_leases:
+            if applied > thread.acknowledged:
+                thread.acknowledged = applied
+                self.debts.owe((entity, "inputs"), applied, thread.kept_after)
+            return
         thread.acknowledged = max(thread.acknowledged, applied)
         if thread.state.applied < thread.acknowledged:
             text = f"{entity} has {thread.state.applied} inputs, and its player was told of {thread.acknowledged}"

@@ -166,6 +166,10 @@ class Leaving:
         if self.reports.pop(transfer_id, None) is not None:
             self._begun.decided(transfer_id)
 
+    def untold(self, transfer_id: str) -> None:
+        """Home has refused a report: nothing would come of it if it came again."""
+        self.reports.pop(transfer_id, None)
+
     # --- performing ------------------------------------------------------------------------------------------------
 
     def _perform(self, departure: Departure, effects: list[machine.Effect]) -> None:  # noqa: C901, PLR0912 — one for each
@@ -216,7 +220,8 @@ class Leaving:
     def _resume(self, departure: Departure, fence: Fence) -> None:
         self._forget(departure)
         if departure.stays_nowhere:
-            self._server.drop(departure.plan.entity)
+            # What it stood still with is kept as a copy.
+            self._server.forget(departure.plan.entity)
         else:
             self._server.resume(departure.plan.entity, fence)
 

@@ -69,7 +69,11 @@ class Stay:
     unsaid_owner_rev: int = 0
     holding: Holding = field(init=False, repr=False)
     source: str = ""
-    copied: State | None = None
+    copied: tuple[Fence, State, tuple[str, ...]] | None = None
+    intervals: int = 0
+    """Since it was copied last."""
+    durable: int = 0
+    durable_tick: int = 0
 
     def __post_init__(self) -> None:
         # As much of a life as a departure and a holding make use of.

@@ -26,7 +26,7 @@ class FaultMix:
     faults_s: float = 3.0
 
     # --- what people do
-    moves: float = 400.0  # an entity is to be elsewhere
+    moves: float = 500.0  # an entity is to be elsewhere
     ordered_share: float = 0.4  # of them through the log; else a world wants it
     direct_share: float = 0.7  # of them directly, if the entity is delegated
     staged_share: float = 0.2
@@ -50,6 +50,10 @@ class FaultMix:
     # --- processes and the log
     pause: float = 0.0  # one server stands still, as after SIGSTOP
     pause_s: Range = (0.05, 2.0)
+    leases: bool = False  # who is silent for a term is dead, and others go on with what it had
+    term_s: float = 1.0
+    crash: float = 0.0  # one server is killed, and started again
+    down_s: Range = (0.05, 2.0)
     away: float = 0.0  # a home instance answers nobody
     away_s: Range = (0.1, 1.5)
     unknown_share: float = 0.0  # of what a home is asked it does, and nobody is told
@@ -60,7 +64,7 @@ class FaultMix:
         return {name: rate for name in _RATED if (rate := getattr(self, name)) > 0}
 
 
-_RATED: Final = ("cut", "cut_one_way", "isolate", "pause", "away")
+_RATED: Final = ("cut", "cut_one_way", "isolate", "pause", "crash", "away")
 
 _ALL: Final = (
     FaultMix(name="calm", purpose="nothing goes wrong, and entities move all the time", moves=800.0),
@@ -97,6 +101,38 @@ _ALL: Final = (
         away=2.0,
         unknown_share=0.1,
         refused_share=0.1,
+    ),
+    FaultMix(
+        name="crashes",
+        purpose="servers are killed and started again, and others go on with what they had",
+        leases=True,
+        crash=1.5,
+    ),
+    FaultMix(
+        name="leases",
+        purpose="servers stand still, or cannot reach home, for longer than their leases last",
+        leases=True,
+        pause=2.0,
+        pause_s=(0.5, 3.0),
+        isolate=1.0,
+        cut=3.0,
+        cut_s=(0.5, 3.0),
+        late=0.01,
+    ),
+    FaultMix(
+        name="deaths",
+        purpose="all of this, each of it seldom, with leases",
+        leases=True,
+        lost=0.03,
+        repeated=0.03,
+        late=0.01,
+        cut=1.0,
+        cut_one_way=1.0,
+        pause=1.0,
+        crash=0.7,
+        away=0.5,
+        unknown_share=0.02,
+        refused_share=0.03,
     ),
     FaultMix(
         name="everything",

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authority.incoming import Incoming
+from authority.lease import Granter
 from authority.outgoing import Outgoing
 from authority.procedures import PROCEDURES
+from scenarios.simulation.machines.keeping import Keeping
 from scenarios.simulation.machines.rows import MachineRows
 
 __all__ = ["Parts"]
@@ -20,6 +22,8 @@ class Parts:
     incoming: type[Incoming] = Incoming
     procedures: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: PROCEDURES)
     rows: type[MachineRows] = MachineRows
+    granter: type[Granter] = Granter
+    keeping: type[Keeping] = Keeping
     freezes: bool = True
     """Whether an entity that is on its way stands still."""
     keeps_cursors: bool = True

@@ -13,7 +13,7 @@ from scenarios.simulation.outcome import Outcome
 
 __all__ = ["HEAL_S", "MachinesOutcome", "simulate"]
 
-HEAL_S: Final = 20.0
+HEAL_S: Final = 40.0
 """What is repeated is so within a second; a few of each."""
 _LOOK_S: Final = 0.25
 
@@ -29,6 +29,8 @@ class MachinesOutcome(Outcome):
     proposed: int
     inputs: int
     messages: int
+    takeovers: int
+    lost: int
 
 
 def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOutcome:
@@ -49,7 +51,7 @@ def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOu
         seed=seed,
         mix=mix.name,
         violations=tuple(judge.violations),
-        crashes=0,
+        crashes=judge.deaths,
         events=schedule.happened,
         virtual_s=schedule.now_s - began_s,
         trace=schedule.digest(),
@@ -61,6 +63,8 @@ def simulate(mix: FaultMix, seed: int, parts: Parts | None = None) -> MachinesOu
         proposed=cluster.proposed,
         inputs=judge.inputs,
         messages=cluster.network.sent,
+        takeovers=judge.takeovers,
+        lost=sum(thread.is_lost for thread in judge.threads.values()),
     )
 
 

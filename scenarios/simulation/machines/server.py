@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from authority.epoch import Fence
+from authority.lease import LeaseTerms
 from authority.messages import (
     Activate,
     Activated,
@@ -23,11 +24,13 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.names import instance_of
+from authority.recovery import Copy, CopySource
 from scenarios.simulation.machines.coming import Coming, Staging
 from scenarios.simulation.machines.home import home_of
+from scenarios.simulation.machines.keeping import Keeping, copy_of
 from scenarios.simulation.machines.leaving import Leaving
 from scenarios.simulation.machines.lives import State, Stay
-from scenarios.simulation.machines.words import Elsewhere, Given, Heard
+from scenarios.simulation.machines.words import Elsewhere, Given, Heard, Untold
 
 if TYPE_CHECKING:
     from scenarios.simulation.machines.cluster import Cluster
@@ -37,6 +40,8 @@ __all__ = ["Disk", "Server"]
 LOOK_S: Final = 0.5
 """How often a server says again what nobody has heard."""
 _DISK_S: Final = 0.002
+_LEDGER_S: Final = 0.05
+"""How far behind the ledger is."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,10 @@ class Disk:
     """What a server has written down."""
 
     stages: dict[str, Staging] = field(default_factory=dict)
+    rows: dict[str, tuple[str, Fence]] = field(default_factory=dict)
+    """Of each entity, where it went and under which fence; to nowhere if it lives here."""
+    checkpoints: dict[str, Copy] = field(default_factory=dict)
+    nonces: dict[int, str] = field(default_factory=dict)
 
 
 class Server:
@@ -56,7 +65,9 @@ class Server:
         self.judge: Final = world.judge
         self.disk: Final = Disk()
         self.is_paused = False
+        self.is_up = False
         self.lives = 0
+        self._unwritten: dict[str, tuple[str, Fence]] = {}
         self._backlog: list[Callable[[], None]] = []
         self._handlers: Mapping[type[Any], Callable[[Any, str], None]]
         self.start()
@@ -64,6 +75,8 @@ class Server:
     def start(self) -> None:
         """Begin a life, with what is on the disk."""
         self.lives += 1
+        self.is_up = True
+        self._unwritten = {}
         self.stays: dict[str, Stay] = {}
         self.gone: dict[str, tuple[str, Fence]] = {}
         self.lived: dict[str, Fence] = {}
@@ -74,6 +87,7 @@ class Server:
             Order: lambda message, _sender: leaving.ordered(message),
             HandoffReply: lambda message, _sender: leaving.replied(message),
             ReportReply: lambda message, _sender: leaving.reported(message.transfer_id),
+            Untold: lambda message, _sender: leaving.untold(message.transfer_id),
             Activated: leaving.activated,
             Staged: leaving.staged,
             StateTransfer: coming.state,
@@ -86,7 +100,40 @@ class Server:
             ForwardInputs: coming.forwarded,
             Given: self._given_by,
         }
+        self.keeping: Keeping | None = self.world.parts.keeping(self) if self.world.mix.leases else None
+        if self.keeping is not None:
+            self._handlers = {**self._handlers, **self.keeping.handlers()}
+            self._remember()
         self.later(LOOK_S * self.world.dice.random(), self._look)
+
+    def _remember(self) -> None:
+        """What is on the disk of an earlier life."""
+        for entity, (moved_to, fence) in self.disk.rows.items():
+            if moved_to:
+                self.gone[entity] = (moved_to, fence)
+            else:
+                self.lived[entity] = fence
+        if self.keeping is not None and self.lives > 1:
+            self.keeping.remember()
+            for staging in list(self.disk.stages.values()):
+                self.coming.restage(staging)
+            self.keeping.begin()
+
+    def hold_lease(self, terms: LeaseTerms, peers: tuple[str, ...]) -> None:
+        """The first lease of all is held when a run begins."""
+        if self.keeping is not None:
+            self.keeping.begin(terms, peers)
+
+    def crash(self) -> None:
+        """The process is gone, with everything that is not on the disk."""
+        self.note(f"{self.name} is killed")
+        for entity in self.stays:
+            self.judge.crashed(entity, self.name)
+        self.judge.died(self.name)
+        self.lives += 1
+        self.is_up = self.is_paused = False
+        self._backlog.clear()
+        self.stays = {}
 
     # --- time and messages -----------------------------------------------------------------------------------------
 
@@ -113,6 +160,8 @@ class Server:
 
     def take(self, message: Any, sender: str) -> None:
         """A message arrives."""
+        if not self.is_up:
+            return
         if self.is_paused:
             self._backlog.append(partial(self.take, message, sender))
         else:
@@ -133,31 +182,44 @@ class Server:
         """Add a line to the trace."""
         self.world.schedule.note(line)
 
+    def busy_with(self) -> str:
+        """What it has not come to an end with; empty if there is nothing."""
+        if not self.is_up:
+            return f"{self.name} is down"
+        if self.leaving.by_entity:
+            return f"{self.name} still hands over {next(iter(self.leaving.by_entity))}"
+        return f"{self.name} has not told of {next(iter(self.leaving.reports))}" if self.leaving.reports else ""
+
     def _look(self) -> None:
         """Say again what nobody has heard."""
         for report in self.leaving.reports.values():
             self.send(self.home, report)
+        if self.keeping is not None:
+            self.keeping.ask()
         self.later(LOOK_S, self._look)
 
     # --- leases ----------------------------------------------------------------------------------------------------
 
     def may_act(self) -> bool:
         """Whether anything may begin or go on here now."""
-        return True
+        return self.is_up and (self.keeping is None or self.keeping.may_act())
 
     def is_for_this_life(self, incarnation: int) -> bool:
         """Whether leave that was given to this incarnation holds."""
-        return True
+        return self.keeping is None or self.keeping.is_for_this_life(incarnation)
 
     def incarnation_of(self, server: str) -> int:
-        """Which incarnation another server is now, as far as this one knows."""
-        return 0
+        """Which incarnation another server is now: what that one has told before a freeze."""
+        other = self.world.servers.get(server)
+        return 0 if other is None or other.keeping is None else other.keeping.incarnation
 
     # --- entities --------------------------------------------------------------------------------------------------
 
     def spawn(self, entity: str, fence: Fence) -> None:
         """A new entity begins here."""
         self.stays[entity] = Stay(entity, fence, State())
+        self.disk.rows[entity] = ("", fence)
+        self.disk.checkpoints[entity] = copy_of(fence, State(), CopySource.CHECKPOINT)
         self.judge.created(entity, self.name, fence)
         self.judge.begins(entity, self.name, fence, State())
 
@@ -169,25 +231,73 @@ class Server:
         if not self.world.parts.keeps_cursors:
             stay.state = stay.state._replace(applied=0)
         self.judge.begins(stay.entity, self.name, stay.fence, stay.state)
-        stay.state = stay.state.taken_up(self.name)
-        self.judge.changes(stay.entity, self.name, stay.fence, stay.state)
+        self._go_on(stay)
+
+    def take_over(self, stay: Stay) -> None:
+        """Go on with a copy: the log has given the entity to this server."""
+        self.stays[stay.entity] = stay
+        self.gone.pop(stay.entity, None)
+        self.lived.pop(stay.entity, None)
+        self.judge.takes_over(stay.entity, self.name, stay.fence, stay.state)
+        self._go_on(stay)
+
+    def _go_on(self, stay: Stay) -> None:
+        self._write(stay.entity, "", stay.fence)
+        if self.may_act():
+            stay.state = stay.state.taken_up(self.name)
+            self.judge.changes(stay.entity, self.name, stay.fence, stay.state)
+
+    def _write(self, entity: str, moved_to: str, fence: Fence) -> None:
+        """Have it in the ledger before long."""
+        if self.keeping is None:
+            return
+        if not self._unwritten:
+            self.later(_LEDGER_S, self._written)
+        self._unwritten[entity] = (moved_to, fence)
+
+    def _written(self) -> None:
+        self.disk.rows.update(self._unwritten)
+        for entity, (moved_to, _) in self._unwritten.items():
+            if moved_to:
+                self.disk.checkpoints.pop(entity, None)
+        self._unwritten = {}
+
+    def checkpoint(self, entity: str, copy: Copy) -> None:
+        """Have the state of an entity that lives here on the disk."""
+        kept = Copy(copy.fence, copy.tick, copy.state, copy.state_hash, CopySource.CHECKPOINT)
+
+        def write() -> None:
+            if entity in self.stays:
+                self.disk.checkpoints[entity] = kept
+
+        self.later(_DISK_S, write)
 
     def leave(self, entity: str, moved_to: str, fence: Fence) -> None:
         """Somebody else has authority now, unless the entity has come back already, or left again."""
         stay, gone = self.stays.get(entity), self.gone.get(entity)
         if (stay is not None and stay.fence > fence) or (gone is not None and gone[1] > fence):
             return
+        if self.keeping is not None and stay is not None:
+            self.keeping.keep_handed_over(entity, copy_of(stay.fence, stay.state, CopySource.CHECKPOINT))
         self.drop(entity)
         self.gone[entity] = (moved_to, fence)
+        self._write(entity, moved_to, fence)
 
     def drop(self, entity: str) -> None:
         """End a life without a word about where the entity is, if it lives here."""
         if self.stays.pop(entity, None) is not None:
             self.judge.leaves(entity, self.name)
 
+    def forget(self, entity: str) -> None:
+        """End a life of which a copy is kept here."""
+        self.stays.pop(entity, None)
+        self.judge.crashed(entity, self.name)
+
     def resume(self, entity: str, fence: Fence) -> None:
         """It was not handed over after all."""
-        stay = self.stays[entity]
+        stay = self.stays.get(entity)
+        if stay is None:
+            return
         stay.holding.stays(fence)
         if not stay.frozen:
             self.judge.resumes(entity, self.name, stay.fence, stay.state)
@@ -224,4 +334,5 @@ class Server:
             return
         self.given(stay, message.items)
         if not stay.frozen and self.may_act():
-            self.send(player, Heard(stay.state.applied, stay.fence))
+            durable = stay.state.applied if self.keeping is None else stay.durable
+            self.send(player, Heard(stay.state.applied, durable, stay.fence))

@@ -3,12 +3,14 @@
 Those of hand-overs are the ones that `baton simulate transfers-search` finds out; here they fail in whole clusters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from authority.lease import Granter
 from scenarios.simulation import handover_weaknesses
+from scenarios.simulation.machines.keeping import Keeping
 from scenarios.simulation.machines.parts import Parts
 
 __all__ = ["WEAKNESSES", "Weakness"]
@@ -32,7 +34,6 @@ _MACHINES: Final = (
     "commits-for-anybody",
     "deletes-at-commit",
     "deletes-before-commit",
-    "fence-not-raised",
     "refuses-without-raising",
     "resumes-on-timeout",
     "resumes-without-the-log",
@@ -47,7 +48,39 @@ def _of_hand_overs(name: str) -> Weakness:
     return Weakness(name, weakness.sentence, Parts(weak.outgoing, weak.incoming, procedures=procedures))
 
 
+class _NeverStops(Keeping):
+    def may_act(self) -> bool:
+        return bool(self.incarnation)
+
+
+class _ActsForAnotherLife(Keeping):
+    def is_for_this_life(self, incarnation: int) -> bool:
+        return True
+
+
+class _KeepsItsEntities(Keeping):
+    def _step_down(self) -> None: ...
+
+
+class _HastyGranter(Granter):
+    def overdue(self, leases: Iterable[tuple[str, int]], now_ns: int) -> list[tuple[str, int]]:
+        # As if it were half a term later.
+        return super().overdue(leases, now_ns + self.terms.granter_ns // 2)
+
+
+_DEATHS: Final = (
+    Weakness("never-stops", "a server goes on when its lease has run out", Parts(keeping=_NeverStops)),
+    Weakness(
+        "acts-for-another-life",
+        "a server that came back begins with what an earlier life of it was given",
+        Parts(keeping=_ActsForAnotherLife),
+    ),
+    Weakness("keeps-its-entities", "a server whose lease is over keeps what it has", Parts(keeping=_KeepsItsEntities)),
+    Weakness("hasty-granter", "leases are ended before those who have them have stopped", Parts(granter=_HastyGranter)),
+)
+
 _ALL: Final = (
+    *_DEATHS,
     *map(_of_hand_overs, _MACHINES),
     Weakness("forgets-on-arrival", "how far inputs had come stays behind", Parts(keeps_cursors=False)),
     Weakness("goes-on-after-freezing", "an entity goes on while it is on its way", Parts(freezes=False)),

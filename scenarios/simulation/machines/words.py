@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 from authority.epoch import Fence
 from authority.messages import InputItem
+from authority.recovery import Copy
 
-__all__ = ["Answered", "Asked", "Elsewhere", "Given", "Heard"]
+__all__ = ["Answered", "Asked", "CopiesOf", "Elsewhere", "Given", "Heard", "KeptCopies", "Untold"]
 
 
 class Asked(NamedTuple):
@@ -30,9 +31,10 @@ class Given(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """Server → player: so many inputs are applied, under this fence."""
+    """Server → player: so many inputs are applied under this fence, and so many stay so whoever dies."""
 
     applied: int
+    durable: int
     fence: Fence
 
 
@@ -41,3 +43,22 @@ class Elsewhere(NamedTuple):
 
     moved_to: str
     fence: Fence
+
+
+class Untold(NamedTuple):
+    """Home → server: your report of this transfer was refused, and need not come again."""
+
+    transfer_id: str
+
+
+class CopiesOf(NamedTuple):
+    """Authority → follower: keep these."""
+
+    items: tuple[tuple[str, Copy], ...]
+
+
+class KeptCopies(NamedTuple):
+    """Follower → authority: these I keep; said after so many deaths."""
+
+    items: tuple[tuple[str, Fence, int], ...]
+    deaths: int
