@@ -15,7 +15,7 @@ from crypto import jose
 from crypto.keys import PublicIdentity
 from homeserver.directory import Directory
 
-__all__ = ["Certification"]
+__all__ = ["Certification", "args_of_pass", "commit_certificate", "delegation_grant"]
 
 
 class Certification:
@@ -107,6 +107,7 @@ def args_of_pass(step: PassCertificate) -> dict[str, Any]:
 
 
 def delegation_grant(record: EntityRecord, replaces: str) -> DelegationGrant:
+    """What the log's delegation of an entity gives to its authority; see `Certification.grant`."""
     return DelegationGrant(
         entity=record.id,
         epoch=record.epoch,
@@ -120,6 +121,7 @@ def delegation_grant(record: EntityRecord, replaces: str) -> DelegationGrant:
 
 
 def commit_certificate(transfer: TransferRecord) -> CommitCertificate:
+    """What the log has decided with a committed transfer."""
     return CommitCertificate(
         entity=transfer.entity,
         epoch=transfer.epoch,

@@ -23,6 +23,7 @@ Running it
 
 Whole clusters of servers
     servers            homeservers, simulation servers and players; `baton simulate servers`
+    machines           the pure machines alone, and as fast as can be; `baton simulate machines`
 
 Hand-overs, searched instead of drawn from seeds
     search             every reachable state, breadth first; knows nothing of the rest

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from authority import transfer_rows
-from authority.certificates import CommitCertificate, DelegationGrant, PassCertificate, check_chain
+from authority.certificates import DelegationGrant, PassCertificate, check_chain
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.messages import (
@@ -38,6 +38,7 @@ from authority.names import instance_of
 from authority.outgoing import Mode
 from authority.records import EntityRecord, Outcome, Phase, Role, TransferRecord
 from authority.rules import Rule
+from homeserver.certification import args_of_pass, commit_certificate, delegation_grant
 from tests.authority.model_server import (
     ENTITY,
     GROUP,
@@ -138,7 +139,7 @@ class HandoverWorld:
         grant = DelegationGrant.from_claims_untrusted(json.loads(chain[0]))
         steps = [(token, PassCertificate.from_claims_untrusted(json.loads(token))) for token in chain[1:]]
         check_chain(grant, chain[0], steps)
-        return [step.model_dump(mode="json") for _, step in steps]
+        return [args_of_pass(step) for _, step in steps]
 
     def _note_report(self, report: Report) -> None:
         passes = self._passes(report.chain)
@@ -155,10 +156,7 @@ class HandoverWorld:
                 self._deliver_delegation(self.record)
 
     def _deliver_delegation(self, record: EntityRecord) -> None:
-        grant = DelegationGrant(
-            entity=ENTITY, epoch=record.epoch, sub=record.sub, holder=record.authority, group=record.delegation
-        )
-        message = Delegation(entity=ENTITY, grant=json.dumps(grant.to_claims()))
+        message = Delegation(entity=ENTITY, grant=json.dumps(delegation_grant(record, "").to_claims()))
         self.send(HOME, record.authority, message)
 
     def _handoff(self, request: HandoffRequest) -> None:
@@ -373,5 +371,4 @@ class HandoverWorld:
 
 
 def _certificate(transfer: TransferRecord) -> str:
-    fields = transfer.model_dump(include={"entity", "epoch", "sub", "source", "target", "tick", "state_hash"})
-    return json.dumps(CommitCertificate(transfer_id=transfer.id, **fields).to_claims())
+    return json.dumps(commit_certificate(transfer).to_claims())

@@ -19,11 +19,9 @@ COLUMNS: Final = {
     "case_2": "case 2",
     "case_3": "case 3",
     "inputs": "inputs",
-    "messages": "messages",
     "crashes": "deaths",
     "takeovers": "take-overs",
     "lost": "lost",
-    "virtual_s": "virtual s",
 }
 
 

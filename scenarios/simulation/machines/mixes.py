@@ -23,10 +23,10 @@ class FaultMix:
     # --- who there is
     servers: int = 5  # simulation servers of each of the two instances
     entities: int = 60  # of each instance
-    faults_s: float = 3.0
+    faults_s: float = 2.0
 
     # --- what people do
-    moves: float = 500.0  # an entity is to be elsewhere
+    moves: float = 900.0  # an entity is to be elsewhere
     ordered_share: float = 0.4  # of them through the log; else a world wants it
     direct_share: float = 0.7  # of them directly, if the entity is delegated
     staged_share: float = 0.2
@@ -67,7 +67,7 @@ class FaultMix:
 _RATED: Final = ("cut", "cut_one_way", "isolate", "pause", "crash", "away")
 
 _ALL: Final = (
-    FaultMix(name="calm", purpose="nothing goes wrong, and entities move all the time", moves=800.0),
+    FaultMix(name="calm", purpose="nothing goes wrong, and entities move all the time", moves=1500.0),
     FaultMix(
         name="lossy",
         purpose="a tenth of all messages is lost, some come twice, and some a second late",
@@ -106,12 +106,14 @@ _ALL: Final = (
         name="crashes",
         purpose="servers are killed and started again, and others go on with what they had",
         leases=True,
+        faults_s=3.0,
         crash=1.5,
     ),
     FaultMix(
         name="leases",
         purpose="servers stand still, or cannot reach home, for longer than their leases last",
         leases=True,
+        faults_s=3.0,
         pause=2.0,
         pause_s=(0.5, 3.0),
         isolate=1.0,
@@ -123,6 +125,7 @@ _ALL: Final = (
         name="deaths",
         purpose="all of this, each of it seldom, with leases",
         leases=True,
+        faults_s=3.0,
         lost=0.03,
         repeated=0.03,
         late=0.01,
