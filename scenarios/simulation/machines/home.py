@@ -343,9 +343,9 @@ class Home:
 
     def _stranded(self, message: Stranded, by: str, via: str) -> None:
         """A server was given an entity and has no state to begin with."""
-        transfer = self.transfer(message.transfer_id)
-        over = transfer is not None and self.granting is not None
-        if over and transfer is not None and self.granting is not None:
+        transfer, over = self.transfer(message.transfer_id), False
+        # One that was proposed while nobody had the entity has no source.
+        if self.granting is not None and transfer is not None and transfer.source and not message.never:
             over = self.granting.is_over(transfer.source, transfer.source_incarnation)
         self.run("recovery.strand", **message.model_dump(exclude={"type"}), source_over=over)
 
