@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 
 from authority.epoch import Fence
-from authority.messages import StageInquiry
-from authority.records import EntityRecord, RecoveryRow
+from authority.errors import Reason, Refused
+from authority.messages import StageInquiry, Stranded
+from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
 from homeserver.inquiries import Inquiries
 from tests.authority.log import BALL, S1, S2, new_log
 
@@ -48,3 +49,22 @@ async def test_a_staged_state_is_kept_while_the_entity_is_nobodys(fence: Fence, 
     row = RecoveryRow(entity=BALL, last=S2, epoch=fence.epoch) if is_recovered else None
     asked = StageInquiry(transfer_id="transfer-1", entity=BALL, epoch=1, sub=0, target=S2)
     assert (await inquiries(record, row).stage_word(asked, S2)).word == word
+
+
+async def test_a_transfer_that_was_asked_for_while_nobody_had_the_entity_has_no_source_to_be_asked_about() -> None:
+    """It cannot be how anybody was given it, and the log says so; home has nobody to ask before."""
+    store: Any = Asked(new_log().rows.entity(BALL), None)
+    proposed = TransferRecord(id="transfer-1", entity=BALL, target=S2, source="", phase=Phase.PERMITTED)
+    store.transfer = lambda _: proposed
+    submitted: list[dict[str, Any]] = []
+
+    async def submit(procedure: str, **args: Any) -> None:
+        submitted.append(args)
+        raise Refused(Reason.TOO_LATE, "it is not how it came")
+
+    store.submit = submit
+    transfers: Any = SimpleNamespace(answer_by=lambda *_: None)
+    nothing: Any = None
+    message = Stranded(transfer_id="transfer-1", entity=BALL, epoch=2, sub=0, target=S2, incarnation=1)
+    word = await Inquiries(transfers, store, nothing, nothing, nothing, "alpha").stranded(message, S2)
+    assert (word.word, submitted[0]["source_over"]) == ("void", False)
