@@ -289,13 +289,17 @@ class Life:
     def put_away(self) -> bool:
         """Give back the memory of one that sleeps: its actor ends, and its bytes are kept; whether it was done.
 
-        Whoever calls this sees to it that nothing waits for the actor.
+        Whoever calls this sees to it that nothing waits for the actor. Raises whatever encoding or reading raises, of
+        what is no CBOR data; it stays as it is then.
         """
         if self.sleep is None or self.passive is not None or self.frozen or self.over or self.leaves_at_ns:
             return False
         if self._present_parts() is not None:
             return False
-        self.passive = Passive.of(self._encoder.around_tick(self), self.inbox)
+        passive = Passive.of(self._encoder.around_tick(self), self.inbox)
+        # What can be encoded need not be readable: a reader takes fewer levels. Nobody could bring it back.
+        Snapshot.decode(passive.encoded(self.tick))
+        self.passive = passive
         del self._encoder, self.carried, self.inbox, self.world
         ref, self.ref = self.ref, None
         if ref is not None:

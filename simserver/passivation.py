@@ -17,7 +17,7 @@ from actors.clock import Clock
 from actors.controlled import ControlledProcess
 from actors.ref import Ref
 from simserver.holdings import Holding, Holdings
-from simserver.sleep import Rounds
+from simserver.sleep import Rounds, Sleep
 
 __all__ = ["Passivation"]
 
@@ -65,6 +65,8 @@ class Passivation:
         self._sweep_s: Final = min(SWEEP_S, after_s / 2)
         self._put_away: Final = put_away
         self._is_idle: Final = is_idle
+        # The sleep of each that could not be put away: it would fail again until that is over.
+        self._failed: dict[str, Sleep] = {}
 
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Put them away, until cancelled."""
@@ -82,13 +84,20 @@ class Passivation:
                     began_ns = self._clock.monotonic_ns()
 
     def due(self) -> list[Holding]:
-        """Who has slept for long enough."""
+        """Who has slept for long enough, and did not fail to be put away since it fell asleep."""
         slept_since = self._rounds.count - self._after_rounds
-        return [
-            holding
-            for holding in self._holdings
-            if (sleep := holding.life.sleep) is not None and sleep.since <= slept_since and holding.life.passive is None
-        ]
+        failed: dict[str, Sleep] = {}
+        due: list[Holding] = []
+        for holding in self._holdings:
+            sleep = holding.life.sleep
+            if sleep is None or sleep.since > slept_since or holding.life.passive is not None:
+                continue
+            if self._failed.get(holding.id) is sleep:
+                failed[holding.id] = sleep
+            else:
+                due.append(holding)
+        self._failed = failed
+        return due
 
     def put_away(self, holding: Holding) -> bool:
         """Put it away, unless it has left or woken since, or something waits for its actor; whether it was."""
@@ -99,8 +108,10 @@ class Passivation:
             if not life.put_away():
                 return False
         except Exception:
-            # Its state cannot be encoded: so it cannot be copied or handed over either, and they say so, too.
+            # Its state cannot be encoded, or not be read again: so nobody can go on with a copy of it either.
             self._counts["passivation_failed"] += 1
+            if life.sleep is not None:
+                self._failed[holding.id] = life.sleep
             _log.exception("%s cannot be put away", holding.id)
             return False
         self._counts["passivated"] += 1

@@ -399,6 +399,42 @@ async def test_what_cannot_be_encoded_stays_and_is_counted(
     assert (holding.life.passive, holding.life.has_actor) == (None, True)
 
 
+async def test_what_could_not_be_read_again_stays_and_is_tried_once_while_it_sleeps(
+    population: Population, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reader of CBOR takes fewer levels than a writer gives: nobody could ever bring it back, nor hand it over."""
+    holding = population.spawn(BALL)
+    await population.settled()
+    await population.slept()
+    deep: list[Any] = []
+    for _ in range(500):
+        deep = [deep]
+    holding.life.world = {"busy": 0, "seen": deep}
+    with caplog.at_level(logging.CRITICAL):
+        assert [population.put_away() for _ in range(3)] == [0, 0, 0]
+        assert population.stage.counts["passivation_failed"] == 1, "nor is it said every second"
+        given_to(holding, 1, b"0")
+        await holding.inspect(with_state=False)
+        await population.round()
+        assert holding.life.heard == ((ADA, 1, 1),)
+        await population.slept()
+        population.put_away()
+    assert population.stage.counts["passivation_failed"] == 2, "by now it may have another state"
+
+
+async def test_whose_actor_has_crashed_is_put_away_when_there_is_another(population: Population) -> None:
+    """Else the next one begins with an entity that has no use for it, and the crash is not counted."""
+    holding = population.spawn(BALL)
+    await population.settled()
+    await population.slept()
+    assert holding.life.ref is not None
+    holding.life.ref.exit(RuntimeError("poison"))
+    assert population.put_away() == 0
+    await population.settled()
+    assert population.stage.counts["entity_crashed"] == 1
+    assert population.put_away() == 1
+
+
 async def test_it_is_done_by_itself_in_short_turns_unless_it_is_switched_off(autojump_clock: MockClock) -> None:
     lives = [asleep() for _ in range(4)]
     actor: Any = SimpleNamespace(exit=lambda reason: None, alive=True)
