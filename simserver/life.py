@@ -457,7 +457,7 @@ class Life:
             return None
         frozen = self.at_rest()
         if self._parts is not None:
-            self._parts = Parts(self.tick, self._parts.ready or NO_PARTS)
+            self._parts = Parts(self.tick, self._parts.ready or NO_PARTS, self._parts.ready)
         if self.sleep is not None:
             # One that is put away can be handed over as it is.
             self._count_sleep()
@@ -481,14 +481,13 @@ class Life:
         What nobody here could read goes on as it came. What a world that failed has made of its parts, nobody knows.
         """
         parts = self._present_parts() or Parts(self.tick)
-        if parts.ready is None:
-            if self.broken:
-                ready = parts.shown if self._is_unread else NO_PARTS
-            else:
-                ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
-            parts = Parts(parts.tick, parts.shown, ready)
-            self._parts = parts if parts.shown or ready else None
-        return parts.ready or NO_PARTS
+        ready = parts.ready
+        if self.broken:
+            ready = parts.shown if self._is_unread else NO_PARTS
+        elif ready is None:
+            ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
+        self._parts = Parts(parts.tick, parts.shown, ready) if parts.shown or ready else None
+        return ready
 
     def _with_present_parts(self, state: bytes) -> bytes:
         return state if (parts := self._present_parts()) is None else with_parts(state, parts.shown)

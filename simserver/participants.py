@@ -94,10 +94,11 @@ def dehydrated(
         try:
             data = participant.dehydrate(entity, state)
             encoded = b"" if data is None else cbor2.dumps(data, canonical=True)
+            size_bytes = len(encoded) + len(name.encode()) + _ENTRY_BYTES
         except Exception:
+            # Also one under what is no text, or none that can be encoded.
             _left_behind(entity, name, count)
             continue
-        size_bytes = len(encoded) + len(name.encode(errors="replace")) + _ENTRY_BYTES
         if not encoded:
             continue
         if len(parts) >= MAX_PARTS or not 1 <= len(name) <= MAX_PART_NAME or size_bytes > room_bytes:

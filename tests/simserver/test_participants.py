@@ -226,6 +226,29 @@ def test_it_is_asked_once_between_two_ticks_however_often_it_is_about_to_leave()
     assert cache.how_often("dehydrate") == 2
 
 
+@pytest.mark.parametrize("go_on", ["thaw", "resume"])
+def test_it_is_not_asked_again_before_its_next_tick_if_it_was_refused(go_on: str) -> None:
+    cache = Keeps()
+    life = begun(stage_of(Counts(cache=cache)))
+    cache.kept[BALL] = 1
+    state = frozen_state(life)
+    life.thaw() if go_on == "thaw" else life.resume(Fence(2))
+    assert frozen_state(life) == state
+    assert cache.how_often("dehydrate") == 1
+
+
+@pytest.mark.parametrize("name", [7, "\ud800"])
+def test_a_name_that_is_none_keeps_nobody_from_leaving(name: Any, caplog: pytest.LogCaptureFixture) -> None:
+    cache = Keeps()
+    stage = stage_of(Counts())
+    stage.environment.world.participants = {name: cache, "cache": cache}  # type: ignore[attr-defined]
+    life = begun(stage)
+    cache.kept[BALL] = 1
+    with caplog.at_level(logging.CRITICAL):
+        state = frozen_state(life)
+    assert (Snapshot.decode(state).parts, stage.counts["part_failed"]) == ({"cache": b"\x01"}, 1)
+
+
 def test_refused_it_goes_on_with_what_it_has_and_nobody_gives_it_back() -> None:
     cache = Keeps()
     stage = stage_of(Counts(cache=cache))
