@@ -89,6 +89,7 @@ class Ledger(LedgerRows):
             HANDED_OVER: LargeCheckpoints(directory / "handed-over"),
         }
         self._unwritten_large: OrderedDict[tuple[str, str], dict[str, Any] | None] = OrderedDict()
+        self._wrote_rows = False
         self._wake = trio.Event()
         self._hurry = trio.Event()
         self._written = trio.Event()
@@ -242,6 +243,9 @@ class Ledger(LedgerRows):
         if table == CHECKPOINTS and not self._is_news_of_checkpoint(entity, row):
             return
         self._unwritten[table, entity] = row
+        if table == HANDED_OVER and row is not None:
+            # Before the word that it has left and has no checkpoint, which may be where an earlier word waited.
+            self._unwritten.move_to_end((table, entity), last=False)
         self._wake.set()
 
     def _is_news_of_checkpoint(self, entity: str, row: dict[str, Any] | None) -> bool:
@@ -258,20 +262,32 @@ class Ledger(LedgerRows):
         """What is written next, in one command."""
         rows: list[tuple[tuple[str, str], dict[str, Any] | None]] = []
         size_bytes = 0
+        unsafe = {entity for _, entity in self._left_large()}
         for path, row in self._unwritten.items():
+            if path[1] in unsafe:
+                # That it has left is not written before what it was then.
+                continue
             size_bytes += 0 if row is None else len(row.get("state", b""))
             if rows and (len(rows) == MAX_ROWS_PER_WRITE or size_bytes > MAX_WRITE_BYTES):
                 break
             rows.append((path, row))
         return rows
 
+    def _left_large(self) -> list[tuple[str, str]]:
+        """Large states of what has left, which are not written yet."""
+        large = self._unwritten_large.items()
+        return [path for path, row in large if path[0] == HANDED_OVER and row is not None]
+
     async def _write(self) -> None:
-        rows = self._next_rows()
+        # In turns: there may be other rows at any time, and what has left is not to wait for all of them.
+        left = self._left_large()
+        rows = [] if left and self._wrote_rows else self._next_rows()
+        self._wrote_rows = bool(rows)
         try:
             if rows:
                 await self._replica.submit(_WRITE, [[*path, row] for path, row in rows])
             elif self._unwritten_large:
-                await self._write_large(next(iter(self._unwritten_large)))
+                await self._write_large(left[0] if left else next(iter(self._unwritten_large)))
         except (NoQuorum, OutcomeUnknown, Aborted, DiskFailed) as error:
             _log.warning("the ledger was not written and will be written again: %s", error)
             await trio.sleep(0.1)

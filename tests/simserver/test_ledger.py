@@ -188,6 +188,44 @@ async def test_large_checkpoints_that_wait_for_the_disk_are_bounded(
         assert ledger.checkpoint("alpha.e2", Fence(1), 1, LARGE)
 
 
+@pytest.mark.parametrize("state", [b"state", LARGE], ids=["small", "large"])
+async def test_failures_row_42_there_is_never_neither_what_left_nor_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: bytes
+) -> None:
+    """Whenever the power goes: what was noted of it before has its place in the queue, and so has a large one."""
+    monkeypatch.setattr(module, "MAX_ROWS_PER_WRITE", 1)
+    monkeypatch.setattr(module, "LINGER_S", 0.0)
+    async with running(tmp_path) as ledger:
+        ledger.lives("alpha.a", "ball", Fence(1))
+        ledger.checkpoint("alpha.a", Fence(1), 1, state)
+        await ledger.flush()
+        ledger.lives("alpha.a", "ball", Fence(1))
+        ledger.checkpoint("alpha.a", Fence(1), 2, state)
+        assert ledger.handed_over("alpha.a", Fence(1), 7, state)
+        ledger.left("alpha.a", "alpha.s2", Fence(2))
+        while True:
+            is_kept = [entity for entity, *_ in ledger.all_handed_over()] == ["alpha.a"]
+            lives = ledger._find_interrupted() != () and ledger.checkpoint_of("alpha.a") is not None
+            assert is_kept or lives
+            if not ledger.unwritten:
+                break
+            await ledger._write()
+        assert (is_kept, lives) == (True, False)
+
+
+async def test_what_left_does_not_wait_until_nothing_else_is_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINGER_S", 3600.0)
+    async with running(tmp_path) as ledger:
+        ledger.handed_over("alpha.a", Fence(1), 7, LARGE)
+        for number in range(3):
+            ledger.lives(f"alpha.e{number}", "ball", Fence(1))
+            await ledger._write()
+        assert [entity for entity, *_ in ledger.all_handed_over()] == ["alpha.a"]
+        assert len(ledger._find_interrupted()) >= 1, "nor do others wait until none is left"
+
+
 async def test_failures_row_42_what_left_is_kept_over_restarts_until_it_is_let_go_whatever_its_size(
     tmp_path: Path,
 ) -> None:
