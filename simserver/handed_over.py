@@ -57,8 +57,10 @@ class HandedOver:
         self._kept: OrderedDict[str, tuple[int, Copy]] = OrderedDict()
         self._kept_bytes = 0
         self._written: OrderedDict[str, _Written] = OrderedDict()
+        # How many bytes the ledger has of each that an earlier life wrote.
+        self._of_before: dict[str, int] = {}
+        # Of all that is written, by whichever life: whoever is restarted again and again begins the long time anew.
         self._written_bytes = 0
-        self._of_before: set[str] = set()
         self._of_before_until_ns = 0
 
     def keep(self, entity: str, frozen: Frozen) -> None:
@@ -81,19 +83,24 @@ class HandedOver:
             self._write(entity, copy, now_ns)
 
     def _write(self, entity: str, copy: Copy, now_ns: int) -> None:
-        known, size_bytes, written_ns = self._written.pop(entity, None), len(copy.state), now_ns
-        self._written_bytes -= 0 if known is None else known.size_bytes
+        known, size_bytes, written_ns = self._written.get(entity), len(copy.state), now_ns
         if known is not None and size_bytes > MAX_WRITE_BYTES and now_ns - known.written_ns < self._checkpoint_ns:
             # A file that is written and synced as a whole: no more often than checkpoints are, and no older than they.
             size_bytes, written_ns = known.size_bytes, known.written_ns
         elif not self._ledger.handed_over(entity, copy.fence, copy.tick, copy.state):
+            # What there is of an earlier stay is still there, until it is its time.
             self._counts["handed_over_too_large"] += 1
             return
-        self._of_before.discard(entity)
+        self._written.pop(entity, None)
+        self._written_bytes += size_bytes - self._of_before.pop(entity, 0) - (0 if known is None else known.size_bytes)
         self._written[entity] = _Written(now_ns + HANDED_OVER_NS, written_ns, size_bytes)
-        self._written_bytes += size_bytes
-        while self._written_bytes > MAX_WRITTEN_BYTES or len(self._written) > MAX_HANDED_OVER:
-            self._let_go(next(iter(self._written)))
+        while self._is_too_much():
+            # Whoever has what an earlier life handed over has had time to write it down.
+            self._let_go(next(iter(self._of_before or self._written)))
+
+    def _is_too_much(self) -> bool:
+        count = len(self._written) + len(self._of_before)
+        return self._written_bytes > MAX_WRITTEN_BYTES or count > MAX_HANDED_OVER
 
     def of(self, entity: str) -> Copy | None:
         """What this server handed over a moment ago, if it was the last to do so."""
@@ -109,15 +116,25 @@ class HandedOver:
             self._let_go(next(iter(self._written)))
         if self._of_before and self._of_before_until_ns <= now_ns:
             for entity in sorted(self._of_before):
-                self._ledger.let_go(entity)
-            self._of_before.clear()
+                self._let_go(entity)
 
     def of_before(self) -> Iterator[tuple[str, Copy]]:
-        """After a restart: what the ledger has of an earlier life of this server, each a copy like any other."""
+        """After a restart: what the ledger has of an earlier life of this server, each a copy like any other.
+
+        Of more than may be kept some is let go; nobody knows any more what is the oldest.
+        """
         self._of_before_until_ns = self._clock.monotonic_ns() + OF_BEFORE_NS
+        self._written_bytes -= sum(self._of_before.values())
+        self._of_before = {}
         for entity, fence, tick, state in self._ledger.all_handed_over():
-            if entity not in self._written:
-                self._of_before.add(entity)
+            if entity in self._written:
+                continue
+            # A small one of an earlier stay may stand beside a large one.
+            self._of_before[entity] = self._of_before.get(entity, 0) + len(state)
+            self._written_bytes += len(state)
+            if self._is_too_much():
+                self._let_go(entity)
+            else:
                 yield entity, Copy(fence, tick, state, state_hash(state), CopySource.CHECKPOINT)
 
     def _forget(self, entity: str) -> None:
@@ -125,5 +142,6 @@ class HandedOver:
         self._kept_bytes -= 0 if known is None else len(known[1].state)
 
     def _let_go(self, entity: str) -> None:
-        self._written_bytes -= self._written.pop(entity).size_bytes
+        known = self._written.pop(entity, None)
+        self._written_bytes -= self._of_before.pop(entity, 0) if known is None else known.size_bytes
         self._ledger.let_go(entity)

@@ -157,6 +157,37 @@ def test_what_the_disk_has_no_room_for_is_counted(clock: Now, monkeypatch: pytes
     assert counts == {"handed_over_too_large": 1}
 
 
+def test_what_the_disk_had_room_for_earlier_is_let_go_in_its_time(
+    rows: Rows, clock: Now, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simserver.ledger_rows.MAX_WRITE_BYTES", 8)
+    kept = table(rows, clock)
+    kept.keep(BALL, frozen(3))
+    rows._has_room = False
+    kept.keep(BALL, frozen(5, 9, b"state and more"))
+    assert rows.kept() == {BALL: (Fence(3), 7, b"state")}
+    clock.now_ns += HANDED_OVER_NS
+    kept.sweep()
+    assert rows.kept() == {}
+
+
+def test_what_is_kept_of_all_earlier_lives_is_bounded_too(
+    rows: Rows, clock: Now, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is restarted again and again begins the long time anew each time."""
+    monkeypatch.setattr(module, "MAX_HANDED_OVER", 3)
+    for life in range(5):
+        kept = table(rows, clock)
+        assert len(list(kept.of_before())) <= 3
+        for number in range(2):
+            kept.keep(f"alpha.e{life}-{number}", frozen(3))
+        assert len(rows.kept()) <= 3
+        assert {f"alpha.e{life}-0", f"alpha.e{life}-1"} <= set(rows.kept()), "what has just left goes last"
+    monkeypatch.setattr(module, "MAX_WRITTEN_BYTES", 6)
+    assert len(list(table(rows, clock).of_before())) == 1
+    assert len(rows.kept()) == 1
+
+
 def test_what_an_earlier_life_kept_is_a_copy_and_is_kept_for_longer(rows: Rows, clock: Now) -> None:
     table(rows, clock).keep(BALL, frozen(3))
     later = table(rows, clock)
