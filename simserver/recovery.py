@@ -92,13 +92,16 @@ class Recovery:
             self._holdings.drop(holding.id)
 
     def remember(self, ledger: Ledger) -> None:
-        """After a restart: the checkpoints of what lived here are copies too, and so is what had just left."""
+        """After a restart: the checkpoints of what lived here are copies too, and so is what had just left.
+
+        That first, since it makes room first: others have it.
+        """
+        for entity, copy in self._copier.handed_over.of_before():
+            self._copier.table.keep(entity, copy)
         for row in ledger.interrupted:
             checkpoint = ledger.checkpoint_of(row.entity)
             if checkpoint is not None:
                 self._copier.table.keep(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
-        for entity, copy in self._copier.handed_over.of_before():
-            self._copier.table.keep(entity, copy)
 
     # --- what the home instance asks -------------------------------------------------------------------------------
 

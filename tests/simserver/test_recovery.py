@@ -261,6 +261,17 @@ async def test_after_a_restart_what_had_just_left_is_a_copy_too(scene: Scene) ->
     assert (found.epoch, found.tick, found.source, found.holds) == (3, 9, CopySource.CHECKPOINT, False)
 
 
+async def test_after_a_restart_what_had_left_makes_room_for_what_lived_here(scene: Scene) -> None:
+    """Others have what had left; of what lived here there may be nothing but this."""
+    scene.table = CopyTable(10, 10)
+    left = new_copy(Fence(3), 9, b"12345", CopySource.CHECKPOINT)
+    scene.of_before = [("alpha.e1", left), ("alpha.e2", left)]
+    row = SimpleNamespace(entity=BALL)
+    ledger: Any = SimpleNamespace(interrupted=(row,), checkpoint_of=lambda entity: (Fence(3), 9, b"12345"))
+    scene.recovery.remember(ledger)
+    assert scene.table.get(BALL) is not None
+
+
 async def test_going_on_from_a_copy_is_told_and_why_it_could_not_be(scene: Scene) -> None:
     ear = Ear()
     scene.recovery._spans = ear.spans
