@@ -108,10 +108,8 @@ class Life:
         self.durable: dict[str, int] = {}
         self._next_ownership = UNTOLD
         self.step_ns = 0
-        self.frozen = False
-        self.over = False
+        self.frozen = self.over = self._is_unread = False
         self.broken = snapshot.broken
-        self._is_unread = False
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
