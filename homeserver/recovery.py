@@ -105,8 +105,8 @@ class Recoveries:
         self._in_office = in_office
         self._rounds: dict[int, _Round] = {}
         self._last_number = 0
-        self._over_since_ns: dict[tuple[str, int], int] = {}
-        """When this member saw that leases were over, by server and incarnation."""
+        self._over_since_ns: dict[str, int] = {}
+        """When this member saw that the leases of servers were over, of those that have not been alive since."""
         self._in_vain_for: dict[str, tuple[int, bool]] = {}
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
@@ -170,15 +170,18 @@ class Recoveries:
 
     def _note_ends(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        over = [_told(row) for row in self._store.leases() if row.phase is LeasePhase.OVER]
-        self._over_since_ns = {one: self._over_since_ns.get(one, now_ns) for one in over}
+        for row in self._store.leases():
+            if row.phase is LeasePhase.OVER:
+                self._over_since_ns.setdefault(row.server, now_ns)
+            elif row.phase is LeasePhase.ALIVE:
+                # One that only begins to return, and is gone again, puts nothing off any longer.
+                self._over_since_ns.pop(row.server, None)
 
     def _just_away(self) -> set[str]:
         """Whose leases are over since a moment ago: they cannot be asked, and may have been passed something."""
         self._note_ends()
         since_ns = self._clock.monotonic_ns() - PASSED_NS
-        registered = {row.server for row in self._store.away()}
-        return {server for (server, _), at_ns in self._over_since_ns.items() if at_ns > since_ns} & registered
+        return {row.server for row in self._store.away() if self._over_since_ns[row.server] > since_ns}
 
     # --- going on --------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from authority.records import RecoveryRow
+from authority.lease import LeasePhase
+from authority.records import LeaseRow, RecoveryRow
 from authority.recovery import CopySource
 from authority.recovery_messages import FoundItem
-from homeserver.recovery import Recoveries, believed
+from homeserver.recovery import PASSED_NS, Recoveries, believed
 
 S1, S2 = "alpha.s1", "alpha.s2"
 
@@ -43,3 +44,25 @@ def test_no_copy_of_an_earlier_entity_of_its_name_counts(born: int, epoch: int, 
     nothing: Any = None
     recoveries = Recoveries(store, nothing, nothing, nothing)
     assert recoveries._may_count(RecoveryRow(entity="alpha.e", last=S1, epoch=7), S2, epoch) is counts
+
+
+@pytest.mark.parametrize(("was_alive", "just_away"), [(True, {S2}), (False, set())])
+def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_end(
+    was_alive: bool, just_away: set[str]
+) -> None:
+    clock: Any = SimpleNamespace(now_ns=0)
+    clock.monotonic_ns = lambda: clock.now_ns
+    rows: list[LeaseRow] = []
+    store: Any = SimpleNamespace(
+        leases=lambda: rows, away=lambda: [row for row in rows if row.phase is LeasePhase.OVER]
+    )
+    nothing: Any = None
+    recoveries = Recoveries(store, nothing, clock, nothing)
+    between = LeasePhase.ALIVE if was_alive else LeasePhase.RETURNING
+    for at_s, incarnation, phase in ((0, 1, LeasePhase.OVER), (6, 2, between), (8, 2, LeasePhase.OVER)):
+        clock.now_ns = at_s * 1_000_000_000
+        rows[:] = [LeaseRow(server=S2, incarnation=incarnation, nonce="n", phase=phase)]
+        recoveries._note_ends()
+    assert recoveries._just_away() == {S2}
+    clock.now_ns = PASSED_NS + 1
+    assert recoveries._just_away() == just_away
