@@ -13,7 +13,8 @@ from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
 from authority.lease import LeasePhase
-from authority.records import Role
+from authority.records import RecoveryRow, Role
+from authority.recovery import Standing
 from homeserver.balancer import FRESH_S
 from homeserver.node import Node
 from homeserver.rest.homes import check_home
@@ -130,7 +131,7 @@ def _drain_view(node: Node, name: str) -> DrainView:
     entities, delegated = node.store.named_by(name)
     report = node.balancer.report(name)
     load = None if report is None or report.age_s > FRESH_S else report.load
-    waiting = sum(row.last == name and not row.target for row in node.store.recoveries())
+    waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
     holds_nothing = _has_no_lease(node, name) if load is None else not load.entities
     return DrainView(
         server=name,
@@ -146,6 +147,15 @@ def _drain_view(node: Node, name: str) -> DrainView:
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
         empty=record is not None and not entities and not delegated and not waiting and holds_nothing,
     )
+
+
+def _waits_for(node: Node, name: str, row: RecoveryRow) -> bool:
+    """Whether what a server left waits for it, or for copies: not what is lost, if it is there and was asked."""
+    if row.last != name or row.target:
+        return False
+    lease, entity = node.store.lease(name), node.store.entity(row.entity)
+    is_there = lease is not None and lease.phase is LeasePhase.ALIVE
+    return not (is_there and entity is not None and entity.standing is Standing.LOST)
 
 
 def _has_no_lease(node: Node, name: str) -> bool:

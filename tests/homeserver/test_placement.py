@@ -7,9 +7,11 @@ import pytest
 import trio
 
 from authority.hops import Trace
+from authority.lease import LeasePhase
 from authority.placement import Balance, Move, View
 from authority.placement_messages import CensusRequest, MoveItem, Moves
-from authority.records import DirectoryRow, RecoveryRow, Role
+from authority.records import DirectoryRow, EntityRecord, LeaseRow, RecoveryRow, Role
+from authority.recovery import Standing
 from authority.settings import ConfigError
 from crypto.keys import Identity
 from homeserver.balancer import load_policy
@@ -164,6 +166,17 @@ async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_do
     monkeypatch.setattr(store, "recoveries", lambda: [waits, taken])
     view = await operator.do("GET", f"/v1/servers/{gone}/drain")
     assert (view["waiting"], view["empty"]) == (1, False)
+    # What is lost waits for nobody any more who is there, and had nothing.
+    lost = EntityRecord(
+        id="alpha.left", kind="ball", master="alpha.ada", owner="", authority="", standing=Standing.LOST
+    )
+    monkeypatch.setattr(store, "entity", lambda entity: lost)
+    view = await operator.do("GET", f"/v1/servers/{gone}/drain")
+    assert (view["waiting"], view["empty"]) == (1, False), "it may come back with it"
+    is_back = LeaseRow(server=gone, incarnation=2, nonce="n", phase=LeasePhase.ALIVE)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "lease", lambda server: is_back)
+        assert (await operator.do("GET", f"/v1/servers/{gone}/drain"))["waiting"] == 0
     assert (await operator.do("DELETE", f"/v1/servers/{gone}"))["name"] == gone
 
 
