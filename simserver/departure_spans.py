@@ -48,13 +48,17 @@ class DepartureSpans:
         if plan.mode is Mode.STAGED and spans.wants(STAGING):
             self._staging = spans.start(STAGING, frozen.frozen_ns, **metadata)
 
-    def performed(self, effects: Sequence[machine.Effect], now_ns: int, period_ns: int) -> None:
-        """The machine has decided this, and it has been done."""
-        self._retransmissions += sum(getattr(effect, "attempt", 1) > 1 for effect in effects)
+    def decided(self, now_ns: int) -> None:
+        """The machine has decided, and nothing of that is done: home may be asked, and answer, before all of it is."""
         phase = self._departure.machine.phase
         if self._staging is not None and phase is not OutgoingPhase.STAGING:
             self._staging.stop(now_ns, _how_staged(phase))
             self._staging = None
+
+    def performed(self, effects: Sequence[machine.Effect], now_ns: int, period_ns: int) -> None:
+        """The machine has decided this, and it has been done."""
+        self._retransmissions += sum(getattr(effect, "attempt", 1) > 1 for effect in effects)
+        phase = self._departure.machine.phase
         if phase in _OUTCOMES:
             self._end(_OUTCOMES[phase], _reason(effects), now_ns, period_ns)
 

@@ -447,6 +447,8 @@ class Departures:
 
     def _perform(self, departure: Departure, effects: list[machine.Effect]) -> None:
         """Do what the machine decided, all of it: an effect that fails must not keep the next from being performed."""
+        if departure.spans is not None:
+            departure.spans.decided(self._clock.monotonic_ns())
         for effect in effects:
             try:
                 self._perform_one(departure, effect)

@@ -38,6 +38,7 @@ from crypto.seen import DEFAULT_LONGEST_LIFE_S
 from homeserver.request_gate import MAX_COUNTED, MAX_REQUESTERS, RATE
 from simserver.births import MAX_REFUSED
 from simserver.early import MAX_EARLY, MAX_EARLY_BYTES, MAX_ENTITIES
+from simserver.handed_over import MAX_HANDED_OVER, MAX_HANDED_OVER_BYTES, MAX_WRITTEN_BYTES
 from simserver.owner_hints import AGAIN_NS, MAX_SENT_ON
 from simserver.participants import MAX_PART_NAME, MAX_PARTS, MAX_PARTS_BYTES
 from simserver.recovery import MAX_STAGED
@@ -77,6 +78,9 @@ EXPECTED = {
     "receivers for whom a key is ready": f"{MAX_READY:,}",
     "places in a reservation": f"{MAX_PLACES:,}, {PLACES_TTL_NS // 10**9} s",
     "states staged on a server": f"{MAX_STAGES:,}, {MAX_DISK_BYTES // 1024**3} GiB",
+    "states that a server has handed over; on its disk, with those of its earlier lives": (
+        f"{MAX_HANDED_OVER:,}, {MAX_HANDED_OVER_BYTES // MIB} MiB; {MAX_HANDED_OVER:,}, {MAX_WRITTEN_BYTES // MIB} MiB"
+    ),
     "staged states that home was told of": f"{MAX_STAGED:,}, `max_copies_bytes`",
     "owner hints that were sent on": f"{MAX_SENT_ON:,}, {AGAIN_NS // 10**9} s",
     "messages that wait for one receiver": f"{MAX_WAITING:,}",

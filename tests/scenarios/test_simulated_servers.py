@@ -59,7 +59,6 @@ FOUND = {
     "resumes-on-timeout": "pauses",
     "never-stops": "leases",
     "keeps-its-entities": "leases",
-    "hasty-granter": "leases",
     "short-leases": "leases",
     "empty-followers": "leases",
     "stale-followers": "leases",
