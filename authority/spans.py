@@ -33,8 +33,11 @@ span                               who tells               from when to when; it
                                                            (it could not be carried out as one), `failed`
 `("handover", "takeover")`         homeserver that grants  the entity of a dead server is looked for, until somebody
                                    leases                  goes on with it: `adopted`; or he who should does not, and
-                                                           others are asked: `again`; or nobody is to go on with it:
-                                                           `ended`; or another member does that now: `left_office`
+                                                           others are asked: `again`; or nobody who is there has a
+                                                           copy: `lost` (if somebody returns with one, another span
+                                                           of the same id starts when the log gives it to him); or
+                                                           it is no more: `ended`; or another member does that now:
+                                                           `left_office`
 `("handover", "adoption")`         server that is given    it goes on from a copy: `adopted`, or why it does not:
                                    it                      `another_life`, `without_copy`, `unreadable`
 =================================  ======================  =============================================================
@@ -72,8 +75,10 @@ key                                 what
 `server`                            who tells it
 `span`                              its number at this server since that started: a start and its stop have the same
 `transfer_id`                       of the transfer; of takeover and adoption `takeover_id`; of bulk `""`
-`entity`, `source`, `target`        whose move it is, from where, to where
-`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/transfer.md)
+`entity`, `source`, `target`        whose move it is, from where, to where; who adopts is not told from where: see the
+                                    takeover of the same id
+`case`, `mode`                      `"1"`, `"2"`, `"3"` and `"eager"`, `"staged"` (docs/transfer.md); a decision has the
+                                    mode from its stop on, if anything was decided; a group has no case
 `fence`                             under which it was frozen, which it leads to (arrival, decision), or was raised to
 `outcome`, `reason`                 at the stop: as above; the code of the refusal, if there is one, or the error
 ==================================  ===================================================================================

@@ -100,7 +100,7 @@ class Abroad:
                 self._begin(nursery, instance, self._watch, instance, records)
             self._begin_telling(nursery, now_ns)
         waiting: dict[tuple[tuple[str, ...], tuple[str, ...]], list[RecoveryRow]] = defaultdict(list)
-        for row in self._store.recoveries():
+        for row in self._recoveries.to_go_on_with():
             if row.abroad or row.abroad_too:
                 waiting[row.abroad, row.abroad_too].append(row)
         for places, rows in waiting.items():
@@ -179,6 +179,7 @@ class Abroad:
                 args = {"server": server, "incarnation": incarnation, "entities": entities}
                 taken = await self._store.submit("recovery.begin_abroad", **args)
                 self._recoveries.counts["taken"] += len(taken)
+                self._recoveries.begun(taken)
                 _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), server, incarnation)
 
     async def over(self, instance: str, leases: Sequence[Lease]) -> set[Lease]:

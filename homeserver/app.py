@@ -114,6 +114,7 @@ def build(config: HomeserverConfig, client: httpx.AsyncClient, clock: Clock) -> 
         return leases.granter.office > 0
 
     recoveries = Recoveries(store, transfers.post, clock, in_office, spans)
+    transfers.recovering = lambda entity: recoveries.begun([entity])
     abroad = Abroad(config.instance, store, federation, transfers, recoveries, clock, in_office)
     Inquiries(transfers, store, directory, federation, abroad, config.instance)
     node = Node(config, held, clock, sealer, backend, store, federation, directory, transfers, link, keys, leases)

@@ -8,7 +8,7 @@ nothing is decided (`unproven`); after that the log answers as it does whoever i
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from authority.certificates import UnprovenChain
@@ -22,11 +22,16 @@ _log = logging.getLogger("homeserver.chains")
 
 
 class Chains:
-    """One member's look at the chains of its instance's entities."""
+    """One member's look at the chains of its instance's entities.
 
-    def __init__(self, certificates: Certification, store: Store) -> None:
+    Args:
+        contested: told of each entity that is looked for because of its chain.
+    """
+
+    def __init__(self, certificates: Certification, store: Store, contested: Callable[[str], None]) -> None:
         self._certificates: Final = certificates
         self._store: Final = store
+        self._contested: Final = contested
 
     async def passes(self, chain: Sequence[str], entity: str, by: str, transfer_id: str = "") -> list[dict[str, Any]]:
         """The passes of a chain, as the log's arguments; none if the log is beyond what nobody can prove of them.
@@ -63,6 +68,7 @@ class Chains:
             "recovery.contest", entity=entity, epoch=last.epoch, sub=last.sub, by=by, transfers=transfers
         )
         if is_open:
+            self._contested(entity)
             text = f"whoever has {entity} is looked for, as {by} cannot prove what became of it: {error}"
             _log.warning("%s", text)
             raise Refused(Reason.UNPROVEN, text, entity=entity)

@@ -36,8 +36,11 @@ class Deciding:
             "commit_s": (at_ns - self._ruled_ns) / 1e9,
             "steps": steps,
         }
-        fence, reason = Fence(decided["epoch"], decided["sub"]), decided["transfer"].get("reason", "")
-        self._span.stop(at_ns, str(decided["outcome"]), measurements, fence=fence, reason=reason)
+        transfer = decided["transfer"]
+        # A row has only what is not at its default.
+        known = {"mode": str(transfer.get("mode", "eager")), "reason": transfer.get("reason", "")}
+        fence = Fence(decided["epoch"], decided["sub"])
+        self._span.stop(at_ns, str(decided["outcome"]), measurements, fence=fence, **known)
 
     def ended(self, at_ns: int, outcome: str, error: BaseException | None = None) -> None:
         """Nothing was decided; no more than the first end counts."""
@@ -97,6 +100,7 @@ class DecisionSpans:
             entity=transfer.entity,
             source=transfer.source,
             target=transfer.target,
+            mode=transfer.mode,
         )
         return Deciding(span, now_ns)
 

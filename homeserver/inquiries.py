@@ -101,12 +101,15 @@ class Inquiries:
         """A server was given an entity and has no state to begin with."""
         args = message.model_dump(exclude={"type"})
         try:
-            await self._store.submit("recovery.strand", **args, source_over=await self._is_source_over(message))
+            taken = await self._store.submit("recovery.strand", **args, source_over=await self._is_source_over(message))
         except Refused as refused:
             if refused.reason is Reason.LEASE_HELD:
                 return StageWord(transfer_id=message.transfer_id, word="open")
             if refused.reason not in (Reason.TOO_LATE, Reason.NOT_FOUND, Reason.GONE):
                 raise
+        else:
+            if taken:
+                self._transfers.recovering(taken)
         return StageWord(transfer_id=message.transfer_id, word="void")
 
     async def _is_source_over(self, message: Stranded) -> bool:

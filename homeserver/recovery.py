@@ -98,7 +98,7 @@ class Recoveries:
     def __init__(
         self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
     ) -> None:
-        self._takeovers: Final = TakeoverSpans(spans)
+        self._takeovers: Final = TakeoverSpans(spans, store)
         self._store = store
         self._post = post
         self._clock = clock
@@ -145,6 +145,7 @@ class Recoveries:
         entities = [[record.id, record.epoch, record.sub] for record in records]
         taken = await self._store.submit("recovery.begin", server=lease.server, entities=entities)
         self.counts["taken"] += len(taken)
+        self.begun(taken)
         _log.warning("%d entities of %s are to be recovered (incarnation %d)", len(taken), *_told(lease))
 
     async def _nowhere_else(self, records: Sequence[EntityRecord], server: str) -> list[EntityRecord]:
@@ -167,6 +168,17 @@ class Recoveries:
         waiting = {record.id for record in records if just_away.intersection(record.delegation)} - held
         self.counts["waited_for_passed"] += len(waiting)
         return [record for record in records if record.id not in held | waiting]
+
+    def begun(self, entities: Sequence[str]) -> None:
+        """This member has had the log begin with recovering these."""
+        if self._in_office():
+            self._takeovers.changed(entities)
+
+    def to_go_on_with(self) -> list[RecoveryRow]:
+        """All that is to be recovered, as the log has it at this moment: seen, whoever has begun with it."""
+        rows = self._store.recoveries()
+        self._takeovers.seen(rows)
+        return rows
 
     def _note_ends(self) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -203,9 +215,10 @@ class Recoveries:
 
     async def _look(self) -> None:
         self._note_ends()
+        # Before anything is finished: what another member has begun with may be adopted already.
+        self._takeovers.looked(self._store.recoveries())
         await self._finish()
-        rows = self._store.recoveries()
-        self._takeovers.looked(rows)
+        rows = self.to_go_on_with()
         open_now = {(row.entity, row.epoch) for row in rows if row.target}
         self._told_since_ns = {key: at_ns for key, at_ns in self._told_since_ns.items() if key in open_now}
         # `homeserver.abroad` does the others.
@@ -236,7 +249,11 @@ class Recoveries:
         late = [key for key, since_ns in told_ns.items() if now_ns - since_ns > ADOPT_NS]
         for some in in_parts(late):
             items = [{"entity": entity, "epoch": epoch} for entity, epoch in some]
-            self.counts["looked_for_again"] += len(await self._store.submit("recovery.again", items=items))
+            again = await self._store.submit("recovery.again", items=items)
+            self.counts["looked_for_again"] += len(again)
+            for entity, epoch in some:
+                if entity in again:
+                    self._takeovers.again(entity, epoch)
 
     async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
         asked = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
@@ -268,10 +285,11 @@ class Recoveries:
                 fields |= {"target": best.holder, "incarnation": alive[best.holder]}
                 found.append({"entity": row.entity, "epoch": row.epoch, "held": row.held} | fields)
         if found:
-            await self._store.submit("recovery.finish", items=found)
+            self._takeovers.changed(await self._store.submit("recovery.finish", items=found))
         if lost:
             items = [{"entity": row.entity, "epoch": row.epoch} for row in lost]
             done = await self._store.submit("recovery.lost", items=items)
+            self._takeovers.changed(done)
             # Only what the log has heard need not be asked again.
             self._in_vain_for |= {row.entity: (seen, row.held) for row in lost}
             self.counts["lost"] += len(done)

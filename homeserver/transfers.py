@@ -113,8 +113,10 @@ class Transfers:
         """Told of every hand-over that this member has put to the log: entity, source and target."""
         self.torn: Callable[[TransferRecord], None] = lambda _transfer: None
         """Told of every hand-over that nobody had proposed, and that would have torn a hierarchy."""
+        self.recovering: Callable[[str], None] = lambda _entity: None
+        """Told of every entity that the log has begun to recover because of what this member was told."""
         self.certificates: Final = Certification(sealer, directory, clock)
-        self._chains: Final = Chains(self.certificates, store)
+        self._chains: Final = Chains(self.certificates, store, lambda entity: self.recovering(entity))  # noqa: PLW0108
         self._alone: Final = Alone(store, self.certificates)
         self._company: Final = Company(store, self.certificates, spans)
         self._admitting: Final = Admitting(sealer.name, store, clock)

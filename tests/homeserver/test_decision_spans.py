@@ -34,6 +34,7 @@ async def test_a_decision_alone_is_told_with_its_fence() -> None:
     (start, (_, measurements, metadata)) = ear.heard
     assert (start[2]["fence"], metadata["fence"]) == (Fence(1), Fence(2)), "frozen under one, led to the next"
     assert (metadata["outcome"], metadata["case"], metadata["target"]) == ("committed", "2", S2)
+    assert (start[2]["mode"], metadata["mode"]) == ("", "eager"), "as the log has it"
     assert (measurements["steps"], measurements["rule_s"], measurements["commit_s"]) == (1, 0.0, 0.0)
 
 
@@ -68,6 +69,7 @@ async def test_a_group_is_pending_until_its_last_and_then_the_others_are_told() 
     await alone(home, [handoff("group-001-0"), handoff("group-001-1", OTHER)])
     assert [outcome for _, outcome, _ in stops(ear, DECISION)] == ["pending", "committed"]
     assert stops(ear, GROUP) == [("group-001-1", "committed", "")]
+    assert {one["mode"] for event, _, one in ear.heard if event[:-1] == GROUP} == {"eager"}
     assert [m["members"] for event, m, _ in ear.heard if event == (*GROUP, "start")] == [2]
 
 

@@ -1,5 +1,6 @@
 """What simulated servers tell of hand-overs while whole clusters fail: each start has one stop, and they fit."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.telemetry import HANDLER_FAILED, Event, Telemetry
+from authority.recovery_procedures import RECOVERY_PROCEDURES
+from authority.rows import Rows
 from authority.spans import (
     ADOPTION,
     ARRIVAL,
@@ -22,6 +25,7 @@ from authority.spans import (
     STAGING,
     TAKEOVER,
     Spans,
+    takeover_id,
 )
 from scenarios.simulation.servers.mixes import MIXES
 from scenarios.simulation.servers.parts import Parts
@@ -36,7 +40,7 @@ OUTCOMES: Mapping[Event, set[str]] = {
     DECISION: {"committed", "refused", "pending", "alone", "failed"},
     GROUP: {"committed", "refused", "failed"},
     BULK: {"done", "one_by_one", "failed"},
-    TAKEOVER: {"adopted", "again", "ended", "left_office"},
+    TAKEOVER: {"adopted", "again", "lost", "ended", "left_office"},
     ADOPTION: {"adopted", "another_life", "without_copy", "unreadable"},
 }
 KEYS = {"server", "span", "transfer_id", "entity", "source", "target", "case", "mode", "fence", "outcome", "reason"}
@@ -89,9 +93,33 @@ class Recorder:
         return ((m, metadata) for life in self.lives for what, m, metadata in life.stopped if what == prefix)
 
 
-def recorded(mix: str, seed: int) -> Recorder:
+@dataclass
+class Takeovers:
+    """Listens to the log of a run: under which names entities were taken over, and declared lost."""
+
+    adopted: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+
+    def procedures(self) -> dict[str, Any]:
+        return {f"recovery.{name}": self._heard(f"recovery.{name}") for name in ("adopted", "lost")}
+
+    def _heard(self, procedure: str) -> Callable[[Rows, Mapping[str, Any]], Any]:
+        def run(rows: Rows, args: Mapping[str, Any]) -> Any:
+            done = RECOVERY_PROCEDURES[procedure](rows, args)
+            epochs = {item["entity"]: item["epoch"] for item in args["items"]}
+            if procedure == "recovery.adopted":
+                # The target has it under the epoch after the raised one.
+                self.adopted |= {takeover_id(entity, epochs[entity] - 1) for entity in done}
+            else:
+                self.lost |= {takeover_id(entity, epochs[entity]) for entity in done}
+            return done
+
+        return run
+
+
+def recorded(mix: str, seed: int, procedures: Mapping[str, Any] | None = None) -> Recorder:
     recorder = Recorder()
-    outcome = simulate(MIXES[mix], seed, Parts(spans=recorder.spans))
+    outcome = simulate(MIXES[mix], seed, Parts(spans=recorder.spans, procedures=procedures or {}))
     assert not outcome.violations, f"{mix}, seed {seed}: {outcome.violations}"
     assert not recorder.failures, f"{mix}, seed {seed}: {recorder.failures}"
     return recorder
@@ -115,6 +143,33 @@ def test_each_start_has_one_stop_whatever_happens(mix: str, seed: int) -> None:
     recorder = recorded(mix, seed)
     check(recorder, f"{mix}, seed {seed}")
     assert any(True for _ in recorder.stops(DEPARTURE)), f"{mix}, seed {seed}"
+
+
+@pytest.mark.parametrize("mix", ["deaths", "crashes", "power"])
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1_000))
+def test_each_takeover_of_a_run_has_its_span(mix: str, seed: int) -> None:
+    check_takeovers(mix, seed)
+
+
+def test_runs_of_deaths_have_takeovers_and_losses_to_tell_of() -> None:
+    runs = [check_takeovers(mix, 9) for mix in ("deaths", "crashes", "power")]
+    assert all(run.adopted for run in runs)
+    assert any(run.lost for run in runs)
+
+
+def check_takeovers(mix: str, seed: int) -> Takeovers:
+    what, log = f"{mix}, seed {seed}", Takeovers()
+    recorder = recorded(mix, seed, log.procedures())
+    check(recorder, what)
+    stopped = Counter((m["transfer_id"], m["outcome"]) for _, m in recorder.stops(TAKEOVER))
+    # A homeserver that was killed says nothing more, and one that leaves office has not heard how it ends.
+    unheard = {key[1] for life in recorder.lives for key in life.open.values() if key[0] == TAKEOVER}
+    unheard |= {takeover for takeover, outcome in stopped if outcome == "left_office"}
+    for told, outcome in ((log.adopted, "adopted"), (log.lost, "lost")):
+        assert {one for one in told - unheard if not stopped[one, outcome]} == set(), f"{what}: {outcome}"
+    assert [one for one in stopped if one[1] in ("adopted", "again", "ended") and stopped[one] > 1] == [], what
+    return log
 
 
 def test_what_has_become_quiet_has_no_open_departure() -> None:

@@ -90,6 +90,7 @@ class Home(Transfers):
         self.certificates.__class__ = parts.certification
         self.leases = parts.leases(self.name, self.store, self.clock, LEASE_TERM_S, self.seat.leads, self._sweep)
         self.recoveries = parts.recoveries(self.store, self.post, self.clock, self._is_in_office, spans)
+        self.recovering = lambda entity: self.recoveries.begun([entity])
         self._outbox = Outbox(self.process, self._mail, in_company=self._mix.in_company, most=self._mix.in_parcel)
         company: Any = parts.company(self.store, self.certificates, spans)
         most = min(MAX_STEPS, self._mix.in_parcel)
