@@ -17,7 +17,7 @@ from typing import Any
 from actors.telemetry import Telemetry
 from authority.settings import ConfigError
 
-__all__ = ["attach_listeners"]
+__all__ = ["attach_listeners", "load_listener"]
 
 
 def attach_listeners(specs: Sequence[str], telemetry: Telemetry, name: str) -> None:
@@ -27,7 +27,7 @@ def attach_listeners(specs: Sequence[str], telemetry: Telemetry, name: str) -> N
         ConfigError: there is no such function, or it raised; the sentence is one line and names it.
     """
     for spec in specs:
-        function = _load(spec)
+        function = load_listener(spec)
         try:
             function(telemetry, name)
         except Exception as error:
@@ -35,7 +35,8 @@ def attach_listeners(specs: Sequence[str], telemetry: Telemetry, name: str) -> N
             raise ConfigError(f"telemetry.handlers: {spec} failed: {type(error).__name__}: {said}") from error
 
 
-def _load(spec: str) -> Any:
+def load_listener(spec: str) -> Any:
+    """The function of this name; raises `ConfigError` as `attach_listeners`."""
     module_name, _, function_name = spec.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)

@@ -7,7 +7,7 @@ file: it names files that hold them, so that a configuration can be shown to any
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,7 +38,8 @@ def _rotation_period(value_s: float) -> float:
 RotationPeriod = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_rotation_period)]
 """After how many seconds a server replaces its own keys; 0 means never. See `actors.key_service`."""
 
-_FUNCTION_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+FUNCTION_PATTERN: Final = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+MAX_HANDLERS: Final = 16
 
 # Long enough that guessing is hopeless, short enough that a pasted book is noticed.
 MIN_SECRET_BYTES = 16
@@ -68,7 +69,7 @@ class TelemetrySettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    handlers: tuple[Annotated[str, Field(pattern=_FUNCTION_PATTERN)], ...] = Field(default=(), max_length=16)
+    handlers: tuple[Annotated[str, Field(pattern=FUNCTION_PATTERN)], ...] = Field(default=(), max_length=MAX_HANDLERS)
 
 
 class Settings(BaseModel):

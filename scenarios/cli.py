@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from scenarios.exits import BAD_RESULT, BAD_USAGE, CLUSTER_FAILED, INTERRUPTED, OK
-from scenarios.options import FiniteRange
+from scenarios.options import FiniteRange, telemetry_handler_option
 
 if TYPE_CHECKING:
     from scenarios.topology import ClusterSpec
@@ -362,6 +362,7 @@ def observe(node: str, action: Any, actor: str | None, **flags: Any) -> int:
 )
 @click.option("--json", "as_json", is_flag=True, help="Report as JSON lines on stdout, for programs.")
 @click.option("--log-level", type=LOG_LEVEL, help="Of the servers. [default: INFO]")
+@telemetry_handler_option
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, default=60.0, metavar="SECONDS", help="For all to come up. [default: 60]"
 )
@@ -399,6 +400,7 @@ def _spec_of(flags: dict[str, Any]) -> "ClusterSpec":
         "world_options": dict(_key_and_value(option) for option in flags["world_options"]) or None,
         "directory": flags["directory"] and flags["directory"].absolute(),
         "log_level": flags["log_level"],
+        "telemetry_handlers": flags["telemetry_handlers"],
     }
     given = {name: value for name, value in given.items() if value is not None}
     if "directory" in given:

@@ -9,7 +9,7 @@ import click
 
 from authority.names import BadName, check_name
 
-__all__ = ["FiniteRange", "QualifiedName", "json_file_option", "output_file"]
+__all__ = ["FiniteRange", "QualifiedName", "json_file_option", "output_file", "telemetry_handler_option"]
 
 
 class FiniteRange(click.FloatRange):
@@ -47,3 +47,15 @@ def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], A
     """`--json FILE`, which the command gets as `json_file`."""
     kind = click.Path(dir_okay=False, writable=True, path_type=Path)
     return click.option("--json", "json_file", type=kind, callback=output_file, help=help_)
+
+
+def telemetry_handler_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--telemetry-handler FUNCTION`, several times, as `telemetry_handlers`; None if not given, `""` names nobody."""
+    return click.option(
+        "--telemetry-handler",
+        "telemetry_handlers",
+        multiple=True,
+        metavar="MODULE:FUNCTION",
+        callback=lambda _ctx, _param, given: tuple(filter(None, given)) if given else None,
+        help="Listens to the telemetry of all servers but relays; '' for nobody.",
+    )(command)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from authority.names import INSTANCE_PATTERN
+from authority.settings import FUNCTION_PATTERN, MAX_HANDLERS
 
 __all__ = [
     "RELAY_INSTANCE",
@@ -109,6 +110,10 @@ class ClusterSpec:
                 raise BadSpec(f"simulation servers: there is no instance {name!r}")
             _check_count(f"simulation servers of {name}", len(self._numbers(name)), 0, MAX_SIMSERVERS)
         _check_count("relays", self.relays, 0, MAX_RELAYS)
+        _check_count("telemetry handlers", len(self.telemetry_handlers), 0, MAX_HANDLERS)
+        for handler in self.telemetry_handlers:
+            if not re.fullmatch(FUNCTION_PATTERN, handler):
+                raise BadSpec(f"cannot read telemetry handler {handler!r}; write package.module:function")
         for route in self.routes:
             self._check_route(route)
         self.next_hops()

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from authority.listeners import load_listener
 from scenarios.cluster import Launcher, LocalCluster, Role, baton_launcher
 from scenarios.cluster_control import serve_control
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept
@@ -50,20 +51,22 @@ def run_until_asked_to_end(
         The exit status: 0, or 130 when it was asked to end before it was up.
 
     Raises:
-        ConfigError: there is no such world, or it rejects its options.
+        ConfigError: there is no such world, or it rejects its options; or no such handler of telemetry.
         ClusterFailed, BadSpec, DirectoryUnusable, PortTaken, SpawnError: it did not come up.
     """
-    if spec.world is not None:
-        _require_world(spec.world, dict(spec.world_options))
+    _require_what_is_named(spec)
     return trio.run(_run, spec, screen, timeout_s, grace_s, launcher)
 
 
-def _require_world(world: str, options: dict[str, Any]) -> None:
-    """Load it as the servers will, which look into the current directory first: before any of them is started."""
+def _require_what_is_named(spec: ClusterSpec) -> None:
+    """Load it before any server is started, as they will, which look into the current directory first."""
     path = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        load_world(world, options)
+        if spec.world is not None:
+            load_world(spec.world, dict(spec.world_options))
+        for handler in spec.telemetry_handlers:
+            load_listener(handler)
     finally:
         sys.path[:] = path
 

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -103,6 +104,12 @@ async def test_help_imports_nothing_that_makes_it_slow() -> None:
         (("up", "--route", "alpha"), "for example alpha:gamma=r1,r2"),
         (("up", "--route", "alpha:beta=r1"), "there is no relay.r1"),
         (("up", "--world-option", "balls"), "'balls' is not KEY=VALUE"),
+        (
+            ("up", "--telemetry-handler", "spans"),
+            "cannot read telemetry handler 'spans'; write package.module:function",
+        ),
+        (("up", "--telemetry-handler", "nowhere:f"), "nowhere:f cannot be loaded: ModuleNotFoundError"),
+        (("up", *("--telemetry-handler", "a:b") * 17), "telemetry handlers: 17 is not between 0 and 16"),
         (("up", "--simservers", "-1"), "-1 is not between 0 and 99"),
         (("up", "--world", "nowhere:X"), "world 'nowhere:X' cannot be loaded: No module named 'nowhere'; expected"),
         (("up", "--dir", "/proc/nowhere/cluster"), "dir: cannot create the cluster directory /proc/nowhere/cluster"),
@@ -218,6 +225,7 @@ def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[Cluste
         *("up", "--instances", "a:1,b:2", "--simservers", "3", "--relays", "2", "--route", "a:b=r2"),
         *("--world", "simserver.balls:Balls", "--world-option", "balls=7", "--world-option", "mood=calm"),
         *("--dir", str(tmp_path / "x"), "--log-level", "debug"),
+        *("--telemetry-handler", "one:f", "--telemetry-handler", "two.three:g"),
     )
 
     assert status == 0
@@ -231,6 +239,7 @@ def test_every_flag_of_up_reaches_the_cluster(baton: Baton, started: list[Cluste
             world_options={"balls": 7, "mood": "calm"},
             directory=tmp_path / "x",
             log_level="DEBUG",
+            telemetry_handlers=("one:f", "two.three:g"),
         )
     ]
 
@@ -240,10 +249,14 @@ def test_what_is_not_given_is_as_at_the_last_start_in_the_directory(
 ) -> None:
     directory = tmp_path / "cluster"
     with hold_directory(directory), Ports(dice(1)) as ports:
-        lay_out(ClusterSpec({"alpha": 1}, simservers=1, log_level="DEBUG"), directory, ports)
+        lay_out(
+            ClusterSpec({"alpha": 1}, simservers=1, log_level="DEBUG", telemetry_handlers=("a:f",)), directory, ports
+        )
 
     assert baton("up", "--dir", str(directory), "--simservers", "2")[0] == 0
-    assert started == [ClusterSpec({"alpha": 1}, simservers=2, log_level="DEBUG", directory=directory)]
+    assert baton("up", "--dir", str(directory), "--simservers", "2", "--telemetry-handler", "")[0] == 0
+    nobody = ClusterSpec({"alpha": 1}, simservers=2, log_level="DEBUG", directory=directory)
+    assert started == [replace(nobody, telemetry_handlers=("a:f",)), nobody]
 
 
 # ---- running one server ----
