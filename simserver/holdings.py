@@ -19,7 +19,7 @@ from simserver.entity import Inspect, NewInput, TickNow
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.stepping import Carried
-from simserver.world import schema_version
+from simserver.world import require_kind, schema_version
 
 __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone", "WorldFailed"]
 
@@ -235,6 +235,7 @@ class Holdings:
             WorldFailed: the world raised anything else, or its state is not CBOR data.
         """
         try:
+            require_kind(self._environment.world, kind)
             state = self._environment.world.spawn(kind, params)
         except ValueError:
             raise

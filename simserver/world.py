@@ -12,7 +12,7 @@ What a world may have beside `World`'s methods:
 `migrate(kind, state, from_version) -> state`
     The same state in the present form. Raises `ValueError` if there is none.
 `kinds: Collection[str]`
-    The kinds of entities that it knows; others are not taken. Any, if absent.
+    The kinds of entities that it knows; others are neither spawned nor taken. Any, if absent.
 `advance(state, inputs, dt_s, step) -> state`
     Is called in place of `step`, with a `simserver.stepping.Step`: the tick, chance and timers of the entity.
 `may_sleep(state) -> bool`
@@ -33,7 +33,7 @@ from typing import Any, Protocol
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 
-__all__ = ["World", "load_world", "migrated", "schema_version", "takes"]
+__all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes"]
 
 
 class World(Protocol):
@@ -71,6 +71,17 @@ def takes(world: World, kind: str, version: int) -> bool:
         return False
     present = schema_version(world)
     return version == present or (version < present and hasattr(world, "migrate"))
+
+
+def require_kind(world: World, kind: str) -> None:
+    """See that the world knows entities of this kind.
+
+    Raises:
+        ValueError: it does not, so no server of its kind would take one either; the text names the kinds there are.
+    """
+    kinds = getattr(world, "kinds", None)
+    if kinds is not None and kind not in kinds:
+        raise ValueError(f"the world here knows no {kind!r}; its kinds are {', '.join(sorted(kinds)) or 'none'}")
 
 
 def migrated(world: World, kind: str, state: Any, version: int) -> Any:

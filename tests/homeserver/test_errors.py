@@ -302,6 +302,17 @@ async def test_what_a_world_fails_to_spawn_is_refused_and_leaves_nothing_behind(
     await alpha.entity("alpha.ball-1", ada, "alpha.s1")
 
 
+async def test_a_kind_that_the_world_does_not_know_is_refused_by_its_name(
+    alpha: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await alpha.simserver("alpha.s1")
+    await alpha.player("alpha.ada")
+    monkeypatch.setattr("simserver.balls.Balls.kinds", ("tree", "crate"), raising=False)
+    answer = await alpha.api.call("POST", "/v1/entities", NEW)
+    assert (answer.status_code, answer.json()["code"]) == (422, "spawn_refused"), answer.text
+    assert answer.json()["message"].startswith("the world here knows no 'ball'; its kinds are crate, tree")
+
+
 # ---- tokens ----
 
 WITH_TOKEN = [

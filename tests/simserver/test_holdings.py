@@ -7,7 +7,7 @@ from authority.epoch import Fence
 from simserver import holdings
 from simserver.holdings import AlreadyHeld, Holding, Holdings, Tombstone
 from simserver.life import Snapshot
-from tests.simserver.stage import BALL, Stage
+from tests.simserver.stage import BALL, Stage, Tally
 
 
 class Written:
@@ -50,6 +50,17 @@ async def test_what_the_world_would_not_have_is_not_held(system: System) -> None
         known.spawn(BALL, "cube", {}, Fence(1))
     assert known.get(BALL) is None
     assert len(known) == 0
+
+
+async def test_a_kind_that_the_world_does_not_know_is_not_spawned(system: System) -> None:
+    class Crates(Tally):
+        kinds = ("tally", "crate")
+
+    known = Holdings(Stage(system, world=Crates()).environment, Written())
+    known.spawn(BALL, "tally", {}, Fence(1))
+    with pytest.raises(ValueError, match="the world here knows no 'ball'; its kinds are crate, tally"):
+        known.spawn("alpha.other", "ball", {}, Fence(1))
+    assert known.get("alpha.other") is None
 
 
 async def test_one_entity_is_never_held_twice(system: System) -> None:
