@@ -30,7 +30,7 @@ def attach_listeners(specs: Sequence[str], telemetry: Telemetry, name: str) -> N
         function = load_listener(spec)
         try:
             function(telemetry, name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())
             raise ConfigError(f"telemetry.handlers: {spec} failed: {type(error).__name__}: {said}") from error
 
@@ -40,7 +40,7 @@ def load_listener(spec: str) -> Any:
     module_name, _, function_name = spec.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:  # the module is the user's: whatever its import raises
+    except (Exception, SystemExit) as error:  # the module is the user's: whatever its import raises
         said = " ".join(str(error).split())
         raise ConfigError(
             f"telemetry.handlers: {spec} cannot be loaded: {type(error).__name__}: {said}; "

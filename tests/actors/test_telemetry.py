@@ -1,6 +1,7 @@
 """Telemetry: handlers are told at once and in order, and cannot hurt whoever tells them."""
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -128,6 +129,25 @@ def test_a_handler_that_raises_is_detached_and_reported_and_the_others_are_told(
     assert failure[2] == {"event": PAID, "handler_id": "bad", "config": "its config", "error": error}
     assert [row.id for row in telemetry.list_handlers(("shop",))] == ["good"]
     assert "'bad' failed on shop.order.paid and was detached" in caplog.text
+
+
+def test_a_handler_that_exits_is_detached_like_one_that_raises(telemetry: Telemetry) -> None:
+    told: Told = []
+    telemetry.attach("quits", PAID, lambda *_: sys.exit(3))
+    telemetry.attach("reporter", HANDLER_FAILED, keep, told)
+    telemetry.execute(PAID, {}, {})
+    assert isinstance(told[0][2]["error"], SystemExit)
+    assert [row.id for row in telemetry.list_handlers()] == ["reporter"]
+
+
+def test_ctrl_c_in_a_handler_goes_on_its_way(telemetry: Telemetry) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    telemetry.attach("interrupted", PAID, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        telemetry.execute(PAID, {}, {})
+    assert [row.id for row in telemetry.list_handlers()] == ["interrupted"]
 
 
 def test_a_reporter_that_raises_is_detached_too(telemetry: Telemetry) -> None:

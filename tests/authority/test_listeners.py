@@ -40,6 +40,10 @@ def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
     def fails(_telemetry: Telemetry, _name: str) -> None:
         raise ValueError("first\nsecond")
 
+    def ends(_telemetry: Telemetry, _name: str) -> None:
+        sys.exit(3)
+
+    module.ends = ends
     module.asynchronous, module.fails, module.number, module.one = asynchronous, fails, 7, lambda _telemetry: None
     sentences = {
         "no_such_module:function": "cannot be loaded: ModuleNotFoundError",
@@ -48,12 +52,20 @@ def test_what_cannot_be_used_is_one_line_that_names_it(module: Any) -> None:
         f"{MODULE}:asynchronous": "no plain function of two arguments",
         f"{MODULE}:fails": "failed: ValueError: first second",
         f"{MODULE}:one": "failed: TypeError",
+        f"{MODULE}:ends": "failed: SystemExit: 3",
     }
     for spec, sentence in sentences.items():
         with pytest.raises(ConfigError, match=sentence) as caught:
             attach_listeners([spec], Telemetry(lambda: 0.0), "alpha.s1")
         assert str(caught.value).startswith(f"telemetry.handlers: {spec} ")
         assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_ends_the_process_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ends_when_imported.py").write_text("import sys\n\nsys.exit('no licence')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be loaded: SystemExit: no licence"):
+        attach_listeners(["ends_when_imported:one"], Telemetry(lambda: 0.0), "alpha.s1")
 
 
 class _Configuration(Settings):
