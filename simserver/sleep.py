@@ -57,7 +57,14 @@ def may_sleep(world: Any, state: Any) -> bool:
     """Whether the world says that an entity in this state may sleep; worlds that say nothing want every tick.
 
     Raises:
-        Exception: whatever the world's own code raises.
+        TypeError: it says anything but yes or no; a text such as "no" would be taken for a yes.
+        Exception: whatever else the world's own code raises.
     """
     asked = getattr(world, "may_sleep", None)
-    return asked is not None and bool(asked(state))
+    if asked is None:
+        return False
+    said = asked(state)
+    # numpy calls its own `bool`, and did call it `bool_`.
+    if said is not True and said is not False and type(said).__name__ not in {"bool", "bool_"}:
+        raise TypeError(f"may_sleep has to say True or False, not {said!r:.40}")
+    return bool(said)

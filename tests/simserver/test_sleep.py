@@ -18,6 +18,7 @@ from simserver.inputs import PendingInput
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Life, Snapshot
 from simserver.node import Node
+from simserver.sleep import may_sleep
 from simserver.stepping import Step
 from tests.simserver.stage import ADA, BALL, Stage, Tally, feed, inspect, ticks
 
@@ -234,6 +235,38 @@ async def test_a_world_that_cannot_say_whether_it_may_sleep_stands_still_at_its_
         ticks(actor)
         seen = await inspect(actor)
     assert ("poison" in seen["broken"], seen["asleep"], seen["tick"]) == (True, False, 1)
+
+
+@pytest.mark.parametrize("said", ["no", 1, 0, None, []])
+async def test_a_world_that_says_neither_yes_nor_no_stands_still_at_its_first_tick(
+    system: System, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    monkeypatch.setattr(Naps, "may_sleep", lambda *_: said)
+    stage = Stage(system, world=Naps())
+    actor = stage.start(stage.fresh("naps"))
+    with caplog.at_level(logging.CRITICAL):
+        ticks(actor)
+        seen = await inspect(actor)
+    assert "may_sleep has to say True or False" in seen["broken"]
+    assert not seen["asleep"]
+
+
+def test_a_bool_of_another_library_is_a_bool() -> None:
+    class Other:
+        def __init__(self, value: bool) -> None:
+            self.value = value
+
+        def __bool__(self) -> bool:
+            return self.value
+
+    Other.__name__ = "bool_"
+    for value in (True, False):
+
+        class Sleeps:
+            def may_sleep(self, state: Any) -> Any:
+                return Other(state)
+
+        assert may_sleep(Sleeps(), value) is value
 
 
 async def test_worlds_that_say_nothing_of_it_have_every_tick(system: System) -> None:
