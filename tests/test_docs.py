@@ -13,6 +13,7 @@ from authority.outgoing import TABLE, OutgoingPhase
 from homeserver.rest.errors import REASON_STATUS
 from simserver.inputs import PendingInput
 from simserver.participants import dehydrated, rehydrate, release
+from simserver.stepping import Carried, Step
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -77,9 +78,24 @@ def test_the_world_in_the_architecture_page_is_a_world() -> None:
     assert world.destination(state, "alpha.s1", 10) is None
 
 
+def test_the_die_in_the_architecture_page_is_thrown_by_its_timer() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    sources = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:2]
+    exec(compile("".join(sources), "architecture.md", "exec"), names)  # noqa: S102 — as above
+    world, state, carried, drawn = names["Dice"](), {"count": 0}, Carried.of_new("alpha.die"), []
+    for tick in range(1, 42):
+        step = Step(carried, tick)
+        state = world.advance(state, [], 0.05, step)
+        carried = step.carried()
+        drawn.append(carried.drawn)
+        assert 1 <= state["count"] <= 6
+    assert (drawn[0], drawn[19], drawn[20], drawn[39], drawn[40]) == (1, 1, 2, 2, 3)
+
+
 def test_the_participant_in_the_architecture_page_carries_what_it_keeps() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    world_source, source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:2]
+    world_source, _, source = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[:3]
     names: dict[str, Any] = {}
     exec(compile(world_source + source, "architecture.md", "exec"), names)  # noqa: S102 — as above
     here, there = names["Heated"](), names["Heated"]()
