@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from authority.settings import ConfigError
 from simserver.inputs import PendingInput
+from simserver.world_flaws import flaw
 
 __all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes"]
 
@@ -100,18 +101,28 @@ def migrated(world: World, kind: str, state: Any, version: int) -> Any:
 
 
 def load_world(spec: str, options: dict[str, Any]) -> World:
-    """Import `package.module:ClassName` and construct it with `options`.
+    """Import `package.module:ClassName`, construct it with `options`, and see that it can be used.
 
     Raises:
-        ConfigError: there is no such class, or it rejects the options.
+        ConfigError: there is no such class, it rejects the options, or lacks what a world needs; the sentence is one
+            line, and names the world and what is wrong.
     """
     module_name, _, class_name = spec.partition(":")
     try:
         factory = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"world {spec!r} cannot be loaded: {error}; expected 'package.module:ClassName'") from error
+    except (Exception, SystemExit) as error:  # the module is the user's: whatever its import raises
+        raise ConfigError(
+            f"world {spec!r} cannot be loaded: {_said(error)}; expected 'package.module:ClassName'"
+        ) from error
     try:
         world: World = factory(**options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"world {spec!r} rejects its options: {error}") from error
+        wrong = flaw(world)
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"world {spec!r} rejects its options, or fails: {_said(error)}") from error
+    if wrong:
+        raise ConfigError(f"world {spec!r} cannot be used: {wrong}")
     return world
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
