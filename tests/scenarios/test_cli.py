@@ -111,7 +111,7 @@ async def test_help_imports_nothing_that_makes_it_slow() -> None:
         (("up", "--telemetry-handler", "nowhere:f"), "nowhere:f cannot be loaded: ModuleNotFoundError"),
         (("up", *("--telemetry-handler", "a:b") * 17), "telemetry handlers: 17 is not between 0 and 16"),
         (("up", "--simservers", "-1"), "-1 is not between 0 and 99"),
-        (("up", "--world", "nowhere:X"), "world 'nowhere:X' cannot be loaded: No module named 'nowhere'; expected"),
+        (("up", "--world", "nowhere:X"), "world 'nowhere:X' cannot be loaded: ModuleNotFoundError: No module"),
         (("up", "--dir", "/proc/nowhere/cluster"), "dir: cannot create the cluster directory /proc/nowhere/cluster"),
         (("server", "balance", "--pause", "--resume", "--url", "http://[::1]:9"), "--pause and --resume exclude each"),
         (("up", "--timeout", "-1"), "Invalid value for '--timeout'"),
