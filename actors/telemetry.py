@@ -174,8 +174,7 @@ class Telemetry:
             if inspect.iscoroutine(result):
                 result.close()
                 raise TypeError("it returned a coroutine, which nobody awaits")
-        except (Exception, SystemExit) as error:
-            # Who listens does not end the process.
+        except Exception as error:
             # It may have been detached already, by itself or by an event it caused.
             self.detach(handler.id)
             logger.exception(
