@@ -189,7 +189,9 @@ class Holdings:
 
     @property
     def passive(self) -> int:
-        """How many of them are put away."""
+        """How many of them are put away: of those that sleep."""
+        if not hasattr(self._environment.world, "may_sleep"):
+            return 0
         return sum(holding.life.passive is not None for holding in self._living.values())
 
     def ids(self) -> KeysView[str]:

@@ -160,6 +160,20 @@ def test_a_drained_server_names_whom_it_can_whoever_belongs_together() -> None:
     assert len(census_rows(large, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)) == MAX_CENSUS
 
 
+def test_of_a_drained_server_only_those_are_looked_at_who_can_be_named_and_costs_are_shares_of_all() -> None:
+    asked: list[str] = []
+
+    def stays(entity: str) -> bool:
+        asked.append(entity)
+        return entity != "alpha.e0"
+
+    holdings: list[Any] = [Holding(f"alpha.e{n}", Life(step_ns=1000)) for n in range(10)]
+    census = census_rows(holdings, Balls(), LOAD, 0.05, 2, stays, is_drained=True)
+    assert [row.entity for row in census] == ["alpha.e1", "alpha.e2"]
+    assert asked == ["alpha.e0", "alpha.e1", "alpha.e2"]
+    assert {row.cost_ppm for row in census} == {LOAD.tick_ppm // 10}
+
+
 def test_a_server_that_has_not_ticked_yet_has_a_census_all_the_same() -> None:
     assert [row.cost_ppm for row in rows([Holding("alpha.e0")])] == [0]
 
