@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.spreading import LONG, in_slices
+
 # Started in the background, or with nohup, these are ignored here and in every process that a test starts and ends with
 # them. What is handled here begins with its default there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,6 +54,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("found out")
         for line in sorted(lines):
             terminalreporter.write_line(line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers: what takes long first, so that nobody begins with it when all others are done."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = in_slices(items, lambda item: item.nodeid.split("::")[0], workers, LONG)
 
 
 def pytest_collection_finish() -> None:

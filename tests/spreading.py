@@ -1,0 +1,61 @@
+"""In which order several workers run the tests: what takes long first, and each worker with a share of it.
+
+`pytest -n 6 --dist worksteal` gives each worker a slice of the list, and who is done steals from the ends of others'. A
+test that takes a minute and is begun last keeps one worker busy and the others waiting. So each slice begins with long
+modules, which take about as long together, and ends with short ones, which are what is stolen.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+__all__ = ["LONG", "in_slices"]
+
+T = TypeVar("T")
+
+LONG: Final[Mapping[str, int]] = {
+    "tests/scenarios/test_transfers_search.py": 160,
+    "tests/scenarios/test_simulated_servers.py": 109,
+    "tests/scenarios/test_chaos_handovers.py": 101,
+    "tests/scenarios/test_bench_comparison.py": 99,
+    "tests/scenarios/test_simulated_spans.py": 87,
+    "tests/scenarios/test_rolling_upgrade.py": 82,
+    "tests/homeserver/test_etcd_backend.py": 77,
+    "tests/scenarios/test_cluster_stateful.py": 72,
+    "tests/scenarios/test_simulated_machines.py": 65,
+    "tests/scenarios/test_cases.py": 58,
+    "tests/scenarios/test_failover.py": 54,
+    "tests/scenarios/test_chaos_tree.py": 54,
+    "tests/scenarios/test_drain.py": 50,
+    "tests/scenarios/test_restored_log.py": 47,
+    "tests/simserver/test_loose_ends.py": 46,
+    "tests/scenarios/test_bench_transfers.py": 44,
+    "tests/scenarios/test_staged_mode.py": 27,
+    "tests/scenarios/test_sectors.py": 22,
+    "tests/actors/test_supervision_model.py": 21,
+}
+"""Modules with tests of ten seconds and more, and how many seconds they take with six workers on two cores."""
+
+
+def in_slices(items: Sequence[T], module_of: Callable[[T], str], slices: int, long: Mapping[str, int]) -> list[T]:
+    """The same items in an order of which each slice of `len(items) / slices` begins with its share of `long` modules.
+
+    The items of a module keep their order, and those of a long one stay together: what they share is made once.
+    """
+    together: dict[str, list[T]] = {}
+    short: list[T] = []
+    for item in items:
+        module = module_of(item)
+        (together.setdefault(module, []) if module in long else short).append(item)
+    shares: list[list[T]] = [[] for _ in range(slices)]
+    loads = [0] * slices
+    for module in sorted(together, key=lambda one: (-long[one], one)):
+        # The longest goes where there is least (Graham's rule of the longest processing time).
+        place = loads.index(min(loads))
+        loads[place] += long[module]
+        shares[place] += together[module]
+    ordered: list[T] = []
+    for number, share in enumerate(shares, 1):
+        room = max(0, len(items) * number // slices - len(ordered) - len(share))
+        ordered += share + short[:room]
+        del short[:room]
+    return ordered + short
