@@ -29,6 +29,7 @@ Hand-overs, searched instead of drawn from seeds
     search             every reachable state, breadth first; knows nothing of the rest
     handover           the small model: three servers, a network without order, a budget of faults
     handover_host      one real server of either kind that can be stopped, copied and compared
+    handover_memory    what was met, by number, and what was done to it; so that nothing is computed twice
     handover_weaknesses  the same with one guard taken away      search_command    `baton simulate transfers-search`
 
 docs/simulation.md says what is simulated and what it found.

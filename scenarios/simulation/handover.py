@@ -32,8 +32,9 @@ from authority.messages import HandoffReply, Message, ReportReply, StageWord
 from authority.outgoing import OutgoingPhase
 from authority.records import EntityRecord, Phase
 from crypto import jose
-from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Note, Parts, TransfersAtHome
+from scenarios.simulation.handover_host import ENTITY, ROOMS, Host, Parts, TransfersAtHome
 from scenarios.simulation.handover_keys import HOME, Keys, homeserver_for
+from scenarios.simulation.handover_memory import Change, Decision, Envelope, Numbers, Server
 from scenarios.simulation.handover_words import details, told, transfer_of
 from scenarios.simulation.search import Step
 from simserver.departing import Plan
@@ -95,61 +96,6 @@ class State(NamedTuple):
     crashes: int
 
 
-class _Envelope(NamedTuple):
-    sender: str
-    to: str
-    message: Message
-    about: str
-    """The transfer, if it is about one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """What the search must know of one state of one host."""
-
-    saved: tuple[Any, ...]
-    fence: Fence | None
-    is_running: bool
-    snapshot: bytes
-    has_pending: bool
-    leaving: str
-    """The transfer by which it is leaving."""
-    group: tuple[str, ...]
-    unreported: tuple[str, ...]
-    notes: tuple[Note | None, Note | None]
-    journal: tuple[int, ...]
-    phase: str
-    staged: tuple[tuple[str, str], ...]
-    wondering: tuple[str, ...]
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What an event did to one host."""
-
-    after: int
-    sent: tuple[int, ...]
-    begun: tuple[tuple[Fence, str], ...]
-    acknowledged: int
-    violation: str = ""
-
-
-class _Numbers:
-    """Numbers things as they are met."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-        self.things: list[Any] = []
-
-    def number(self, key: Any, thing: Any) -> int:
-        known = self._numbers.get(key)
-        if known is None:
-            known = self._numbers[key] = len(self.things)
-            self.things.append(thing() if callable(thing) else thing)
-        return known
-
-
 class Handovers:
     """The model, for `search.Search`."""
 
@@ -161,10 +107,12 @@ class Handovers:
         ROOMS.incarnations = {}
         self._hosts = [Host(name, keys, self._parts) for name in self._names]
         self._home = TransfersAtHome(keys, self._parts)
-        self._servers = [_Numbers() for _ in self._names]
-        self._logs, self._messages = _Numbers(), _Numbers()
-        self._changes: dict[tuple[Any, ...], _Change] = {}
-        self._decisions: dict[tuple[Any, ...], tuple[int, tuple[int, ...], str]] = {}
+        self._servers = [Numbers() for _ in self._names]
+        self._logs, self._messages = Numbers(), Numbers()
+        self._changes: dict[tuple[Any, ...], Change] = {}
+        self._decisions: dict[tuple[Any, ...], Decision] = {}
+        self._reports: dict[tuple[int, int, str], int] = {}
+        self._lives_of: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     # --- where it begins -------------------------------------------------------------------------------------------
 
@@ -193,9 +141,9 @@ class Handovers:
     def _keep(self, place: int) -> int:
         host = self._hosts[place]
 
-        def look() -> _Server:
+        def look() -> Server:
             holding, departure = host.holding, host.departure
-            return _Server(
+            return Server(
                 host.save(),
                 None if holding is None else holding.fence,
                 holding is not None and not holding.life.frozen,
@@ -220,7 +168,7 @@ class Handovers:
 
     def _posted(self, sender: str, sent: list[tuple[str, Message]]) -> tuple[int, ...]:
         numbers = {
-            self._messages.number((sender, to, repr(message)), _Envelope(sender, to, message, transfer_of(message)))
+            self._messages.number((sender, to, repr(message)), Envelope(sender, to, message, transfer_of(message)))
             for to, message in sent
             if (to == HOME or to in self._names) and not isinstance(message, ReportReply)
         }
@@ -236,8 +184,8 @@ class Handovers:
 
     def _steps_of_network(self, state: State) -> Iterator[Step]:
         bounds = self.bounds
-        for number in state.network:
-            left = tuple(other for other in state.network if other != number)
+        for place, number in enumerate(state.network):
+            left = (*state.network[:place], *state.network[place + 1 :])
             yield self._arrived(("deliver", number), state._replace(network=left), number, is_free=True)
             if state.repeats < bounds.repeats:
                 again = state._replace(repeats=state.repeats + 1)
@@ -256,7 +204,7 @@ class Handovers:
     def _steps_of_servers(self, state: State) -> Iterator[Step]:
         bounds = self.bounds
         for place, number in enumerate(state.servers):
-            server: _Server = self._servers[place].things[number]
+            server: Server = self._servers[place].things[number]
             if server.leaving and not any(self._messages.things[n].about == server.leaving for n in state.network):
                 yield self._changed(("timer", place), state, place, ("timer",), is_free=True)
             elif server.leaving and state.repeats < bounds.repeats:
@@ -274,7 +222,7 @@ class Handovers:
             if state.crashes < bounds.crashes:
                 yield from self._crashes(state, place, server)
 
-    def _steps_of_staging(self, state: State, place: int, server: _Server) -> Iterator[Step]:
+    def _steps_of_staging(self, state: State, place: int, server: Server) -> Iterator[Step]:
         if server.phase.startswith(OutgoingPhase.STAGING):
             yield self._changed(("patience", place), state, place, ("patience",), is_free=False)
         for transfer_id in server.wondering:
@@ -283,16 +231,25 @@ class Handovers:
                 yield self._changed(("inquire", place, transfer_id), state, place, inquire, is_free=True)
 
     def _reported(self, state: State, place: int, transfer_id: str) -> Step:
-        host = self._hosts[place]
-        host.load(self._servers[place].things[state.servers[place]].saved)
-        (number,) = self._posted(host.name, [(HOME, host.report(transfer_id))])
+        number = self._report(place, state.servers[place], transfer_id)
         action = ("report", place, transfer_id)
         step = self._decided(action, state, ("take", number), is_free=True)
         if step.violation:
             return step
         return self._changed(action, step.state, place, ("reported", transfer_id), is_free=True)
 
-    def _crashes(self, state: State, place: int, server: _Server) -> Iterator[Step]:
+    def _report(self, place: int, server: int, transfer_id: str) -> int:
+        """The report as a message. Hundreds of states have a server that would send the same, and copies are dear."""
+        key = (place, server, transfer_id)
+        number = self._reports.get(key)
+        if number is None:
+            host = self._hosts[place]
+            host.load(self._servers[place].things[server].saved)
+            (number,) = self._posted(host.name, [(HOME, host.report(transfer_id))])
+            self._reports[key] = number
+        return number
+
+    def _crashes(self, state: State, place: int, server: Server) -> Iterator[Step]:
         notes = server.notes if self.bounds.stale_ledger else server.notes[:1]
         is_newest = state.newest == (server.fence, place)
         heir = state.heir
@@ -318,7 +275,7 @@ class Handovers:
         after: State = self._decided(claim, crashed, claim, is_free=False).state
         return after
 
-    def _is_staged_at_authority(self, state: State, server: _Server) -> bool:
+    def _is_staged_at_authority(self, state: State, server: Server) -> bool:
         """Whether the log has given the entity to a server that has the very state on its disk (FAILURES row 13)."""
         record = self._record(state)
         return record.authority in self._names and state_hash(server.snapshot) in self._staged_at(
@@ -326,7 +283,7 @@ class Handovers:
         )
 
     def _staged_at(self, state: State, name: str) -> set[str]:
-        server: _Server = self._servers[self._names.index(name)].things[state.servers[self._names.index(name)]]
+        server: Server = self._servers[self._names.index(name)].things[state.servers[self._names.index(name)]]
         return {digest for _, digest in server.staged}
 
     def _steps_of_people(self, state: State) -> Iterator[Step]:
@@ -359,30 +316,38 @@ class Handovers:
     def _changed(
         self, action: tuple[Any, ...], state: State, place: int, event: tuple[Any, ...], *, is_free: bool
     ) -> Step:
-        before = state.servers[place]
-        key = (place, before, event, self._lives(state))
+        before, servers = state.servers[place], state.servers
+        lives = self._lives(servers)
+        key = (place, before, event, lives)
         change = self._changes.get(key)
         if change is None:
-            change = self._changes[key] = self._happen(place, before, event)
-        after = state
+            change = self._changes[key] = self._happen(place, before, event, lives)
         if change.after != before:
-            servers = (*state.servers[:place], change.after, *state.servers[place + 1 :])
-            after = after._replace(servers=servers)
-        if change.sent:
-            after = after._replace(network=tuple(sorted({*after.network, *change.sent})))
-        violation = change.violation
+            servers = (*servers[:place], change.after, *servers[place + 1 :])
+        newest, heir, violation = state.newest, state.heir, change.violation
         if not violation and (change.after != before or change.begun):
-            after, violation = self._judge(state, after, place, change, is_crash=event[0] == "crash")
+            newest, violation = self._judge(state, servers, place, change, is_crash=event[0] == "crash")
+            heir = "" if change.begun else heir
+        network = _joined(state.network, change.sent)
+        after = state._replace(servers=servers, network=network, newest=newest, heir=heir)
         return Step(action, after, is_free, violation)
 
-    def _lives(self, state: State) -> tuple[int, ...]:
+    def _lives(self, servers: tuple[int, ...]) -> tuple[int, ...]:
         """Which incarnations would answer now, for whoever asks before something is changed."""
-        if self.bounds.leases:
-            lives = [self._servers[other].things[number].incarnation for other, number in enumerate(state.servers)]
-            ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
-        return tuple(ROOMS.incarnations.values())
+        if not self.bounds.leases:
+            return ()
+        lives = self._lives_of.get(servers)
+        if lives is None:
+            things = (self._servers[place].things[number] for place, number in enumerate(servers))
+            lives = self._lives_of[servers] = tuple(server.incarnation for server in things)
+        return lives
 
-    def _happen(self, place: int, before: int, event: tuple[Any, ...]) -> _Change:
+    def _answer_as(self, lives: tuple[int, ...]) -> None:
+        if lives:
+            ROOMS.incarnations = dict(zip(self._names, lives, strict=True))
+
+    def _happen(self, place: int, before: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> Change:
+        self._answer_as(lives)
         host = self._hosts[place]
         host.load(self._servers[place].things[before].saved)
         violation = ""
@@ -398,7 +363,7 @@ class Handovers:
             violation = f"{host.name} acknowledged input {host.acknowledged}, which nobody sent"
         begun = tuple((Fence(stint.epoch, stint.sub), stint.started_hash) for stint in host.begun)
         sent = self._posted(host.name, host.sent)
-        return _Change(self._keep(place), sent, begun, host.acknowledged, violation)
+        return Change(self._keep(place), sent, begun, host.acknowledged, violation)
 
     def _perform(self, host: Host, event: tuple[Any, ...]) -> None:
         match event:
@@ -429,25 +394,23 @@ class Handovers:
                 raise AssertionError(event)
 
     def _decided(self, action: tuple[Any, ...], state: State, event: tuple[Any, ...], *, is_free: bool) -> Step:
-        key = (state.log, event, self._lives(state))
+        lives = self._lives(state.servers)
+        key = (state.log, event, lives)
         known = self._decisions.get(key)
         if known is None:
-            known = self._decisions[key] = self._decide(state.log, event)
-        log, sent, violation = known
-        after = state._replace(log=log)
-        violation = violation or self._why_not_committed(state, after)
-        if sent:
-            after = after._replace(network=tuple(sorted({*after.network, *sent})))
-        return Step(action, after, is_free, violation)
+            known = self._decisions[key] = self._decide(state.log, event, lives)
+        after = state._replace(log=known.log, network=_joined(state.network, known.sent))
+        return Step(action, after, is_free, known.violation or self._why_not_committed(state, after))
 
-    def _decide(self, log: int, event: tuple[Any, ...]) -> tuple[int, tuple[int, ...], str]:
+    def _decide(self, log: int, event: tuple[Any, ...], lives: tuple[int, ...]) -> Decision:
+        self._answer_as(lives)
         home = self._home
         (home.store.data, before), home.sent = self._logs.things[log], []
         with suppress(Refused):  # told to who asked, and nothing was changed
             self._perform_at_home(event)
         record = home.store.entity(ENTITY)
         violation = _why_not_after(before, record) or self._moved_again(event)
-        return self._keep_log(), self._posted(HOME, home.sent), violation
+        return Decision(self._keep_log(), self._posted(HOME, home.sent), violation)
 
     def _moved_again(self, event: tuple[Any, ...]) -> str:
         """Of no transfer does anybody show the log two passes: in one epoch it moves the entity once."""
@@ -486,24 +449,25 @@ class Handovers:
 
     # --- the promises ----------------------------------------------------------------------------------------------
 
-    def _judge(self, before: State, after: State, place: int, change: _Change, *, is_crash: bool) -> tuple[State, str]:
-        """The state with what is newest in it, and the sentence about a promise that is broken, or nothing."""
+    def _judge(
+        self, before: State, servers: tuple[int, ...], place: int, change: Change, *, is_crash: bool
+    ) -> tuple[tuple[Fence, int], str]:
+        """What is newest among the servers now, and the sentence about a promise that is broken, or nothing."""
         name = self._names[place]
-        was: _Server = self._servers[place].things[before.servers[place]]
-        now: _Server = self._servers[place].things[change.after]
+        was: Server = self._servers[place].things[before.servers[place]]
+        now: Server = self._servers[place].things[change.after]
         newest = before.newest
         for fence, started_hash in change.begun:
             if why := self._why_not_begin(before, place, fence, started_hash):
-                return after, why
+                return newest, why
             newest = (fence, place)
-        after = after._replace(newest=newest, heir="" if change.begun else after.heir)
         if was.is_running and was.snapshot != now.snapshot and before.newest != (was.fence, place):
-            return after, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
+            return newest, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
         if newest == (was.fence, place) and now.fence is None and not is_crash:
-            return after, f"{name} deleted the newest state, which nobody else simulates"
-        if (running := self._running(after)) and len(running) > 1:
-            return after, f"two authorities: {' and '.join(running)}"
-        return after, ""
+            return newest, f"{name} deleted the newest state, which nobody else simulates"
+        if len(running := self._running(servers)) > 1:
+            return newest, f"two authorities: {' and '.join(running)}"
+        return newest, ""
 
     def _why_not_begin(self, state: State, place: int, fence: Fence, started_hash: str) -> str:
         """Why the server must not begin under this fence with a state of this hash, or nothing."""
@@ -515,7 +479,7 @@ class Handovers:
             return f"{name} began under {fence}, which the log gave to {record.authority}"
         if fence.epoch > record.epoch:
             return f"{name} began under {fence}, but the log is at {record.fence}"
-        newest: _Server = self._servers[holder].things[state.servers[holder]]
+        newest: Server = self._servers[holder].things[state.servers[holder]]
         expected = state.heir or state_hash(newest.snapshot)
         if not state.is_destroyed and started_hash != expected:
             return f"{name} began under {fence} with another state than {self._names[holder]} ended with"
@@ -525,8 +489,8 @@ class Handovers:
         record: EntityRecord = self._logs.things[state.log][1]
         return record
 
-    def _running(self, state: State) -> list[str]:
-        servers = ((place, self._servers[place].things[number]) for place, number in enumerate(state.servers))
+    def _running(self, numbers: tuple[int, ...]) -> list[str]:
+        servers = [(place, self._servers[place].things[number]) for place, number in enumerate(numbers)]
         return [f"{self._names[place]} under {server.fence}" for place, server in servers if server.is_running]
 
     def is_settled(self, state: State) -> bool:
@@ -588,6 +552,10 @@ class Handovers:
             lines.append(f"{self._names[place]}: {what}{applied}{f', {server.phase}' if server.phase else ''}")
         lines += [f"under way: {self.tell(state, ('deliver', number))}" for number in state.network]
         return lines
+
+
+def _joined(network: tuple[int, ...], sent: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*network, *sent})) if sent else network
 
 
 def _why_not_after(before: EntityRecord, record: EntityRecord) -> str:
