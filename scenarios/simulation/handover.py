@@ -465,8 +465,9 @@ class Handovers:
             return newest, f"{name} simulates under {was.fence}, but {newest[0]} was simulated already"
         if newest == (was.fence, place) and now.fence is None and not is_crash:
             return newest, f"{name} deleted the newest state, which nobody else simulates"
-        if len(running := self._running(servers)) > 1:
-            return newest, f"two authorities: {' and '.join(running)}"
+        running = [other for other, number in enumerate(servers) if self._servers[other].things[number].is_running]
+        if len(running) > 1:
+            return newest, f"two authorities: {' and '.join(self._told(servers, running))}"
         return newest, ""
 
     def _why_not_begin(self, state: State, place: int, fence: Fence, started_hash: str) -> str:
@@ -489,9 +490,8 @@ class Handovers:
         record: EntityRecord = self._logs.things[state.log][1]
         return record
 
-    def _running(self, numbers: tuple[int, ...]) -> list[str]:
-        servers = [(place, self._servers[place].things[number]) for place, number in enumerate(numbers)]
-        return [f"{self._names[place]} under {server.fence}" for place, server in servers if server.is_running]
+    def _told(self, servers: tuple[int, ...], places: list[int]) -> Iterator[str]:
+        return (f"{self._names[place]} under {self._servers[place].things[servers[place]].fence}" for place in places)
 
     def is_settled(self, state: State) -> bool:
         """Exactly one copy, simulated by whom the log says, under the fence that it says; and nobody wonders."""
