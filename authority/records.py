@@ -428,8 +428,8 @@ class RecoveryRow(_Row):
     """An entity whose authority died: where it was, and, once that is decided, who goes on with it from which copy.
 
     `epoch` is that of the raised fence, later of the target's. With `held` nobody goes on with it before `last` is
-    back, nor anybody else then if that one has what it had. With `disk` nobody does before the disk of `last` was
-    asked: something durable may be there alone. Neither waits for a server of this instance that was removed.
+    back, and then it goes there if somebody else has the latest copy. With `disk` nobody does before the disk of `last`
+    was asked: something durable may be there alone. Neither waits for a server of this instance that was removed.
     Beside the servers of this instance those of the instances `abroad` are asked for copies, and waited for; those of
     `abroad_too` had the entity before, and have told that it went on: they are asked too, and waited for as long as
     nobody else has a copy of `came_epoch` or later, under which the entity came from there.

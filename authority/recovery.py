@@ -41,7 +41,7 @@ class OrphanPolicy(StrEnum):
     ADOPT = "adopt"
     """Another server goes on with it."""
     FREEZE = "freeze"
-    """It waits for the return of its server."""
+    """It waits for the return of its server, and is handed back to it if somebody else has the latest copy."""
     DESPAWN = "despawn"
     """It ends."""
 
@@ -95,23 +95,19 @@ class Candidate:
     state_hash: str
 
 
-def choose(candidates: Iterable[Candidate], *, last: str, held_since: int | None = None) -> Candidate | None:
+def choose(candidates: Iterable[Candidate], *, last: str) -> Candidate | None:
     """The copy that counts, or None; of equal ones its authority's own, else that of `last`, where the entity was.
 
-    If the entity was to wait for `last`, nobody else is to go on with it, unless that one has come back without
-    anything of the epochs from `held_since` on, when it had authority: what it has is of an earlier visit then, or
-    nothing, and what the entity has done since must not be undone for that.
+    Also of what waited for `last` to come back: that one may have been killed, and have a checkpoint that is older than
+    what its followers have, and what players were told to be durable by them.
     """
-    some = list(candidates)
-    own = [one for one in some if one.holder == last]
-    has_its_own = held_since is not None and any(one.fence.epoch >= held_since for one in own)
     order = {source: place for place, source in enumerate(_PREFERRED)}
 
     def rank(one: Candidate) -> tuple[Any, ...]:
         is_own = one.source is CopySource.OWN
         return (one.fence, one.tick, is_own, one.holder == last, order[one.source], one.holder)
 
-    return max(own if has_its_own else some, key=rank, default=None)
+    return max(candidates, key=rank, default=None)
 
 
 def all_answered(asked: Mapping[str, int], answered: Collection[str], alive: Mapping[str, int]) -> bool:

@@ -25,6 +25,7 @@ from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, Rai
 from authority.spans import SILENT, Spans
 from authority.stays import never_began, waited_for
 from homeserver.federation import PeerUnreachable
+from homeserver.homeward import Homeward
 from homeserver.store import Store
 from homeserver.takeover_spans import TakeoverSpans
 from tree.submissions import NoQuorum, OutcomeUnknown
@@ -99,6 +100,7 @@ class Recoveries:
         self, store: Store, post: Post, clock: Clock, in_office: Callable[[], bool], spans: Spans = SILENT
     ) -> None:
         self._takeovers: Final = TakeoverSpans(spans, store)
+        self._homeward: Final = Homeward(store, self._tell, clock)
         self._store = store
         self._post = post
         self._clock = clock
@@ -204,6 +206,7 @@ class Recoveries:
             await self._clock.sleep_s(LOOK_S)
             if not self._in_office():
                 self._takeovers.left_office()
+                self._homeward.left_office()
                 continue
             try:
                 await self._look()
@@ -218,6 +221,7 @@ class Recoveries:
         # Before anything is finished: what another member has begun with may be adopted already.
         self._takeovers.looked(self._store.recoveries())
         await self._finish()
+        await self._homeward.look()
         rows = self.to_go_on_with()
         open_now = {(row.entity, row.epoch) for row in rows if row.target}
         self._told_since_ns = {key: at_ns for key, at_ns in self._told_since_ns.items() if key in open_now}
@@ -262,15 +266,13 @@ class Recoveries:
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
-            waits_for_return = self._waits_for_return(row)
-            if self._waits_for_disk(row, answers) or (waits_for_return and row.last not in answers):
+            if row.last not in answers and (self._waits_for_disk(row, answers) or self._waits_for_return(row)):
                 self._in_vain_for[row.entity] = (seen, row.held)
                 continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
                         if item.entity == row.entity and self._may_count(row, holder, item.epoch)]  # fmt: skip
             candidates = [_candidate(holder, item) for holder, item in believed(row, found_of)]
-            # Under the epoch before that of the raised fence the one that is back had it.
-            best = choose(candidates, last=row.last, held_since=row.epoch - 1 if waits_for_return else None)
+            best = choose(candidates, last=row.last)
             has_begun = not never_began(row, candidates)
             if self._waits_for_later(row, best, there, answers, has_begun=has_begun):
                 self._in_vain_for[row.entity] = (seen, row.held)
@@ -343,7 +345,7 @@ class Recoveries:
         return bool(servers)
 
     def _waits_for_return(self, row: RecoveryRow) -> bool:
-        """Whether only its own server goes on with an entity; one that was removed from the directory never returns.
+        """Whether an entity waits for its own server; one that was removed from the directory never returns.
 
         Those of other instances are not in this directory: they are waited for.
         """
@@ -389,6 +391,7 @@ class Recoveries:
         for entity in await self._store.submit("recovery.adopted", items=items) if items else ():
             row = rows[entity]
             self._takeovers.adopted(row)
+            self._homeward.adopted(row)
             self._in_vain_for.pop(entity, None)
             self._waited_for.pop(entity, None)
             self.counts["recovered"] += 1

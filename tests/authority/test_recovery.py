@@ -66,18 +66,18 @@ def test_of_equal_copies_what_the_authority_stood_still_with_is_taken_before_one
     assert choose([candidate(S1, 1, 10), own], last=S1) == candidate(S1, 1, 10), "an earlier state is no equal one"
 
 
-def test_who_waited_for_its_server_is_given_to_nobody_else_if_that_one_has_what_it_had() -> None:
-    its = candidate(S1, 5, 100)
-    assert choose([candidate(S2, 5, 109), its], last=S1, held_since=5) == its
-    assert choose([candidate(S2, 5, 109), candidate(S1, 7, 100)], last=S1, held_since=5) == candidate(S1, 7, 100)
+def test_what_a_follower_has_of_later_counts_whatever_its_server_comes_back_with() -> None:
+    """Its checkpoint may be of seconds before it was killed, and what the follower has was told to be durable."""
+    its = candidate(S1, 5, 100, CopySource.CHECKPOINT)
     assert choose([candidate(S2, 5, 109), its], last=S1) == candidate(S2, 5, 109)
+    assert choose([candidate(S2, 5, 100), its], last=S1) == its
 
 
 def test_what_its_server_has_of_an_earlier_visit_undoes_nothing() -> None:
     stood_still = candidate(S2, 4, 149, CopySource.OWN)
-    assert choose([candidate(S1, 2, 103), stood_still], last=S1, held_since=5) == stood_still
-    assert choose([stood_still], last=S1, held_since=5) == stood_still, "it has come back with nothing"
-    assert choose([], last=S1, held_since=5) is None
+    assert choose([candidate(S1, 2, 103), stood_still], last=S1) == stood_still
+    assert choose([stood_still], last=S1) == stood_still, "it has come back with nothing"
+    assert choose([], last=S1) is None
 
 
 def test_a_server_whose_lease_is_over_is_not_waited_for() -> None:

@@ -16,7 +16,9 @@ from authority.transfer_rows import DECIDED
 from scenarios.players import InputStream
 from scenarios.simulation.servers.cluster import Cluster
 from scenarios.simulation.servers.mixes import MIXES
+from scenarios.simulation.servers.parts import Parts
 from scenarios.simulation.servers.simserver import CHECKPOINT_INTERVAL_S, COPY_INTERVAL_S
+from scenarios.simulation.servers.weaknesses import WEAKNESSES
 from tree.submissions import NoQuorum
 
 ENTITY, SOURCE, TARGET, OUTSIDE = "alpha.e0", "alpha.s1", "alpha.s2", "alpha.s3"
@@ -172,7 +174,6 @@ def test_who_waits_for_a_server_that_never_returns_goes_on_when_people_say_so(ho
     cluster = Cluster(MIXES["calm"], Random("frozen"))
     log, policy = cluster.logs["alpha"], {"entity": ENTITY, "by": cluster.players[0].name}
     log.run("entity.change_rights", policy | {"orphans": "freeze"})
-    cluster.judge.held[ENTITY] = None  # waits, though others have copies
     passing(cluster, 3.0)
     cluster.crash(SOURCE)
     until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
@@ -488,7 +489,6 @@ def test_a_transfer_that_the_log_has_not_decided_is_begun_again_where_the_entity
     record = cluster.record(ENTITY)
     assert record is not None
     log.run("entity.change_rights", {"entity": ENTITY, "by": record.master, "orphans": "freeze"})
-    cluster.judge.held[ENTITY] = None
     home.process.start_soon(home.move, "transfer-1", ENTITY, TARGET, EAGER)
     until(cluster, lambda: (held := source.holding(ENTITY)) is not None and held.life.frozen)
     for name in ("alpha.h1", "alpha.h2"):
@@ -533,3 +533,37 @@ def test_a_move_asked_for_before_its_source_is_known_to_be_dead_ends_soon_whoeve
 
     until(cluster, lambda: has_result("transfer-1") and has_result("transfer-2"))
     assert cluster.judge.violations == []
+
+
+def orphan_whose_follower_knows_more(parts: Parts) -> Cluster:
+    """It waits for its server, which was killed long after its last checkpoint and right after its last copy."""
+    cluster = Cluster(MIXES["calm"], Random("waits"), parts)
+    cluster.logs["alpha"].run(
+        "entity.change_rights", {"entity": ENTITY, "by": cluster.players[0].name, "orphans": "freeze"}
+    )
+    passing(cluster, 3 * CHECKPOINT_INTERVAL_S)
+    cluster.crash(SOURCE)
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
+    passing(cluster, 2.0)
+    cluster.servers[SOURCE].start()
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and record.authority == SOURCE)
+    come_to_rest(cluster)
+    return cluster
+
+
+def test_what_waited_for_its_server_goes_on_from_the_latest_copy_and_is_handed_back_to_it() -> None:
+    """A durable input may be with a follower alone: the server's own checkpoint is of before it."""
+    cluster = orphan_whose_follower_knows_more(Parts())
+    reports = [report for home in cluster.homes.values() for report in home.recoveries.recent]
+    (report,) = [report for report in reports if report.entity == ENTITY]
+    assert (report.last, report.source) == (SOURCE, "follower")
+    assert report.target != SOURCE
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.authority, record.epoch) == (SOURCE, report.epoch + 1), "one hand-over, and it is back"
+    assert (cluster.unsettled(), cluster.judge.violations) == ("", [])
+
+
+def test_its_servers_own_checkpoint_alone_would_undo_what_was_durable() -> None:
+    cluster = orphan_whose_follower_knows_more(WEAKNESSES["own-disk-only"].parts)
+    assert {"durable-inputs", "durable-state"} & {violation.kind for violation in cluster.judge.violations}

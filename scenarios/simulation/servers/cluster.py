@@ -129,8 +129,6 @@ class Cluster:
         args = {"entity": entity, "kind": kind, "spawner": spawner, "server": server, "rule": "allow"}
         args |= self._policies() if mix.policies else {}
         record = EntityRecord.from_data(self.logs[instance_of(entity)].run("entity.create", args))
-        if record.orphans is OrphanPolicy.FREEZE:
-            self.judge.held[entity] = None
         self.servers[server].spawn(entity, kind, spawner)
         for player in self.players:
             player.follow(record)

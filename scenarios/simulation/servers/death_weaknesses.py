@@ -9,6 +9,7 @@ from typing import Any, Final
 from authority.epoch import Fence
 from authority.lease import Granter
 from authority.messages import CopiesKept
+from authority.records import RecoveryRow
 from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import CopyItem, FoundItem
 from homeserver.leases import Leases
@@ -201,6 +202,13 @@ class _ForgetsDisks(Recoveries):
         return False
 
 
+class _OwnDiskOnly(Recoveries):
+    """Has what waited for its server go on with what that came back with, if it has anything of its last stay."""
+
+    def _may_count(self, row: RecoveryRow, holder: str, epoch: int) -> bool:
+        return super()._may_count(row, holder, epoch) and (holder == row.last or not row.held)
+
+
 class _EarlierStays(Recoveries):
     """Goes on from the best copy that was found, though it is of before the last stay."""
 
@@ -250,6 +258,7 @@ DEATH_WEAKNESSES: Final = (
     ("hears-the-dead", "a follower's word counts whenever it comes", Parts(copier=_HearsTheDead)),
     ("counts-its-disk", "the last one alive calls durable what only it has", Parts(lease=_CountsItsDisk)),
     ("forgets-disks", "nobody waits for the disk of the last one alive", Parts(recoveries=_ForgetsDisks)),
+    ("own-disk-only", "no follower's copy counts of what waited for its server", Parts(recoveries=_OwnDiskOnly)),
     (
         "earlier-stays",
         "nobody waits for those who may have later copies than of an earlier stay",

@@ -71,8 +71,6 @@ class Judge:
         self._excused: dict[str, None] = {}
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
         self._shown: Final[dict[tuple[str, str], tuple[Fence, int]]] = {}
-        self.held: Final[dict[str, None]] = {}
-        """Entities that wait for the return of their servers, with what those had: no other copies of them count."""
 
     def violated(self, kind: str, sentence: str) -> None:
         """Something happened that must not."""
@@ -134,7 +132,7 @@ class Judge:
         self.takeovers += 1
         self.ticks_lost += max(chain.tick - stint.started_tick, 0)
         thing = (stint.entity, "")
-        if (owed := self.debts.owed(thing)) > stint.started_tick and stint.entity not in self.held:
+        if (owed := self.debts.owed(thing)) > stint.started_tick:
             self.violated(
                 "durable-state",
                 f"{server} took {stint.entity} up at tick {stint.started_tick}, and a copy of tick {owed} was kept",
@@ -166,7 +164,7 @@ class Judge:
         applied |= {name: cursor.applied for name, cursor in cursors.items()}
         for source, upto in applied.items():
             thing = (life.id, source)
-            if (owed := self.debts.owed(thing)) > upto and life.id not in self.held:
+            if (owed := self.debts.owed(thing)) > upto:
                 self._forgotten(server, life.id, source, upto, owed)
             if self.debts.settle(thing, upto):
                 self._excused[life.id] = None
@@ -209,7 +207,7 @@ class Judge:
 
     def _is_waived(self, entity: str, chain: _Chain, fence: Fence) -> bool:
         """Whether what was durable under an earlier fence may be gone by now."""
-        return entity in self.held or self.debts.is_waived(chain.deaths_before.get(fence, 0))
+        return self.debts.is_waived(chain.deaths_before.get(fence, 0))
 
     def kept(self, entity: str, fence: Fence, tick: int, applied: Mapping[str, int], said_after: int) -> None:
         """An authority hears that somebody keeps a copy.
@@ -264,7 +262,7 @@ class Judge:
 
     def _lost(self, entity: str) -> None:
         self._note(f"{entity} is lost")
-        if (owed := self.debts.owed((entity, ""))) and entity not in self.held:
+        if owed := self.debts.owed((entity, "")):
             self.violated("lost", f"{entity} is given up, and a copy of tick {owed} was kept")
 
     # --- looking ---------------------------------------------------------------------------------------------------

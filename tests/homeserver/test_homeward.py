@@ -1,0 +1,138 @@
+"""What waited for its server, and was gone on with elsewhere, is handed back: seldom, and only while it is so."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authority.lease import LeasePhase
+from authority.placement_messages import Moves
+from authority.records import RecoveryRow
+from authority.recovery import OrphanPolicy
+from homeserver.homeward import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
+
+BALL, S1, S2, ABROAD = "alpha.ball", "alpha.s1", "alpha.s2", "beta.s1"
+ROW = RecoveryRow(entity=BALL, last=S1, epoch=2, held=True, target=S2)
+
+
+@dataclass(frozen=True)
+class Entity:
+    authority: str = S2
+    epoch: int = 2
+    orphans: OrphanPolicy = OrphanPolicy.FREEZE
+
+
+@dataclass
+class Lease:
+    phase: LeasePhase = LeasePhase.ALIVE
+
+
+class World:
+    """A store, a clock and a post."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.record: Entity | None = Entity()
+        self.lease_of_s1: Lease | None = Lease()
+        self.is_drained = False
+        self.said: list[tuple[int, str, str, str]] = []
+        self.homeward = Homeward(cast(Any, self), self.tell, cast(Any, self))
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def entity(self, _: str) -> Entity | None:
+        return self.record
+
+    def lease(self, server: str) -> Lease | None:
+        assert server == S1
+        return self.lease_of_s1
+
+    def drain(self, _: str) -> object | None:
+        return object() if self.is_drained else None
+
+    async def tell(self, message: Moves, server: str) -> None:
+        for move in message.moves:
+            assert (move.entity, server) == (BALL, S2)
+            self.said.append((self.now_ns, server, move.target, move.transfer_id))
+
+    def look_until(self, end_s: int) -> None:
+        for now_s in range(self.now_ns // 10**9, end_s):
+            self.now_ns = now_s * 10**9
+            trio.run(self.homeward.look)
+
+
+def test_whoever_goes_on_with_it_is_told_at_once_and_then_ever_more_seldom() -> None:
+    world = World()
+    world.homeward.adopted(ROW)
+    world.look_until(300)
+    first_s = FIRST_WAIT_NS // 10**9
+    assert [at_ns // 10**9 for at_ns, *_ in world.said] == [first_s * (2**n - 1) for n in range(TIMES)]
+    assert {target for _, _, target, _ in world.said} == {S1}
+    assert len({transfer_id for *_, transfer_id in world.said}) == TIMES, "what is refused once stays refused"
+    assert len(world.homeward) == 0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ROW.model_copy(update={"held": False}),
+        ROW.model_copy(update={"target": S1}),
+        ROW.model_copy(update={"target": ABROAD}),
+        ROW.model_copy(update={"last": ABROAD}),
+        ROW.model_copy(update={"entity": "beta.ball"}),
+    ],
+)
+def test_what_belongs_nowhere_else_or_is_another_instances_is_left_where_it_is(row: RecoveryRow) -> None:
+    world = World()
+    world.homeward.adopted(row)
+    world.look_until(10)
+    assert world.said == []
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, Entity(authority=S1, epoch=3), Entity(epoch=3), Entity(orphans=OrphanPolicy.ADOPT)],
+)
+def test_once_it_has_moved_or_is_to_go_on_anywhere_nobody_is_told_again(record: Entity | None) -> None:
+    world = World()
+    world.homeward.adopted(ROW)
+    world.look_until(1)
+    world.record = record
+    world.look_until(100)
+    assert len(world.said) == 1
+    assert len(world.homeward) == 0
+
+
+def test_while_its_server_is_drained_or_without_a_lease_nothing_is_sent_there() -> None:
+    world = World()
+    world.homeward.adopted(ROW)
+    world.is_drained = True
+    world.look_until(1)
+    world.is_drained, world.lease_of_s1 = False, Lease(LeasePhase.OVER)
+    world.look_until(3)
+    world.lease_of_s1 = None
+    world.look_until(7)
+    assert world.said == []
+    world.lease_of_s1 = Lease()
+    world.look_until(20)
+    assert len(world.said) == 1
+
+
+def test_who_leaves_office_forgets_it() -> None:
+    world = World()
+    world.homeward.adopted(ROW)
+    world.homeward.left_office()
+    world.look_until(10)
+    assert world.said == []
+
+
+@given(st.integers(1, 50))
+def test_so_many_are_remembered_and_no_more(more: int) -> None:
+    world = World()
+    for number in range(MAX_HOMEWARD + more):
+        world.homeward.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
+    assert len(world.homeward) == MAX_HOMEWARD
