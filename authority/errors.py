@@ -87,7 +87,7 @@ class Reason(StrEnum):
     TOO_OFTEN = "too_often"
     """The requester has asked too often lately, for this entity or altogether."""
     TRANSFER_ID_TAKEN = "transfer_id_taken"
-    """The transfer id belongs to a transfer of another entity or target."""
+    """The transfer id belongs to another request: of another entity, target, requester, or with another `want`."""
     UNKNOWN_TARGET = "unknown_target"
     """No simulation server of this name is registered."""
     UNPROVEN = "unproven"

@@ -106,11 +106,16 @@ def entity_divest(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The owner gives the entity back to whoever owned it before, or to its master."""
+    """The owner gives the entity back to whoever owned it before, or to its master, unless others' locks forbid it."""
     record = find_entity(rows, args["entity"])
     check_owner(record, args["by"])
     check_revisions(record, args)
-    record = with_owner(record, record.previous_owner or player_only(rows, record.master))
+    owner = record.previous_owner or player_only(rows, record.master)
+    locks = sorted(name for name, lock in record.locks.items() if lock.by not in (record.owner, owner))
+    if locks and owner:
+        text = f"{record.id} is locked by {', '.join(locks)}: {owner} cannot own it, but divest gives it to nobody"
+        raise Refused(Reason.LOCKED, text, entity=record.id)
+    record = with_owner(record, owner)
     save_entity(rows, record)
     return record.to_data()
 

@@ -23,6 +23,9 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     before = record = find_entity(rows, args["entity"])
     check_master(record, args["by"])
     check_revisions(record, args)
+    if args.get("master") is not None and args["master"] != record.master:
+        record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
+    # After the master: of one who is neither any more, no lock stays.
     if args.get("owner") is not None:
         record = with_owner(record, args["owner"])
     if args.get("rule") is not None and args["rule"] != record.rule:
@@ -34,8 +37,6 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     for name in ("heir", "owner_timeout_s"):
         if args.get(name) is not None:
             record = record.changed(**{name: args[name]})
-    if args.get("master") is not None and args["master"] != record.master:
-        record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
     save_entity(rows, record)
     if record.orphans is not before.orphans:
         _treat_orphan(rows, record)

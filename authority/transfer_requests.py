@@ -20,6 +20,14 @@ from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save
 __all__ = ["REQUEST_PROCEDURES"]
 
 
+def _is_the_same(
+    existing: TransferRecord, record: EntityRecord, stay: bool, requester: str, want: Want, target: str
+) -> bool:
+    """Whether a request is the one that is known, again: of the same entity, by the same player, for the same."""
+    known = (existing.entity, existing.stay, existing.requester, existing.want)
+    return known == (record.id, stay, requester, want) and (stay or existing.target == target)
+
+
 def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     """Somebody wants an entity to move to `target`: apply the rule and record what became of it.
 
@@ -30,9 +38,9 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     stay, requester, want = bool(args.get("stay")), args.get("requester", ""), Want(args.get("want", Want.BY_RULE))
     existing = find_transfer(rows, args["transfer_id"])
     if existing is not None:
-        about = (existing.entity, existing.stay, existing.requester if existing.stay else existing.target)
-        if about != (record.id, stay, requester if stay else args["target"]):
-            text = f"transfer {existing.id} is one of {existing.entity} to {existing.target}"
+        if not _is_the_same(existing, record, stay, requester, want, args["target"]):
+            to, whose = existing.target, existing.requester or "nobody"
+            text = f"transfer {existing.id} is one of {existing.entity} to {to} for {whose}, {existing.want}"
             raise Refused(Reason.TRANSFER_ID_TAKEN, text, transfer=existing.id)
         return _as_it_is(rows, existing, args.get("now_s", 0.0)).to_data()
     if not stay and args["target"] == record.authority:

@@ -70,6 +70,18 @@ def test_a_transfer_id_means_one_transfer(log: Log, changes: dict[str, str]) -> 
     log.refuses(Reason.TRANSFER_ID_TAKEN, "transfer.propose", **args)
 
 
+OTHERS_REQUESTS = [{"requester": EVE}, {"requester": ""}, {"requester": ADA, "want": "forced"}]
+
+
+@pytest.mark.parametrize("changes", OTHERS_REQUESTS, ids=str)
+def test_a_transfer_id_means_one_request_of_one_player(log: Log, changes: dict[str, str]) -> None:
+    """Who is told of a request that somebody else has made takes it for an answer to its own."""
+    log.propose(requester=BOB)
+    args = {"transfer_id": "transfer-1", "entity": BALL, "target": S2} | changes
+    log.refuses(Reason.TRANSFER_ID_TAKEN, "transfer.propose", **args, now_s=0.0)
+    assert log.propose(requester=BOB)["phase"] == "asked", "the same request, again"
+
+
 def test_an_entity_cannot_be_moved_to_where_it_is(log: Log) -> None:
     log.refuses(Reason.SAME_SERVER, "transfer.propose", transfer_id="transfer-1", entity=BALL, target=S1)
 

@@ -206,6 +206,23 @@ async def test_failures_row_42_a_killed_server_that_is_restarted_goes_on_with_wh
         await running.nobody_overlaps("alpha.s1")
 
 
+async def test_what_waits_for_its_killed_server_loses_nothing_durable_and_is_there_again_in_the_end() -> None:
+    """Its own checkpoint is of the beginning; what was told to be durable since is with the followers alone."""
+    async with world() as running:
+        await running.spawn(4, "alpha.s1", orphans="freeze")
+        await running.push(60)
+        await running.everything_durable()
+        await running.keep_custody("alpha.s1")
+        await running.cluster.kill("alpha.s1")
+        await running.until(lambda record: record["authority"] == "")
+        await running.cluster.restart("alpha.s1", same_code=True)
+        await running.until(lambda record: record["authority"] == "alpha.s1")
+        await running.push(10)
+        await running.exactly_once()
+        assert not any(stream.lost for stream in running.streams.values()), "all that was durable is there still"
+        await running.nobody_overlaps("alpha.s1", "alpha.s2", "alpha.s3")
+
+
 async def test_failures_row_42_what_was_handed_over_a_moment_before_all_servers_lost_power_goes_on() -> None:
     """Its new authority has no checkpoint of it yet: it goes on from what its old one had when it left."""
     async with world() as running:
