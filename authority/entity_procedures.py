@@ -112,9 +112,8 @@ def entity_delegate(rows: Rows, args: Mapping[str, Any]) -> Any:
     if record.delegation:
         raise Refused(Reason.NO_DELEGATION, f"{record.id} is delegated already; hand it over through its home first")
     if record.authority not in group:
-        raise Refused(
-            Reason.NOT_HOLDER, f"{record.authority} has authority over {record.id} and is not in the group", group=group
-        )
+        text = f"{record.authority or 'nobody'} has authority over {record.id} and is not in the group"
+        raise Refused(Reason.NOT_HOLDER, text, group=group)
     record = record.changed(delegation=group)
     save_entity(rows, record)
     return record.to_data()

@@ -180,7 +180,7 @@ class Balancer:
         return any(resident.server in draining for resident in residents)
 
     async def _take_back(self, loads: Sequence[ServerLoad]) -> None:
-        """End the delegations that name drained servers which are dead: their holders hand over through the log.
+        """End the delegations that name drained servers which are dead, or empty: holders hand over through the log.
 
         Nobody else would for as long as the entities stay where they are, or pass directly among the others. An order
         that is lost, or comes to somebody who has passed the entity on, is given again when all others have had theirs:
@@ -191,13 +191,15 @@ class Balancer:
             return
         self._taken_back_ns = now_ns
         alive = {load.name for load in loads}
-        dead = [name for drain in self._store.drains() if (name := drain.server) not in alive and self._is_over(name)]
-        self._taken_back = {name: last for name, last in self._taken_back.items() if name in dead}
-        self._nothing_at = {name: revision for name, revision in self._nothing_at.items() if name in dead}
+        idle = {load.name for load in loads if load.draining and not load.entities}
+        drained = [drain.server for drain in self._store.drains()]
+        over = [name for name in drained if name in idle or (name not in alive and self._is_over(name))]
+        self._taken_back = {name: last for name, last in self._taken_back.items() if name in over}
+        self._nothing_at = {name: revision for name, revision in self._nothing_at.items() if name in over}
         targets = sorted(
             (load for load in loads if not load.draining), key=lambda load: (load.tick_fraction, load.name)
         )
-        for server in dead:
+        for server in over:
             await self._order(self._away_from(server, targets))
 
     def _is_over(self, server: str) -> bool:
@@ -205,7 +207,7 @@ class Balancer:
         return lease is None or lease.phase is LeasePhase.OVER
 
     def _away_from(self, server: str, targets: Sequence[ServerLoad]) -> list[Move]:
-        """The next moves that keep a dead server from being passed something, to the coolest of these others."""
+        """The next moves that keep a server from being passed something, to the coolest of these others."""
         revision = self._store.tree.revision
         if self._nothing_at.get(server) == revision:
             return []

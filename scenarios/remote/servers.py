@@ -269,7 +269,14 @@ def _show_load(view: dict[str, Any], json_wanted: bool) -> None:
 )
 @click.option("--instance", default="alpha", show_default=True, help="Of which instance it is to be.")
 @_as_json
-@click.option("--timeout", "timeout_s", type=FiniteRange(min=1.0, max=600.0), default=60.0, metavar="SECONDS")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=FiniteRange(min=1.0, max=600.0),
+    default=60.0,
+    metavar="SECONDS",
+    help="For it to be ready. [default: 60]",
+)
 def add(directory: Path, instance: str, json_wanted: bool, timeout_s: float) -> int:
     """Start one more simulation server in the cluster that runs in a directory, and wait until it is ready.
 

@@ -1,4 +1,4 @@
-"""What dead servers may still be passed is looked for once a second at most, and all of it gets its turn."""
+"""What drained servers may still be passed is looked for once a second at most, and all of it gets its turn."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -105,6 +105,19 @@ async def test_what_cannot_leave_keeps_nobody_else(instance: Instance) -> None:
     turns = [entities for _, entities in instance.ordered]
     assert [len(entities) for entities in turns] == [MAX_TAKEN_BACK] * 5
     assert [name for entities in turns for name in entities] == (names * 2)[: 5 * MAX_TAKEN_BACK]
+
+
+@pytest.mark.parametrize(("entities", "turns"), [(0, 3), (1, 0)])
+async def test_a_drained_server_that_is_alive_may_be_passed_something_while_it_has_other_things_to_give(
+    instance: Instance, entities: int, turns: int
+) -> None:
+    """Else its drain would not end: a delegation that names it lasts for as long as the entity stays where it is."""
+    instance.write("alpha.ball", HOLDER, GONE)
+    load = Load(tick_ppm=0, entities=entities, leaving=0, inputs_per_s=0, bytes_per_s=0)
+    instance.clock.in_between = lambda: instance.balancer.reported(GONE, load)
+    instance.balancer.reported(GONE, load)
+    await instance.runs(2.95)
+    assert [entities for _, entities in instance.ordered] == [["alpha.ball"]] * turns
 
 
 async def test_it_is_looked_for_once_a_second_also_while_another_drain_is_busy(
