@@ -284,7 +284,8 @@ class Cluster:
             stream = player.streams[entity]
             if stream.waiting and not stream.owner and not player.is_absent:
                 return f"{player.name} waits for {len(stream.waiting)} inputs of {entity} on {record.authority}"
-            if not (self.judge.is_excused(entity) or player.agrees(stream, life.inbox.cursors.get(player.name))):
+            cursor, taken_over = life.inbox.cursors.get(player.name), self.judge.taken_over(entity)
+            if not (self.judge.is_excused(entity) or player.agrees(stream, cursor, taken_over)):
                 return f"{record.authority} applied other inputs to {entity} than {player.name} sent"
         return ""
 

@@ -69,6 +69,7 @@ class Judge:
         self._sources: dict[str, dict[str, None]] = {}
         self._leaseless: dict[str, None] = {}
         self._excused: dict[str, None] = {}
+        self._taken_over: dict[str, tuple[int, int]] = {}
         self._ended_at: Final[dict[tuple[str, str], int]] = {}
         self._shown: Final[dict[tuple[str, str], tuple[Fence, int]]] = {}
 
@@ -130,6 +131,7 @@ class Judge:
         died before its own was anywhere.
         """
         self.takeovers += 1
+        self._taken_over[stint.entity] = stint.epoch, stint.sub
         self.ticks_lost += max(chain.tick - stint.started_tick, 0)
         thing = (stint.entity, "")
         if (owed := self.debts.owed(thing)) > stint.started_tick:
@@ -270,6 +272,10 @@ class Judge:
     def last_server(self, entity: str) -> str:
         """Who simulated it last."""
         return self._chains[entity].server
+
+    def taken_over(self, entity: str) -> tuple[int, int]:
+        """The fence under which somebody last went on with it from a copy; the lowest if nobody did."""
+        return self._taken_over.get(entity, (0, 0))
 
     def is_excused(self, entity: str) -> bool:
         """Whether durable inputs of it were lost, with more servers than are allowed to die."""

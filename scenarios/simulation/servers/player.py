@@ -68,11 +68,11 @@ class Player:
             stream.owner = record.owner
         self.streams[record.id] = stream
 
-    def agrees(self, stream: InputStream, cursor: Cursor | None) -> bool:
+    def agrees(self, stream: InputStream, cursor: Cursor | None, taken_over: tuple[int, int] = (0, 0)) -> bool:
         """Whether the entity has applied exactly what this player sent and was not told to forget.
 
-        Who is not its owner any more may not have heard how far that went before. Who is away does not hear what of
-        it was lost with a server.
+        Who is not its owner any more may not have heard how far that went before, nor that it was `taken_over` since,
+        under that fence. Who is away does not hear what of it was lost with a server.
         """
         applied, applied_digest = (0, bytes(16)) if cursor is None else (cursor.applied, cursor.digest)
         applied, applied_digest = stream.of_this_ownership(applied, applied_digest)
@@ -83,6 +83,9 @@ class Player:
                 digest = fold(digest, seq, data)
         if self.is_absent:
             return stream.durable <= applied
+        if stream.owner and stream.fence < taken_over and applied < stream.acknowledged:
+            # It was never durable, or the judge knows. Nobody gives again what was applied under a past ownership.
+            return True
         if stream.lost:
             # What was durable was lost with two servers. Whether it might be, is for the judge.
             return True
