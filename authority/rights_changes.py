@@ -25,9 +25,10 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     check_revisions(record, args)
     if args.get("master") is not None and args["master"] != record.master:
         record = record.changed(master=args["master"], master_rev=record.master_rev + 1)
-    # After the master: of one who is neither any more, no lock stays.
     if args.get("owner") is not None:
         record = with_owner(record, args["owner"])
+    if record.master != before.master:
+        record = _without_locks_of(record, before.master)
     if args.get("rule") is not None and args["rule"] != record.rule:
         record = record.changed(rule=Rule(args["rule"]), rule_rev=record.rule_rev + 1)
     if args.get("orphans") is not None:
@@ -41,6 +42,12 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     if record.orphans is not before.orphans:
         _treat_orphan(rows, record)
     return record.to_data()
+
+
+def _without_locks_of(record: EntityRecord, former: str) -> EntityRecord:
+    """A former master's locks go with its mastership, unless it owns the entity."""
+    locks = {key: lock for key, lock in record.locks.items() if lock.by != former or former == record.owner}
+    return record.changed(locks=locks, locks_rev=record.locks_rev + (locks != record.locks))
 
 
 def _treat_orphan(rows: Rows, record: EntityRecord) -> None:

@@ -13,7 +13,7 @@ import importlib
 import logging
 import math
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -44,6 +44,8 @@ CENSUS_TIMEOUT_S: Final = 1.0
 # it is handed over each time, so that it is passed nothing.
 TAKE_BACK_S: Final = 1.0
 MAX_TAKEN_BACK: Final = 64
+# To search 50,000 rows takes a tenth of a second.
+QUIET_S: Final = 15.0
 MAX_REPORTS: Final = 10_000
 _PPM: Final = 1_000_000
 _NS: Final = 1_000_000_000
@@ -115,9 +117,11 @@ class Balancer:
         self._awaited: dict[str, Census | None] = {}
         self._complete = clock.bell()
         self._taken_back_ns: int | None = None
-        # Of each dead server the last entity that was ordered away; and the revision at which there was none.
+        # Of each such server the last entity that was ordered away, and how many times some were; and the revision at
+        # which there was none, with the time until which nobody looks again.
         self._taken_back: dict[str, str] = {}
-        self._nothing_at: dict[str, int] = {}
+        self._turns: Counter[str] = Counter()
+        self._nothing_at: dict[str, tuple[int, int]] = {}
         self.governor = Governor(balance)
 
     # --- what servers say ------------------------------------------------------------------------------------------
@@ -195,7 +199,8 @@ class Balancer:
         drained = [drain.server for drain in self._store.drains()]
         over = [name for name in drained if name in idle or (name not in alive and self._is_over(name))]
         self._taken_back = {name: last for name, last in self._taken_back.items() if name in over}
-        self._nothing_at = {name: revision for name, revision in self._nothing_at.items() if name in over}
+        self._turns = Counter({name: turns for name, turns in self._turns.items() if name in over})
+        self._nothing_at = {name: looked for name, looked in self._nothing_at.items() if name in over}
         targets = sorted(
             (load for load in loads if not load.draining), key=lambda load: (load.tick_fraction, load.name)
         )
@@ -207,20 +212,27 @@ class Balancer:
         return lease is None or lease.phase is LeasePhase.OVER
 
     def _away_from(self, server: str, targets: Sequence[ServerLoad]) -> list[Move]:
-        """The next moves that keep a server from being passed something, to the coolest of these others."""
-        revision = self._store.tree.revision
-        if self._nothing_at.get(server) == revision:
+        """The next moves that keep a server from being passed something, to the coolest of these others, in turns.
+
+        One that takes nothing of a kind is likely to be the coolest.
+        """
+        revision, now_ns = self._store.tree.revision, self._clock.monotonic_ns()
+        nothing_at, quiet_until_ns = self._nothing_at.get(server, (-1, 0))
+        if nothing_at == revision or now_ns < quiet_until_ns:
             return []
         found = self._store.delegated_to(server, MAX_TAKEN_BACK, self._taken_back.get(server, ""))
         if not found:
-            self._nothing_at[server] = revision
+            # All rows were searched for it. It is delegated nothing new, and what it passes on is little.
+            self._nothing_at[server] = revision, now_ns + round(QUIET_S * _NS)
             return []
         self._taken_back[server] = found[-1][0]
+        turn = self._turns[server]
+        self._turns[server] += 1
         moves = []
         for number, (entity, holder) in enumerate(found):
             others = [load.name for load in targets if load.name != holder]
             if others:
-                moves.append(Move(entity, holder, others[number % len(others)]))
+                moves.append(Move(entity, holder, others[(number + turn) % len(others)]))
         return moves
 
     def loads(self) -> list[ServerLoad]:

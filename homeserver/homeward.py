@@ -5,20 +5,21 @@ were told to be durable may be with a follower alone, and the server's own check
 A copy is gone on with where it is. So the follower begins, and is told at once to hand the entity over to the server
 that it belongs to, as in a drain.
 
-Kept in memory, by the member that grants leases: if that dies meanwhile, the entity stays where it is.
+Kept in memory, by the member that grants leases: if that dies meanwhile, the entity stays where it is. And if the
+follower dies before the entity is home, it is the follower's return that is waited for.
 """
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from actors.clock import Clock
 from authority.lease import LeasePhase
 from authority.names import instance_of
-from authority.placement_messages import MoveItem, Moves
-from authority.records import RecoveryRow
+from authority.placement_messages import MAX_MOVES, MoveItem, Moves
+from authority.records import Phase, RecoveryRow
 from authority.recovery import OrphanPolicy
 from homeserver.due import Due
 from homeserver.store import Store
@@ -77,6 +78,7 @@ class Homeward:
     async def look(self) -> None:
         """Tell those whose time has come."""
         now_ns = self._clock.monotonic_ns()
+        told: dict[str, list[MoveItem]] = defaultdict(list)
         for entity, way in [(entity, way) for entity, way in self._ways.items() if way.due.at_ns <= now_ns]:
             if way.times == TIMES or not self._is_still_away(entity, way):
                 self._ways.pop(entity, None)
@@ -84,24 +86,32 @@ class Homeward:
             again = Due(now_ns + way.due.wait_ns, 2 * way.due.wait_ns)
             self._ways[entity] = _Way(way.target, way.last, way.epoch, way.times + 1, again)
             if self._may_take(way.last):
-                item = MoveItem(transfer_id=_transfer_id(entity, way), entity=entity, target=way.last)
-                await self._tell(Moves(moves=[item]), way.target)
+                transfer_id = _transfer_id(entity, way.epoch, way.times)
+                told[way.target].append(MoveItem(transfer_id=transfer_id, entity=entity, target=way.last))
+        for target, items in told.items():
+            for first in range(0, len(items), MAX_MOVES):
+                await self._tell(Moves(moves=items[first : first + MAX_MOVES]), target)
 
     def _is_still_away(self, entity: str, way: _Way) -> bool:
-        """Whether it is where it was gone on with, under that epoch, and still belongs to its server."""
+        """Whether it is where it was gone on with, has not been away since, and still belongs to its server."""
         record = self._store.entity(entity)
-        return (
-            record is not None
-            and (record.authority, record.epoch) == (way.target, way.epoch)
-            and record.orphans is OrphanPolicy.FREEZE
-        )
+        if record is None or record.authority != way.target or record.orphans is not OrphanPolicy.FREEZE:
+            return False
+        return record.epoch in {way.epoch, *self._refused_under(entity, way)}
+
+    def _refused_under(self, entity: str, way: _Way) -> Iterator[int]:
+        """The epochs to which refusals of its way back have raised the fence."""
+        for times in range(way.times):
+            transfer = self._store.transfer(_transfer_id(entity, way.epoch, times))
+            if transfer is not None and transfer.phase is Phase.REFUSED:
+                yield transfer.epoch
 
     def _may_take(self, server: str) -> bool:
         lease = self._store.lease(server)
         return lease is not None and lease.phase is LeasePhase.ALIVE and self._store.drain(server) is None
 
 
-def _transfer_id(entity: str, way: _Way) -> str:
+def _transfer_id(entity: str, epoch: int, times: int) -> str:
     """Another one each time: what was refused once under an id is refused under it for good."""
-    text = f"{entity}\n{way.epoch}\n{way.times}".encode()
+    text = f"{entity}\n{epoch}\n{times}".encode()
     return f"back-{hashlib.blake2b(text, digest_size=12).hexdigest()}"

@@ -61,3 +61,19 @@ def test_of_a_master_that_sets_owner_and_master_at_once_no_lock_stays(log: Log) 
     lock(log, ADA)
     log.run("entity.change_rights", entity=BALL, by=ADA, owner=BOB, master=CY)
     assert locks(log) == set()
+
+
+def test_locks_of_a_former_master_go_with_its_mastership(log: Log) -> None:
+    lock(log, ADA)
+    lock(log, CY, "own")
+    rev = find_entity(log.rows, BALL).locks_rev
+    log.run("entity.change_rights", entity=BALL, by=ADA, master=BOB)
+    assert (locks(log), find_entity(log.rows, BALL).locks_rev) == ({"own"}, rev + 1)
+    assert hand_back(log) == BOB
+
+
+def test_a_former_master_that_owns_the_entity_keeps_its_locks(log: Log) -> None:
+    log.run("entity.change_rights", entity=BALL, by=ADA, owner=ADA)
+    lock(log, ADA)
+    log.run("entity.change_rights", entity=BALL, by=ADA, master=BOB)
+    assert locks(log) == {"keep"}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authority.lease import LeasePhase
-from authority.placement_messages import Moves
-from authority.records import RecoveryRow
+from authority.placement_messages import MAX_MOVES, Moves
+from authority.records import Phase, RecoveryRow
 from authority.recovery import OrphanPolicy
 from homeserver.homeward import FIRST_WAIT_NS, MAX_HOMEWARD, TIMES, Homeward
 
@@ -23,6 +23,12 @@ class Entity:
     authority: str = S2
     epoch: int = 2
     orphans: OrphanPolicy = OrphanPolicy.FREEZE
+
+
+@dataclass(frozen=True)
+class Refused:
+    epoch: int
+    phase: Phase = Phase.REFUSED
 
 
 @dataclass
@@ -38,6 +44,8 @@ class World:
         self.record: Entity | None = Entity()
         self.lease_of_s1: Lease | None = Lease()
         self.is_drained = False
+        self.transfers: dict[str, Any] = {}
+        self.messages = 0
         self.said: list[tuple[int, str, str, str]] = []
         self.homeward = Homeward(cast(Any, self), self.tell, cast(Any, self))
 
@@ -51,12 +59,16 @@ class World:
         assert server == S1
         return self.lease_of_s1
 
+    def transfer(self, transfer_id: str) -> Any:
+        return self.transfers.get(transfer_id)
+
     def drain(self, _: str) -> object | None:
         return object() if self.is_drained else None
 
     async def tell(self, message: Moves, server: str) -> None:
+        assert server == S2
+        self.messages += 1
         for move in message.moves:
-            assert (move.entity, server) == (BALL, S2)
             self.said.append((self.now_ns, server, move.target, move.transfer_id))
 
     def look_until(self, end_s: int) -> None:
@@ -105,6 +117,26 @@ def test_once_it_has_moved_or_is_to_go_on_anywhere_nobody_is_told_again(record: 
     world.look_until(100)
     assert len(world.said) == 1
     assert len(world.homeward) == 0
+
+
+def test_a_refusal_of_its_way_back_raises_the_fence_and_it_is_told_again() -> None:
+    """`target_down`, when the server that has just come back is gone again, is one of them."""
+    world = World()
+    world.homeward.adopted(ROW)
+    world.look_until(1)
+    (*_, transfer_id) = world.said[0]
+    world.transfers[transfer_id] = Refused(epoch=3)
+    world.record = Entity(epoch=3)
+    world.look_until(300)
+    assert len(world.said) == TIMES
+
+
+def test_many_share_messages() -> None:
+    world = World()
+    for number in range(MAX_MOVES + 1):
+        world.homeward.adopted(ROW.model_copy(update={"entity": f"alpha.e{number}"}))
+    world.look_until(1)
+    assert (world.messages, len(world.said)) == (2, MAX_MOVES + 1)
 
 
 def test_while_its_server_is_drained_or_without_a_lease_nothing_is_sent_there() -> None:

@@ -14,12 +14,12 @@ from authority.placement import Balance, relieve
 from authority.placement_messages import Load, Moves
 from authority.records import DirectoryRow, DrainRecord, EntityRecord, LeaseRow, Phase, Role, TransferRecord
 from crypto.keys import Identity
-from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, ROUND_S, Balancer
+from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
 from homeserver.rest.models import TransferView
 from homeserver.store import Store
 from tree.store import Store as TreeStore
 
-HOLDER, OTHER, GONE = "alpha.s1", "alpha.s2", "alpha.s9"
+HOLDER, OTHER, THIRD, GONE = "alpha.s1", "alpha.s2", "alpha.s3", "alpha.s9"
 
 
 class Enough(BaseException):
@@ -54,6 +54,8 @@ class Instance:
         self.rows.put(("drains", GONE), DrainRecord(server=GONE, id="drain", since_s=0.0).to_data())
         self.looks: list[float] = []
         self.ordered: list[tuple[float, list[str]]] = []
+        self.targets: list[str] = []
+        self.also: tuple[str, ...] = ()
         self.balancer = Balancer(
             self.store,
             self.post,
@@ -82,10 +84,14 @@ class Instance:
         assert to == HOLDER
         if isinstance(message, Moves):
             self.ordered.append((self.clock.now_s, [move.entity for move in message.moves]))
+            self.targets += [move.target for move in message.moves]
+
+    def report(self) -> None:
+        for name in (HOLDER, OTHER, *self.also):
+            self.balancer.reported(name, Load(tick_ppm=0, entities=0, leaving=0, inputs_per_s=0, bytes_per_s=0))
 
     async def runs(self, seconds: float) -> None:
-        for name in (HOLDER, OTHER):
-            self.balancer.reported(name, Load(tick_ppm=0, entities=0, leaving=0, inputs_per_s=0, bytes_per_s=0))
+        self.report()
         self.clock.end_s += seconds
         with pytest.raises(Enough):
             await self.balancer.serve()
@@ -120,6 +126,16 @@ async def test_a_drained_server_that_is_alive_may_be_passed_something_while_it_h
     assert [entities for _, entities in instance.ordered] == [["alpha.ball"]] * turns
 
 
+async def test_of_two_that_take_entities_both_get_their_turn(instance: Instance) -> None:
+    """The coolest may be the one that takes nothing of this kind."""
+    keys = Identity.generate().public.to_jwks()
+    instance.rows.put(("servers", THIRD), DirectoryRow(name=THIRD, role=Role.SIMSERVER, keys=keys).to_data())
+    instance.also = (THIRD,)
+    instance.write("alpha.ball", HOLDER, GONE)
+    await instance.runs(3.95)
+    assert instance.targets == [OTHER, THIRD] * 2
+
+
 async def test_it_is_looked_for_once_a_second_also_while_another_drain_is_busy(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +146,22 @@ async def test_it_is_looked_for_once_a_second_also_while_another_drain_is_busy(
     assert [entities for _, entities in instance.ordered] == [["alpha.ball"]] * 3
 
 
-async def test_with_nothing_to_find_it_is_looked_for_again_only_when_the_rows_have_changed(instance: Instance) -> None:
+async def test_with_nothing_to_find_it_is_looked_for_again_seldom_and_only_when_the_rows_have_changed(
+    instance: Instance,
+) -> None:
     instance.write("alpha.ball", HOLDER, OTHER)
-    await instance.runs(3 * ROUND_S)
+    await instance.runs(2 * QUIET_S)
     assert (len(instance.looks), instance.ordered) == (1, [])
+
+    def in_between() -> None:
+        instance.report()
+        instance.write(f"alpha.at-{instance.clock.now_s:.0f}", HOLDER, OTHER)
+
+    instance.clock.in_between = in_between
+    await instance.runs(2.5 * QUIET_S)
+    assert len(instance.looks) in (3, 4), "all rows are searched, and they change all the time"
     instance.write("alpha.ball", HOLDER, GONE)
-    await instance.runs(ROUND_S)
-    assert len(instance.looks) == 2
+    await instance.runs(QUIET_S)
     assert instance.ordered[0][1] == ["alpha.ball"]
 
 
