@@ -83,8 +83,9 @@ class Player:
                 digest = fold(digest, seq, data)
         if self.is_absent:
             return stream.durable <= applied
-        if stream.owner and stream.fence < taken_over and applied < stream.acknowledged:
-            # It was never durable, or the judge knows. Nobody gives again what was applied under a past ownership.
+        if stream.owner and stream.fence < taken_over and applied < stream.acknowledged and not stream.kept:
+            # Applied under an ownership before the last one: nobody asks about that, nor gives it again. If it was
+            # durable, the judge knows. What is kept is asked about.
             return True
         if stream.lost:
             # What was durable was lost with two servers. Whether it might be, is for the judge.
