@@ -15,7 +15,7 @@
     due         what reminders and orders repeat, and when
     owners      who owns what, for authorities; players who have gone
     leases      who is alive
-    recovery    going on with what dead servers left
+    recovery    going on with what dead servers left           homeward      what belongs to who came back
     abroad      the same with what is on servers of other instances
     directory   whose keys belong to which name
     federation  talking to other instances
