@@ -19,9 +19,13 @@ __all__ = ["RIGHTS_CHANGES"]
 
 
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master, which get a new revision each, or the policies, which have none."""
+    """The master sets rule, owner or master, which get a new revision each, or the policies, which have none.
+
+    Where the master is a server that was removed, the owner may: nobody else ever could.
+    """
     before = record = find_entity(rows, args["entity"])
-    check_master(record, args["by"])
+    if args["by"] != record.owner or rows.get_or(("departed", record.master), None) is None:
+        check_master(record, args["by"])
     check_revisions(record, args)
     if args.get("master") is not None and args["master"] != record.master:
         record = record.changed(master=args["master"], master_rev=record.master_rev + 1)

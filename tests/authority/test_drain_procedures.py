@@ -97,6 +97,15 @@ def test_nobody_else_takes_the_name_of_a_server_that_was_removed(drained: Log) -
     assert drained.rows.get_or(("departed", S2), None) is None
 
 
+def test_where_the_master_is_a_server_that_was_removed_the_owner_may_set_another(drained: Log) -> None:
+    drained.run("entity.change_rights", entity=BALL, by=ADA, master=S2)
+    drained.refuses(Reason.NOT_MASTER, "entity.change_rights", entity=BALL, by=ADA, rule="allow")
+    drained.run("server.remove", server=S2, drain_id="drain-1")
+    drained.refuses(Reason.NOT_MASTER, "entity.change_rights", entity=BALL, by=BOB, master=BOB)
+    changed = drained.run("entity.change_rights", entity=BALL, by=ADA, master=ADA, rule="allow")
+    assert (changed["master"], changed["rule"], changed["owner"]) == (ADA, "allow", ADA)
+
+
 def test_homeservers_are_not_removed_like_this(log: Log) -> None:
     log.refuses(Reason.UNKNOWN_TARGET, "server.remove", server=HOMESERVER, drain_id="d")
     assert log.rows.get_or(("entities", OTHER), None) is not None
