@@ -174,7 +174,9 @@ class _Loads:
 
     def __init__(self, servers: Iterable[ServerLoad]) -> None:
         self._of = {server.name: (server.tick_fraction, server.entities) for server in servers}
-        self._heap = [(*self._of[server.name], server.name) for server in servers if not server.draining]
+        self._open = {server.name for server in servers if not server.draining}
+        # With every load that a server has had: what is not its load any more is dropped when it comes to the top.
+        self._heap = [(*self._of[name], name) for name in self._open]
         heapq.heapify(self._heap)
         self.hot: set[str] = set()
 
@@ -183,19 +185,18 @@ class _Loads:
         return self._of.get(name, (0.0, 0))[0]
 
     def knows_open(self, name: str) -> bool:
-        return any(entry[2] == name for entry in self._heap)
+        return name in self._open
 
     def lowest(self, but: str) -> str | None:
         """The server with the lowest load that is not drained, and not `but`."""
         aside = None
         while self._heap:
             load, entities, name = self._heap[0]
-            if (load, entities) != self._of[name]:
-                heapq.heapreplace(self._heap, (*self._of[name], name))
-            elif name == but and aside is None:
-                aside = heapq.heappop(self._heap)
-            else:
+            if name != but and (load, entities) == self._of[name]:
                 break
+            entry = heapq.heappop(self._heap)
+            if name == but and (load, entities) == self._of[name]:
+                aside = entry
         found = self._heap[0][2] if self._heap else None
         if aside is not None:
             heapq.heappush(self._heap, aside)
@@ -205,6 +206,8 @@ class _Loads:
         for name, sign in ((unit.server, -1), (target, 1)):
             load, entities = self._of.get(name, (0.0, 0))
             self._of[name] = load + sign * unit.cost, entities + sign * len(unit.residents)
+            if name in self._open:
+                heapq.heappush(self._heap, (*self._of[name], name))
 
 
 def _emptied_to(unit: Unit, loads: _Loads, anchors: Mapping[str, str]) -> str | None:
