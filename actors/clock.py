@@ -40,13 +40,6 @@ class Clock:
         """Wait for so long by the monotonic clock; a checkpoint."""
         await trio.sleep(seconds)
 
-    async def own_turn(self) -> None:
-        """First thing in a task: what started it has its turn first, and it ends here if it was cancelled meanwhile.
-
-        Under trio a task begins with the next turn of the scheduler anyway, so this is half of a `sleep_s(0)`.
-        """
-        await trio.lowlevel.checkpoint_if_cancelled()
-
     def bell(self) -> Bell:
         """Something to wait for with a limit by this clock."""
         return Bell()

@@ -9,7 +9,6 @@ time.
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Final, TypeVar
 
 from authority.certificates import (
@@ -150,7 +149,9 @@ class CertificateReader:
             if found[0] is not role:
                 raise MessageError(f"{signer} is no known {role}")
             if known is None:
-                claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s(), verified=self._verified)
+                # What shares its signature with nothing is remembered here, whole.
+                shared = self._verified if jose.is_of_many(token) else None
+                claims = jose.verify_untrusted(token, sender=found[1], now_s=self._now_s(), verified=shared)
                 known = _Known(signer, kid, kind.from_claims_untrusted(claims))
             else:
                 found[1].signing_key(kid, self._now_s())
@@ -195,7 +196,8 @@ class CertificateReader:
         except BrokenChain:
             # Whoever is sent it says so.
             return
-        self._remember_chain([*before, token], certificate.entity, known.grant, [*known.passes, certificate])
+        passes = [*known.passes, certificate]
+        self._remember_chain([*before, token], certificate.entity, known.grant, passes, known)
 
     async def grant_untrusted(self, token: str, entity: str) -> DelegationGrant:
         """A grant of the entity's home instance. Raises as `read_untrusted`."""
@@ -250,7 +252,7 @@ class CertificateReader:
             raise _unproven(unproven[0], grant, chain[len(known)], steps, known)
         check_chain(grant, chain[len(known)], steps, known)
         passes = [*known, *(step for _, step in steps)]
-        self._remember_chain(chain, entity, grant, passes)
+        self._remember_chain(chain, entity, grant, passes, before)
         return grant, passes
 
     def _beginning(self, chain: Sequence[str], entity: str, asked: Asked) -> Reading[_KnownChain | None]:
@@ -268,14 +270,24 @@ class CertificateReader:
         return known
 
     def _remember_chain(
-        self, chain: Sequence[str], entity: str, grant: DelegationGrant, passes: Sequence[PassCertificate]
+        self,
+        chain: Sequence[str],
+        entity: str,
+        grant: DelegationGrant,
+        passes: Sequence[PassCertificate],
+        before: _KnownChain | None,
     ) -> None:
-        links = [self._known[token] for token in chain if token in self._known] if len(chain) <= _MAX_LINKS else []
-        if len(links) < len(chain):
+        """Keep it; `before` is what it begins with, if that was known."""
+        begun = len(before.tokens) if before is not None else 0
+        links = [self._known.get(token) for token in chain[begun:]]
+        if len(chain) > _MAX_LINKS or None in links:
             self._chains.pop(entity, None)
             return
-        roles = (Role.HOMESERVER, *repeat(Role.SIMSERVER, len(passes)))
-        signers = frozenset((link.signer, link.kid, role) for link, role in zip(links, roles, strict=True))
+        signers = before.signers if before is not None else frozenset()
+        for place, link in enumerate(links, start=begun):
+            if link is not None:
+                role = Role.SIMSERVER if place else Role.HOMESERVER
+                signers |= {(link.signer, link.kid, role)}
         self._chains[entity] = _KnownChain(list(chain), signers, grant, passes)
         self._chains.move_to_end(entity)
         if len(self._chains) > MAX_CHAINS:

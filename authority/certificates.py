@@ -62,8 +62,8 @@ class _Certificate(BaseModel):
         return Fence(self.epoch, self.sub)
 
     def to_claims(self) -> dict[str, Any]:
-        """As the JSON object to be signed."""
-        return self.model_dump(mode="json")
+        """As the JSON object to be signed; every field is JSON as it stands."""
+        return dict(self.__dict__)
 
     @classmethod
     def from_claims_untrusted(cls, claims: object) -> Self:

@@ -1,8 +1,9 @@
 """The parcel that sealed messages travel in: a hop trace in the open, the sealed body, and a stream beside it."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from actors.link import MAX_MESSAGE_BYTES
 from authority.certificates import Hash
@@ -42,14 +43,13 @@ class KeyAhead(MessageModel):
     header: Annotated[bytes, Field(min_length=1, max_length=MAX_KEY_HEADER_BYTES)]
 
 
-class Parcel(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
     """A sealed message and the trace it travels with.
 
     `on_path` says that the last hop of the trace is this message; otherwise the trace only names the transfer. `body`
     is the stream of which the sealed message has the manifest; only the link carries parcels with one.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
     trace: Trace
     on_path: bool
@@ -61,10 +61,6 @@ class Parcel(BaseModel):
     def size_bytes(self) -> int:
         """What it counts for in a hop: the sealed message and the body."""
         return len(self.sealed) + len(self.body)
-
-    def with_trace(self, trace: Trace) -> "Parcel":
-        """The same with other times and marks on its way; what is signed of a trace must be as it was."""
-        return Parcel(trace=trace, on_path=self.on_path, kind=self.kind, sealed=self.sealed, body=self.body)
 
     def to_data(self) -> dict[str, Any]:
         """As plain data for CBOR, and without a body for JSON too."""

@@ -9,11 +9,10 @@ span                               who tells               from when to when; it
 =================================  ======================  =============================================================
 `("handover", "precopy")`          old authority           a large state goes ahead of its freeze, in rounds:
                                                            `copied`, `unanswered`
-`("handover", "departure")`        old authority           from the freeze, or from the preparation before it, until the
-                                                           old authority has done its part: `retired` (the target
-                                                           simulates), `resumed` (refused, it goes on here), `dropped`
-                                                           (refused, and the lease is over), `stepped_down` (somebody
-                                                           else has it)
+`("handover", "departure")`        old authority           from the freeze until the old authority has done its
+                                                           part: `retired` (the target simulates), `resumed`
+                                                           (refused, it goes on here), `dropped` (refused, and the
+                                                           lease is over), `stepped_down` (somebody else has it)
 `("handover", "freeze")`           old authority           it stands still here: from the freeze until this server has
                                                            heard that the target simulates, or goes on itself;
                                                            outcomes as above

@@ -4,6 +4,7 @@ It extends the hop trace of the parcels that it carries, both ways, so that H is
 """
 
 import logging
+from dataclasses import replace
 from typing import Any, Final
 
 import httpx
@@ -64,7 +65,7 @@ class Relay:
             trace = parcel.trace.arrive(self._name, now_ns, len(parcel.sealed)).leave(self._name, parcel.kind, now_ns)
         except BadTrace as error:
             raise ApiError(400, "bad_trace", str(error)) from error
-        return parcel.model_copy(update={"trace": trace})
+        return replace(parcel, trace=trace)
 
     async def _post(self, peer: PeerConfig, to: str | None, body: dict[str, Any]) -> dict[str, Any]:
         problem: ApiError | None = None

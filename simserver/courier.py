@@ -18,7 +18,7 @@ from actors.link_service import LinkService
 from actors.udp import LinkDown, LinkFull
 from authority.hops import Trace
 from authority.letters import Letter, Outbox
-from authority.messages import INLINE_STATE_BYTES, KeyAhead, LinkMessage, Message, Parcel, encode_link
+from authority.messages import INLINE_STATE_BYTES, KeyAhead, LinkMessage, Message, encode_link
 from authority.sealing import Sealer
 from crypto.keys import PublicIdentity
 from simserver.home import Home, HomeRefused, HomeUnreachable
@@ -98,23 +98,16 @@ class Courier:
         address: tuple[str, int] | None = None,
         sent: Callable[[int], None] | None = None,
         hurry: bool = True,
-        sealed: Parcel | None = None,
     ) -> bool:
         """Seal a message and send it, now or after looking up where and for whom.
 
         What is sent to one receiver at the same moment leaves as one parcel; without `hurry`, when it is known that
         more comes at this moment, so does the first of them. `sent` is told about how many bytes of it
         are this message. False when it is not sent: nobody serves, too much waits, or it is large and on its way.
-        `sealed` is what `seal_ahead` made of the same message: it leaves as it is.
         """
         if self._nursery is None:
             self._counts["unsent_no_courier"] += 1
             return False
-        if sealed is not None and (where := address or self._addresses.get(to)) is not None:
-            dated = sealed.with_trace(trace.leave(self._sealer.name, message.type, self._clock.monotonic_ns()))
-            self._post(to, where, encode_link(dated), 0)
-            self._get_ready_for(to)
-            return True
         if len(vars(message).get("state", b"")) > INLINE_STATE_BYTES:
             if self._large.is_under_way(trace.transfer_id, to, self._clock.monotonic_ns()):
                 # A repetition of tens of megabytes on top of themselves would only make them later.
@@ -133,22 +126,6 @@ class Courier:
         if not at_once and self._outbox.put(destination, letter):
             self._nursery.start_soon(self._carry, *destination)
         return True
-
-    def is_at_hand(self, to: str) -> bool:
-        """Whether what is sent there would leave at once, so that it is worth while to seal it ahead."""
-        return self._is_quiet((to, None, 0)) and to in self._addresses and self._home.keys_at_hand(to) is not None
-
-    def seal_ahead(self, message: Message, trace: Trace, to: str) -> Parcel:
-        """Seal the next hop of `trace` for somebody who is at hand; it has not left, and may never.
-
-        Raises:
-            ValueError: nobody is at hand.
-        """
-        if (keys := self._home.keys_at_hand(to)) is None:
-            raise ValueError(f"the keys of {to} are not at hand")
-        now_ns, now_s = self._clock.monotonic_ns(), self._clock.unix_s()
-        self._note_sent((to, None, 0), now_ns)
-        return self._sealer.seal(message, trace, to=to, keys=keys, now_ns=now_ns, now_s=now_s, on_path=True)
 
     def _is_quiet(self, destination: _Destination) -> bool:
         """Whether nothing was sent there lately, nor waits."""

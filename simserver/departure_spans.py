@@ -23,8 +23,7 @@ _OUTCOMES: Final = {
 class DepartureSpans:
     """The open spans of one departure."""
 
-    def __init__(self, spans: Spans, departure: Departure, prepared_ns: int) -> None:
-        """`prepared_ns` is when its preparation began, if it had one; else 0."""
+    def __init__(self, spans: Spans, departure: Departure) -> None:
         frozen, plan = departure.frozen, departure.plan
         self._departure: Final = departure
         self._retransmissions = 0
@@ -42,7 +41,7 @@ class DepartureSpans:
         self._staging: OpenSpan | None = None
         if spans.wants(DEPARTURE):
             size = {"state_bytes": len(frozen.state)}
-            self._whole = spans.start(DEPARTURE, prepared_ns or frozen.frozen_ns, size, **metadata)
+            self._whole = spans.start(DEPARTURE, frozen.frozen_ns, size, **metadata)
         if spans.wants(FREEZE):
             self._freeze = spans.start(FREEZE, frozen.frozen_ns, **metadata)
         if plan.mode is Mode.STAGED and spans.wants(STAGING):
@@ -81,11 +80,11 @@ class DepartureSpans:
             self._whole.stop(now_ns, outcome, measurements, reason=reason)
 
 
-def begin_spans(spans: Spans, departure: Departure, prepared_ns: int) -> DepartureSpans | None:
+def begin_spans(spans: Spans, departure: Departure) -> DepartureSpans | None:
     """The spans of a departure that begins, or None if nobody listens."""
     if not (spans.wants(DEPARTURE) or spans.wants(FREEZE) or spans.wants(STAGING)):
         return None
-    return DepartureSpans(spans, departure, prepared_ns)
+    return DepartureSpans(spans, departure)
 
 
 def _how_staged(phase: OutgoingPhase) -> str:

@@ -36,7 +36,7 @@ from authority.messages import (
     StateTransfer,
 )
 from authority.names import instance_of
-from authority.outgoing import Case, Outgoing
+from authority.outgoing import Case, Mode, Outgoing
 from authority.placement_messages import MoveItem
 from authority.sealing import Opened, Sealer
 from authority.spans import SILENT, Spans
@@ -52,8 +52,8 @@ from simserver.holdings import Holding, Holdings
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
+from simserver.passes import Passes
 from simserver.patience import Patience
-from simserver.preparing import Preparations
 from simserver.reports import Reports
 from simserver.stayers import Stayers
 
@@ -105,8 +105,7 @@ class Departures:
         self._leave_taking = LeaveTaking(holdings, courier, clock, self._spawn)
         self._begun: Final = Begun()
         self.reports: Final = Reports(home, clock, counts, self._spawn, self._begun.decided)
-        self._preparations: Final = Preparations(sealer, courier, clock, self._spawn, self._goes_directly, self._sketch)
-        self.passes: Final = self._preparations.passes
+        self.passes: Final = Passes(sealer, clock, self._spawn, self._send_direct)
         self._ahead = CopyingAhead(holdings, courier, clock, self._spawn, spans)
         self._new_id = new_id
         # Whether this server's lease lasts at this moment. Whoever has a lease sets this.
@@ -138,8 +137,7 @@ class Departures:
     def is_under_way(self, entity: str) -> bool:
         """Whether an entity is on its way out, or waits for its turn."""
         is_asking = entity in self._asking_for_room or entity in self._leave_taking or entity in self._ahead
-        is_about_to = entity in self._preparations or self._convoys.turnstile.waits(entity)
-        return is_asking or is_about_to or entity in self._leaving
+        return is_asking or self._convoys.turnstile.waits(entity) or entity in self._leaving
 
     def may_be_moved(self, entity: str) -> bool:
         """Whether drain and balance may have it leave: not on its way, nor while that was refused a moment ago."""
@@ -149,7 +147,7 @@ class Departures:
         """Keep the time of every transfer under way, and tell home of those that are over, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._preparations.forget()
+            self.passes.forget()
             self._alarm.go_on()
             self.reports.resume()
             self._leave_taking.go_on()
@@ -222,22 +220,8 @@ class Departures:
         if not answered:
             self._counts["declined_target_failed"] += 1
             self._decline(plan, Reason.TARGET_FAILED)
-        elif not self._prepares(plan, may_wait):
+        else:
             self._enter(plan, may_wait)
-
-    def _prepares(self, plan: Plan, may_wait: bool) -> bool:
-        """Whether what can be done before it stands still is done first, because it leaves alone; then it is frozen."""
-        if self._leaving or (holding := self._holdings.get(plan.entity)) is None or holding.life.frozen:
-            return False
-        try:
-            return self._preparations.begin(plan, holding, partial(self._safely, self._enter, plan, may_wait))
-        except Exception:
-            # It leaves without.
-            self.went_wrong()
-            return plan.entity in self._preparations
-
-    def _sketch(self, plan: Plan, holding: Holding) -> Departure:
-        return self._depart(plan, holding, holding.life.at_rest())
 
     def copied_ahead(self, opened: Opened, message: Precopied) -> None:
         """A target has got a part of a state that goes ahead."""
@@ -290,7 +274,7 @@ class Departures:
         # What has not begun is ordered again, and not to be taken for a repetition then.
         self._begun.begins(plan.transfer_id, frozen.fence.epoch)
         self._leaving[plan.entity] = self._by_transfer[plan.transfer_id] = departure
-        departure.spans = begin_spans(self._spans, departure, self._preparations.begun_ns(plan.entity))
+        departure.spans = begin_spans(self._spans, departure)
         self._reached(Breakpoint.FROZEN, plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._alarm.by(departure.machine.next_timer_ns)
@@ -481,8 +465,8 @@ class Departures:
                 self._send_state(departure)
             case machine.SendDirect(attempt):
                 if departure.chain:
-                    self._preparations.send(departure, attempt)
-                elif not self._preparations.leaves(departure):
+                    self._send_direct(departure, attempt)
+                else:
                     self.passes.sign(departure, attempt)
             case machine.SendActivate(certificate, attempt):
                 departure.counters["repeated_activate"] += attempt > 1
@@ -537,6 +521,14 @@ class Departures:
         message, trace, plan = departure.state(StateTransfer), Trace(departure.plan.transfer_id), departure.plan
         if self._courier.send(message, trace, plan.target, on_path=False, sent=sent, hurry=not plan.in_company):
             departure.off_path["state"] += 1
+            departure.counters["state_bytes"] += len(message.state)
+
+    def _send_direct(self, departure: Departure, attempt: int, hurry: bool = True) -> None:
+        """Send the chain, and the state unless the target has it. `hurry` as of `Courier.send`."""
+        plan = departure.plan
+        message = departure.direct(with_state=plan.mode is Mode.EAGER or attempt > 1)
+        if self._courier.send(message, departure.base, plan.target, on_path=True, hurry=hurry):
+            departure.counters["requests"] += 1
             departure.counters["state_bytes"] += len(message.state)
 
     def _forward_journal(self, departure: Departure) -> None:

@@ -478,13 +478,13 @@ class Life:
 
         What nobody here could read goes on as it came. What a world that failed has made of its parts, nobody knows.
         """
-        parts = self._present_parts() or Parts(self.tick)
-        ready = parts.ready
+        parts = self._present_parts()
+        shown, ready = (NO_PARTS, None) if parts is None else (parts.shown, parts.ready)
         if self.broken:
-            ready = parts.shown if self._is_unread else NO_PARTS
+            ready = shown if self._is_unread else NO_PARTS
         elif ready is None:
             ready = dehydrated(self._env.world, self.id, self.look, state_bytes, self._env.count)
-        self._parts = Parts(parts.tick, parts.shown, ready) if parts.shown or ready else None
+        self._parts = Parts(self.tick, shown, ready) if shown or ready else None
         return ready
 
     def _with_present_parts(self, state: bytes) -> bytes:

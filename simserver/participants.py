@@ -61,7 +61,7 @@ class Participant(Protocol):
         """What is kept of the entity, as plain CBOR data; None if there is nothing to carry.
 
         Nothing may be given up by it: if the hand-over is refused the entity goes on here, and nobody calls
-        `rehydrate`. It is called once at most between two ticks, perhaps a moment before the freeze.
+        `rehydrate`. It is called once at most between two ticks.
         """
 
     def rehydrate(self, entity: str, state: Any, data: Any) -> None:

@@ -8,7 +8,6 @@ cannot be taken back, so it is made when the message leaves, and for nobody whos
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from actors.clock import Clock
@@ -18,7 +17,7 @@ from crypto import jose
 from simserver.departing import Departure
 from simserver.reports import Spawn
 
-__all__ = ["Pass", "Passes"]
+__all__ = ["Passes"]
 
 
 class Signed(Protocol):
@@ -31,16 +30,6 @@ class Signed(Protocol):
 
 def _nobody(token: str, signer: str, kid: str, certificate: PassCertificate, before: Sequence[str] = ()) -> None:
     """Nobody wants to know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A pass that is signed: its token, with which key, what it says, and the chain that it goes on from."""
-
-    token: str
-    kid: str
-    certificate: PassCertificate
-    before: tuple[str, ...]
 
 
 _QUIET_NS: Final = 2_000_000
@@ -83,30 +72,10 @@ class Passes:
         if (is_quiet and is_alone) or not self._spawn(self._sign_all, until_ns):
             self._sign_waiting()
 
-    def is_quiet(self) -> bool:
-        """Whether nobody is being passed, nor was a moment ago, and nobody left in company lately."""
-        is_quiet, is_alone, _ = self._pace()
-        return is_quiet and is_alone and not self._waiting
-
     def _pace(self) -> tuple[bool, bool, int]:
         """Whether nobody was passed a moment ago, and nobody in company lately; and the time."""
         now_ns = self._clock.monotonic_ns()
         return now_ns - self._signed_ns >= _QUIET_NS, now_ns - self._company_ns >= _LATELY_NS, now_ns
-
-    def sign_ahead(self, departure: Departure) -> Pass:
-        """Sign the pass of a departure that has not begun, and may never; nobody may be sent it until it has."""
-        self._signed_ns = self._clock.monotonic_ns()
-        certificate = departure.pass_certificate()
-        token = jose.sign(certificate.to_claims(), sender=self._sealer.identity, sender_id=self._sealer.name)
-        return Pass(token, self._sealer.identity.public.signing_kid, certificate, departure.holding.chain)
-
-    def is_current(self, signed: Pass) -> bool:
-        """Whether it was signed with the key that this server signs with now."""
-        return signed.kid == self._sealer.identity.public.signing_kid
-
-    def has_left(self, signed: Pass) -> None:
-        """What was signed ahead has been sent: it may come back."""
-        self.signed(signed.token, self._sealer.name, signed.kid, signed.certificate, signed.before)
 
     async def _sign_all(self, until_ns: int) -> None:
         """Sign what waits as soon as nobody has joined for a turn of the scheduler, or it is as late as that."""
@@ -131,6 +100,7 @@ class Passes:
             claims = [one.to_claims() for one in passes]
             tokens = jose.sign_all(claims, sender=self._sealer.identity, sender_id=self._sealer.name)
             for (departure, attempt), one, token in zip(together, passes, tokens, strict=True):
-                self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one)
+                before = () if not is_alone else departure.holding.chain
                 departure.passed_by(token)
                 self._send(departure, attempt, is_alone)
+                self.signed(token, self._sealer.name, self._sealer.identity.public.signing_kid, one, before)

@@ -195,10 +195,6 @@ class Host:
             message = message.model_copy(update={"trace": Trace(message.transfer_id)})
         self.sent.append((to, message))
 
-    def is_at_hand(self, to: str) -> bool:
-        """As `Courier.is_at_hand`: there are no turns here between which anything could be prepared."""
-        return False
-
     def tell_player(self, player: str, message: Any) -> None:
         """As `Courier.tell_player`: players repeat whatever was not acknowledged anyway."""
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -107,16 +108,16 @@ def test_what_is_beside_is_what_was_signed_and_a_batch() -> None:
     parcel = over_link()
     for body in (b"", parcel.body[:-1], parcel.body + b"\0", parcel.body[:-1] + b"\0", over_link(MANY[1:]).body):
         with pytest.raises(MessageError, match="beside"):
-            read(parcel.model_copy(update={"body": body}))
+            read(replace(parcel, body=body))
     with pytest.raises(MessageError, match="says nothing"):
-        read(over_link(TWO).model_copy(update={"body": parcel.body}))
+        read(replace(over_link(TWO), body=parcel.body))
 
 
 def beside(body: bytes) -> Parcel:
     """Signed by a peer with good keys, whatever it is."""
     batch = Batch(manifest=Manifest(hash=hashlib.sha256(body).hexdigest(), length=len(body)))
     parcel = over_link([Letter(batch, Trace("batch"))])
-    return parcel.model_copy(update={"body": body})
+    return replace(parcel, body=body)
 
 
 def test_who_signs_what_is_no_batch_is_not_listened_to() -> None:

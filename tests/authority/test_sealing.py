@@ -50,7 +50,7 @@ def relayed(parcel: Parcel, *relays: str) -> Parcel:
     trace = parcel.trace
     for relay in relays:
         trace = trace.arrive(relay, 50, len(parcel.sealed)).leave(relay, parcel.kind, 60)
-    return parcel.model_copy(update={"trace": trace})
+    return replace(parcel, trace=trace)
 
 
 def test_a_message_on_the_path_is_one_hop_and_is_opened_by_its_receiver() -> None:
@@ -101,7 +101,7 @@ def test_nobody_can_change_the_trace_that_was_signed(forge: Callable[[Trace], Tr
     parcel = seal()
     for way in ((), ("relay.r1",)):
         forged = relayed(parcel, *way)
-        forged = forged.model_copy(update={"trace": forge(forged.trace)})
+        forged = replace(forged, trace=forge(forged.trace))
         with pytest.raises(MessageError, match=r"hop trace .* was changed on the way"):
             open_it(forged)
 
@@ -109,7 +109,7 @@ def test_nobody_can_change_the_trace_that_was_signed(forge: Callable[[Trace], Tr
 def test_the_parcel_and_its_trace_agree_on_whether_this_is_a_hop() -> None:
     """Else a peer could make this server complete a hop that is not there, or answer on one that never arrived."""
     for parcel in (seal(), seal(on_path=False)):
-        lying = parcel.model_copy(update={"on_path": not parcel.on_path})
+        lying = replace(parcel, on_path=not parcel.on_path)
         with pytest.raises(MessageError, match="differ on whether this is a hop"):
             open_it(lying)
 
@@ -156,17 +156,17 @@ def test_a_changed_character_anywhere_is_found(place: float) -> None:
     at = int(len(parcel.sealed) * place)
     other = "A" if parcel.sealed[at] != "A" else "B"
     with pytest.raises(MessageError):
-        open_it(parcel.model_copy(update={"sealed": parcel.sealed[:at] + other + parcel.sealed[at + 1 :]}))
+        open_it(replace(parcel, sealed=parcel.sealed[:at] + other + parcel.sealed[at + 1 :]))
 
 
 def test_the_mark_on_the_outside_says_what_is_inside() -> None:
     with pytest.raises(MessageError, match="a parcel marked grant holds admit"):
-        open_it(seal(on_path=False).model_copy(update={"kind": "grant"}))
+        open_it(replace(seal(on_path=False), kind="grant"))
 
 
 def test_one_parcel_cannot_be_put_into_the_trace_of_another() -> None:
     first, second = seal(), seal(message=Grant(certificate="x"))
-    mixed = first.model_copy(update={"trace": second.trace})
+    mixed = replace(first, trace=second.trace)
     with pytest.raises(MessageError, match="was changed on the way"):
         open_it(mixed)
 
@@ -230,12 +230,12 @@ def test_a_state_that_is_too_large_is_refused_by_its_sender() -> None:
 def test_another_body_than_the_one_in_the_manifest_is_refused(change: Callable[[bytes], bytes]) -> None:
     parcel = seal(message=state_of(100_000))
     with pytest.raises(MessageError, match="not what its manifest says"):
-        open_it(parcel.model_copy(update={"body": change(parcel.body)}))
+        open_it(replace(parcel, body=change(parcel.body)))
 
 
 def test_a_body_that_nothing_speaks_of_is_refused() -> None:
     with pytest.raises(MessageError, match="says nothing"):
-        open_it(seal().model_copy(update={"body": b"stray"}))
+        open_it(replace(seal(), body=b"stray"))
 
 
 @pytest.mark.parametrize("body", ["text", None, bytes(MAX_STATE_BYTES + 1)], ids=["text", "none", "too long"])

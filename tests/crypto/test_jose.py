@@ -79,6 +79,27 @@ def test_what_was_sealed_comes_out_with_its_claims(payload: bytes, sequence: int
     assert opened == Opened(payload, claims)
 
 
+NAMES = st.text(alphabet=[chr(code) for code in range(33, 127) if chr(code) not in '"\\'], min_size=1, max_size=128)
+
+
+@given(st.builds(Claims, NAMES, NAMES, NAMES, st.integers(0, 2**63 - 1), st.floats(0, 1e300), st.just("") | NAMES))
+def test_the_header_of_a_message_is_json_as_the_json_module_writes_it(claims: Claims) -> None:
+    """It is written by hand, which takes a quarter of the time; names are made so that nothing in them is escaped."""
+    said = {
+        "alg": "ES256",
+        "typ": "batonpass-sealed",
+        "cty": "JWE",
+        "kid": ALICE.public.signing_kid,
+        "iss": claims.sender,
+        "aud": claims.receiver,
+        "tid": claims.transfer_id,
+        "seq": claims.sequence,
+        "exp": claims.expires_at_s,
+        "trace": claims.trace_digest,
+    }
+    assert seal_for_bob(claims=claims).split(".")[0] == jws.encode_header(said).decode()
+
+
 def test_the_sender_can_be_read_before_its_keys_are_known() -> None:
     assert peek_sender_untrusted(seal_for_bob()) == "alpha.s1"
     assert jose.peek_untrusted(seal_for_bob()) == ("alpha.s1", ALICE.public.signing_kid)

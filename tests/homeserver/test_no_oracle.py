@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -49,7 +50,7 @@ class Wire:
 def flipped(parcel: Parcel, place: float) -> Parcel:
     at = int(len(parcel.sealed) * place)
     other = "A" if parcel.sealed[at] != "A" else "B"
-    return parcel.model_copy(update={"sealed": parcel.sealed[:at] + other + parcel.sealed[at + 1 :]})
+    return replace(parcel, sealed=parcel.sealed[:at] + other + parcel.sealed[at + 1 :])
 
 
 def wrong_receiver(wire: Wire) -> bytes:
@@ -71,8 +72,8 @@ BAD: Final[dict[str, Callable[[Wire], bytes]]] = {
     "flipped at the start": lambda wire: encode_link(flipped(wire.seal(), 0.02)),
     "flipped in the middle": lambda wire: encode_link(flipped(wire.seal(), 0.5)),
     "flipped near the end": lambda wire: encode_link(flipped(wire.seal(), 0.95)),
-    "other trace": lambda wire: encode_link(wire.seal().with_trace(Trace("transfer-2"))),
-    "other kind": lambda wire: encode_link(wire.seal().model_copy(update={"kind": "state"})),
+    "other trace": lambda wire: encode_link(replace(wire.seal(), trace=Trace("transfer-2"))),
+    "other kind": lambda wire: encode_link(replace(wire.seal(), kind="state")),
     "recorded, of the past": lambda wire: encode_link(wire.seal(now_s=time.time_ns() / 1e9 - LIFETIME_S - 60.0)),
 }
 

@@ -63,7 +63,7 @@ async def test_a_cluster_has_the_figures_that_rows_take_from_it(monkeypatch: pyt
     measured = await on_batonpass.measure("3-300-eager", 0.1)
     assert MANY > 4
     assert set(measured) == figures_of(OURS, "3-300-eager")
-    assert 0 < measured["frozen-p50"] <= measured["p50"] <= measured["p99"]
+    assert 0 < measured["p50"] <= measured["p99"]
     assert all(figure > 0 for figure in measured.values())
 
 

@@ -19,7 +19,7 @@ from authority.sealing import Opened
 from crypto import jose
 from simserver import begun
 from simserver.begun import Begun, was_passed
-from tests.simserver import test_preparing as direct
+from tests.simserver import test_direct_departures as direct
 from tests.simserver.stage import ADA, BALL
 from tests.simserver.test_departures import HERE, IDENTITY, PLAN, THERE, TRANSFER, Scene
 
@@ -81,12 +81,11 @@ def answered(scene: Scene, outcome: str, epoch: int, reason: str = "", authority
     scene.departures.replied(Opened(reply, "alpha.h1", Trace(TRANSFER)), reply)
 
 
-@pytest.mark.parametrize("is_near", [True, False])
 @pytest.mark.parametrize("has_heard", [True, False])
 async def test_failures_row_2_a_direct_order_that_comes_again_after_the_entity_came_back_moves_nothing_again(
-    scene: Scene, is_near: bool, has_heard: bool
+    scene: Scene, has_heard: bool
 ) -> None:
-    scene.mail.is_near, scene.mail.is_open = is_near, False
+    scene.mail.is_open = False
     await direct.delegated(scene)
     async with scene.served():
         await passed(scene, has_heard)
@@ -187,7 +186,6 @@ ONE, OTHER = "transfer-one", "transfer-other"
 
 
 @pytest.mark.parametrize("forgets", ["restarted", "evicted"])
-@pytest.mark.parametrize("is_near", [True, False])
 @pytest.mark.parametrize(
     ("chain", "said_at", "becomes"),
     [
@@ -206,11 +204,10 @@ ONE, OTHER = "transfer-one", "transfer-other"
     ],
 )
 async def test_failures_row_2_who_has_forgotten_goes_by_what_order_and_chain_prove(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, forgets: str, is_near: bool, chain: tuple[str, ...], said_at: Fence,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, forgets: str, chain: tuple[str, ...], said_at: Fence,
     becomes: str,
 ) -> None:  # fmt: skip
     """The transfer was passed once, by an earlier life of this server, or so long ago that it is forgotten."""
-    scene.mail.is_near = is_near
     if forgets == "evicted":
         monkeypatch.setattr(begun, "MAX_BEGUN", 1)
         scene.departures._begun.begins(DIRECT.transfer_id, 1)

@@ -187,37 +187,6 @@ async def test_a_courier_whom_nobody_serves_sends_nothing() -> None:
     assert (place.posted, place.counts) == ([], {"unsent_no_courier": 1})
 
 
-async def test_what_was_sealed_ahead_leaves_as_it_is_with_the_times_of_when_it_left(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with serving() as place:
-        message, base = OwnerRequest(entity="alpha.a"), Trace("a")
-        assert place.courier.is_at_hand("alpha.s2")
-        sealed = place.courier.seal_ahead(message, base, "alpha.s2")
-        assert not place.courier.is_at_hand("alpha.s2")
-        assert place.posted == []
-        await trio.sleep(1)
-        left_ns = TrioClock().monotonic_ns()
-        marked = base.mark("alpha.s1", "frozen", left_ns)
-        assert place.courier.send(message, marked, "alpha.s2", on_path=True, sealed=sealed)
-        (parcel,) = [cast(Parcel, decode_link_untrusted(data)) for data in place.posted]
-        assert parcel.sealed == sealed.sealed
-        opened = THERE.open_untrusted(parcel, sender=HERE.identity.public, now_ns=1, now_s=TrioClock().unix_s())
-        assert (opened.message, opened.trace.at("frozen")) == (message, left_ns)
-        assert [hop.sent_ns for hop in opened.trace.hops] == [left_ns]
-
-
-async def test_nothing_is_sealed_ahead_for_whom_it_would_have_to_wait(autojump_clock: trio.testing.MockClock) -> None:
-    async with serving() as place:
-        place.at_hand = None
-        assert not place.courier.is_at_hand("alpha.s2")
-        place.at_hand = THERE.identity.public
-        assert place.courier.is_at_hand("alpha.s2")
-        assert not place.courier.is_at_hand("alpha.s3")
-        place.send("a")
-        assert not place.courier.is_at_hand("alpha.s2")
-
-
 async def test_who_agrees_ahead_is_told_of_the_next_key_when_it_is_made(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

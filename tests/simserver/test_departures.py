@@ -64,9 +64,6 @@ class Mail:
     sent: list[Any] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
     is_open: bool = True
-    left: list[Any] = field(default_factory=list)
-    ahead: list[Any] = field(default_factory=list)
-    is_near: bool = False
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         await trio.lowlevel.checkpoint()
@@ -89,18 +86,10 @@ class Mail:
     def members(self) -> Sequence[DirectoryRow]:
         return ()
 
-    def send(self, message: Message, trace: Trace, to: str, *, sealed: Any = None, **_: Any) -> bool:
+    def send(self, message: Message, trace: Trace, to: str, **_: Any) -> bool:
         self.sent.append((to, message))
         self.traces.append(trace)
-        self.left.append(sealed)
         return True
-
-    def is_at_hand(self, to: str) -> bool:
-        return self.is_near
-
-    def seal_ahead(self, message: Message, trace: Trace, to: str) -> Any:
-        self.ahead.append(message)
-        return message
 
     def tell_player(self, player: str, message: Any) -> None:
         self.sent.append((player, message))

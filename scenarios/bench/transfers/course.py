@@ -51,9 +51,8 @@ def _rows_of(name: str, title: str, case: str, size: str) -> list[Row]:
     # Megabytes of 64 at once do not fit into the buffers of a socket that nobody paces.
     beside_many = (_FLOOR,) if size == "300" else ()
     return [
-        Row(f"{name}-p50", f"{title}: from its beginning to retirement, p50", Unit.MS, (_FLOOR, _PACED), judged),
+        Row(f"{name}-p50", f"{title}: from freeze to retirement, p50", Unit.MS, (_FLOOR, _PACED), judged),
         Row(f"{name}-p99", f"{title}: the same, p99", Unit.MS, (_FLOOR, _PACED)),
-        Row(f"{name}-frozen-p50", f"{title}: from freeze to retirement, p50", Unit.MS),
         Row(f"{name}-gap-p99", f"{title}: from freeze to activation, p99", Unit.MS, limits=(Limit(_TICK_MS),)),
         Row(f"{name}-rate", f"{title}: one after the other, asked for by REST", Unit.PER_SECOND, (_FLOOR,)),
         Row(f"{name}-many-p50", f"{many}: from freeze to activation, p50", Unit.MS),

@@ -386,14 +386,6 @@ class SimulationServer:
         self._outbox.send(to, message)
         return True
 
-    def is_at_hand(self, to: str) -> bool:
-        """As `Courier.is_at_hand`."""
-        return True
-
-    def seal_ahead(self, message: Message, trace: Trace, to: str) -> Message:
-        """As `Courier.seal_ahead`; nothing is sealed here."""
-        return message
-
     def tell_player(self, player: str, message: Any) -> None:
         """As `Courier.tell_player`."""
         if isinstance(message, ImminentLoss):

@@ -188,10 +188,6 @@ class VirtualClock(Clock):
         """Let virtual time pass."""
         await pause(self.true_s(seconds))
 
-    async def own_turn(self) -> None:
-        """As `Clock.own_turn`; tasks begin at once here."""
-        await pause(0.0)
-
     def bell(self) -> VirtualBell:
         """A bell on virtual time."""
         return VirtualBell(self)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import cbor2
@@ -77,7 +78,7 @@ def _open_beside(contents: bytes) -> object:
     beside = Batch(manifest=Manifest(hash=hashlib.sha256(contents).hexdigest(), length=len(contents)))
     keys = IDENTITIES["beta.h1"].public
     parcel = SEALERS["alpha.h1"].seal(beside, Trace("batch"), to="beta.h1", keys=keys, now_ns=30, now_s=NOW_S)
-    return _open(parcel.model_copy(update={"body": contents}))
+    return _open(replace(parcel, body=contents))
 
 
 def _beside_seeds() -> list[bytes]:
@@ -98,7 +99,7 @@ def sealed_contents(contents: bytes) -> Parcel:
     good = parcel()
     claims = jose.Claims("alpha.h1", "beta.h1", "transfer-1", 2, NOW_S + 60, good.trace.digest(2))
     sealed = jose.seal(contents, claims, sender=IDENTITIES["alpha.h1"], receiver=IDENTITIES["beta.h1"].public)
-    return good.model_copy(update={"sealed": sealed, "kind": _kind_of(contents) or good.kind})
+    return replace(good, sealed=sealed, kind=_kind_of(contents) or good.kind)
 
 
 def _kind_of(contents: bytes) -> str:

@@ -76,7 +76,6 @@ async def _spawn(run: Run, entity: str, case: str, params: Mapping[str, Any]) ->
 async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds: float) -> dict[str, float]:
     await _spawn(run, "alpha.one", case, {"ballast": ballast_for(state_bytes)})
     took_ms: list[float] = []
-    frozen_ms: list[float] = []
     active_ms: list[float] = []
     began_s = trio.current_time()
     for number in itertools.count():
@@ -86,21 +85,14 @@ async def _one_by_one(run: Run, case: str, state_bytes: int, mode: str, seconds:
             break
         trace = await _moved(run, "alpha.one", _ENDS[(number + 1) % 2], case, mode)
         if number >= _WARM_UP:
-            took_ms.append(_between_ms(trace, _beginning(trace), "retired"))
-            frozen_ms.append(_between_ms(trace, "frozen", "retired"))
+            took_ms.append(_between_ms(trace, "frozen", "retired"))
             active_ms.append(_between_ms(trace, "frozen", "activated"))
     return {
         "p50": percentile(took_ms, 50),
         "p99": percentile(took_ms, 99),
-        "frozen-p50": percentile(frozen_ms, 50),
         "gap-p99": percentile(active_ms, 99),
         "rate": len(took_ms) / (trio.current_time() - began_s),
     }
-
-
-def _beginning(trace: Trace) -> str:
-    """The mark from which on something is done for the hand-over: what leaves alone is made ready before its freeze."""
-    return "frozen" if trace.at("preparing") is None else "preparing"
 
 
 async def _moved(run: Run, entity: str, target: str, case: str, mode: str, poll_s: float = _POLL_S) -> Trace:
