@@ -52,6 +52,7 @@ __all__ = [
     "MAX_INPUTS",
     "MAX_INPUT_BYTES",
     "MAX_NOTICE_MS",
+    "MAX_SCHEMA_VERSION",
     "MAX_STATE_BYTES",
     "Activate",
     "Activated",
@@ -124,7 +125,8 @@ __all__ = [
 ]
 
 
-SchemaVersion = Annotated[int, Field(ge=0, lt=2**31)]
+MAX_SCHEMA_VERSION: Final = 2**31 - 1
+SchemaVersion = Annotated[int, Field(ge=0, le=MAX_SCHEMA_VERSION)]
 StateBytes = Annotated[int, Field(ge=1, le=2**32)]
 Places = Annotated[int, Field(ge=0, le=MAX_PLACES)]
 

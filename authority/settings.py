@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from authority.names import INSTANCE_PATTERN, NAME_PATTERN
 from crypto.continuity import MIN_ROTATION_S
@@ -64,12 +64,20 @@ class Address(BaseModel):
         return f"http://{self.host}:{self.port}"
 
 
+def _list_of_handlers(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError(f'a list of functions is expected, such as ["{value}"]')
+    return value
+
+
 class TelemetrySettings(BaseModel):
     """Who listens to a server's telemetry: functions as `package.module:function`; see `authority.listeners`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    handlers: tuple[Annotated[str, Field(pattern=FUNCTION_PATTERN)], ...] = Field(default=(), max_length=MAX_HANDLERS)
+    handlers: Annotated[
+        tuple[Annotated[str, Field(pattern=FUNCTION_PATTERN)], ...], BeforeValidator(_list_of_handlers)
+    ] = Field(default=(), max_length=MAX_HANDLERS)
 
 
 class Settings(BaseModel):
@@ -94,11 +102,27 @@ class Settings(BaseModel):
             if value is not None:
                 _set_dotted(data, dotted, value)
         try:
-            return cls.model_validate(data)
+            settings = cls.model_validate(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             raise ConfigError(f"{path}: {where}: {first['msg']}") from error
+        if misread := _truth_taken_for_a_number(settings, data):
+            raise ConfigError(f"{path}: {misread}: Input should be a number, not true or false")
+        return settings
+
+
+def _truth_taken_for_a_number(settings: BaseModel, data: Mapping[str, Any]) -> str:
+    """The first field whose `true` or `false` was read as one or nothing, as Python does; empty if there is none."""
+    for name, given in data.items():
+        value = getattr(settings, name, given)
+        if isinstance(given, bool) and not isinstance(value, bool):
+            return name
+        if isinstance(value, BaseModel) and isinstance(given, Mapping):
+            within = _truth_taken_for_a_number(value, given)
+            if within:
+                return f"{name}.{within}"
+    return ""
 
 
 def _set_dotted(data: dict[str, Any], dotted: str, value: object) -> None:

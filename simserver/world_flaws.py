@@ -1,9 +1,10 @@
 """What can be wrong with a world before it has simulated anything, said when its server starts."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from authority.messages import MAX_SCHEMA_VERSION
 from simserver.participants import MAX_PART_NAME, MAX_PARTS
 
 __all__ = ["flaw"]
@@ -25,7 +26,19 @@ def flaw(world: Any) -> str:
     if not hasattr(world, "step") and not hasattr(world, "advance"):
         return "it has neither `step` nor `advance`: give it one of them"
     wrong = (_flaw_of_method(f"`{name}`", getattr(world, name)) for name in _METHODS if hasattr(world, name))
-    return next(filter(None, wrong), "") or _flaw_of_participants(getattr(world, "participants", None))
+    return next(filter(None, wrong), "") or _flaw_of_values(world) or _flaw_of_participants(world)
+
+
+def _flaw_of_values(world: Any) -> str:
+    version, kinds = getattr(world, "schema_version", 1), getattr(world, "kinds", None)
+    if type(version) is not int or not 0 <= version <= MAX_SCHEMA_VERSION:
+        return f"`schema_version` is {version!r:.40}: give a whole number from 0 to {MAX_SCHEMA_VERSION}"
+    if kinds is None:
+        return ""
+    if isinstance(kinds, str) or not isinstance(kinds, Collection):
+        return f"`kinds` is {kinds!r:.40}: give a collection of texts"
+    wrong = next((kind for kind in kinds if not isinstance(kind, str)), None)
+    return "" if wrong is None else f"one of its `kinds` is {wrong!r:.40}: give texts"
 
 
 def _flaw_of_method(name: str, method: Any) -> str:
@@ -39,7 +52,8 @@ def _flaw_of_method(name: str, method: Any) -> str:
     return ""
 
 
-def _flaw_of_participants(participants: Any) -> str:
+def _flaw_of_participants(world: Any) -> str:
+    participants = getattr(world, "participants", None)
     if participants is None:
         return ""
     if not isinstance(participants, Mapping):

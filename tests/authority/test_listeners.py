@@ -76,7 +76,7 @@ class _Configuration(Settings):
     ("text", "where"),
     [
         ('handlers = ["my_package"]', r"telemetry\.handlers\.0"),
-        ('handlers = "my_package:function"', r"telemetry\.handlers"),
+        ('handlers = "my_package:function"', r"telemetry\.handlers: .*such as \[\"my_package:function\"\]"),
         ('handler = ["my_package:function"]', r"telemetry\.handler"),
         (f"handlers = {['a:b'] * 17}", r"telemetry\.handlers"),
     ],

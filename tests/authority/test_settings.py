@@ -65,6 +65,9 @@ def test_what_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
         ({"name": "s1"}, "name"),
         ({"instance": "Alpha"}, "instance"),
         ({"extra": 1}, "extra"),
+        # Python would take them for 1 and 0.
+        ({"tick_hz": True}, "tick_hz"),
+        ({"rest.port": False}, "rest.port"),
     ],
 )
 def test_an_error_names_the_file_and_the_field(file: Path, overrides: dict[str, object], field: str) -> None:

@@ -69,6 +69,9 @@ FLAWS: list[tuple[dict[str, Any], str]] = [
             (7, "7"),
         ]
     ),
+    *((WORLD | {"schema_version": wrong}, f"`schema_version` is {wrong!r}") for wrong in ("2", -1, True, 1.5, None)),
+    *((WORLD | {"kinds": wrong}, f"`kinds` is {wrong!r}") for wrong in ("ball", 7)),
+    (WORLD | {"kinds": {7}}, "one of its `kinds` is 7"),
     (WORLD | {"participants": [1]}, "no mapping"),
     (WORLD | {"participants": {7: SimpleNamespace(**PART)}}, "named 7"),
     (WORLD | {"participants": {"": SimpleNamespace(**PART)}}, "named ''"),
@@ -113,6 +116,8 @@ def test_whatever_the_import_raises_is_a_fault_of_the_configuration(
         {},
         {"may_sleep": plain, "migrate": plain, "advance": plain, "affinity": partial(plain, 1)},
         {"participants": {"warmth": SimpleNamespace(**PART)}},
+        {"schema_version": 2, "kinds": {"ball": 1}},
+        {"schema_version": 0, "kinds": ()},
     ],
 )
 def test_a_world_with_what_it_needs_is_loaded(module: Any, more: dict[str, Any]) -> None:
