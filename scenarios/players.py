@@ -26,7 +26,7 @@ from crypto.keys import Identity, PublicIdentity
 from scenarios.client import ApiFailure, RestClient
 from simserver.inputs import fold
 
-__all__ = ["InputStream", "Players"]
+__all__ = ["EntityGone", "InputStream", "Players"]
 
 _log = logging.getLogger("scenarios.players")
 
@@ -47,6 +47,10 @@ MIN_IN_FLIGHT: Final = 4
 MAX_IN_FLIGHT: Final = 64
 # In place of a player, where an entity has no owner.
 NOBODY: Final = "nobody"
+
+
+class EntityGone(Exception):
+    """The entity was deleted, so it takes no inputs any more."""
 
 
 @dataclass
@@ -91,6 +95,8 @@ class InputStream:
     heard_at_s: float = 0.0
     """When `target` said last how far it is, or was asked."""
     looking_up: bool = False
+    is_gone: bool = False
+    """The entity was deleted: nobody takes anything for it any more."""
 
     def add(self, data: bytes, now_s: float) -> None:
         """Number the next input and remember it until it is acknowledged."""
@@ -237,6 +243,13 @@ class InputStream:
             else:
                 self.owner_rev, self.owner = owner_rev, owner or NOBODY
 
+    def ended(self) -> None:
+        """Its home says that there is no such entity: what was not applied never will be."""
+        self.is_gone = True
+        self._correct_the_past(self.acknowledged)
+        self.refused.clear()
+        self.kept.clear()
+
     def overdue(self, now_s: float) -> bool:
         """Whether what is waiting should be sent again by now."""
         return bool(self.waiting) and now_s - self.progressed_at_s > self.resend_after_s
@@ -346,16 +359,23 @@ class Players:
         return stream
 
     def push(self, stream: InputStream, data: bytes) -> bool:
-        """Send one more input, unless too many are unacknowledged or it is not the owner; whether it was taken."""
-        if stream.owner or len(stream.waiting) >= WINDOW:
+        """Send one more input, unless too many are unacknowledged, it is not the owner or the entity was deleted; whether
+        it was taken."""
+        if stream.is_gone or stream.owner or len(stream.waiting) >= WINDOW:
             return False
         stream.add(data, trio.current_time())
         self._send(stream)
         return True
 
     async def push_in_turn(self, stream: InputStream, data: bytes) -> None:
-        """Send one more input, after waiting for room when too many are unacknowledged."""
+        """Send one more input, after waiting for room when too many are unacknowledged, and for the ownership.
+
+        Raises:
+            EntityGone: it was deleted.
+        """
         while not self.push(stream, data):
+            if stream.is_gone:
+                raise EntityGone(f"{stream.entity} was deleted; spawn it again, or follow another one")
             await self._until_acknowledged.park()
 
     async def drained(self, timeout_s: float) -> bool:
@@ -441,8 +461,19 @@ class Players:
             self._retarget(stream, record["authority"])
         except ApiFailure as error:
             _log.info("%s: %s", stream.entity, error)
+            if error.code == "not_found":
+                await self._see_whether_gone(stream)
         finally:
             stream.looking_up = False
+
+    async def _see_whether_gone(self, stream: InputStream) -> None:
+        """A member does not know the entity; if it is not just behind the others, nobody does."""
+        try:
+            await self._client.call(instance_of(stream.entity), "GET", f"/v1/entities/{stream.entity}")
+        except ApiFailure as error:
+            if error.code == "not_found":
+                stream.ended()
+                self._until_acknowledged.unpark_all()
 
     async def _watch(self) -> None:
         """Say now and then to whoever has the entities that this player is there, though it may give no inputs.

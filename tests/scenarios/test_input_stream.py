@@ -1,6 +1,8 @@
 """A player's stream of inputs against a server's inbox: everything arrives once and in order, whatever gets lost."""
 
-from typing import cast
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted
-from scenarios.client import RestClient
+from scenarios.client import ApiFailure, RestClient
 from scenarios.players import (
     ASK_AFTER_S,
     MAX_IN_FLIGHT,
@@ -18,6 +20,8 @@ from scenarios.players import (
     NOBODY,
     PRESENT_S,
     RESEND_S,
+    WINDOW,
+    EntityGone,
     InputStream,
     Players,
 )
@@ -353,6 +357,42 @@ async def test_who_only_watches_says_that_it_is_there_to_whoever_has_the_entitie
     assert {server for server, _ in first} == {server for server, _ in second} == {"alpha.s1", "alpha.s2"}
     assert {entity for _, entity in said} == {"alpha.a", "alpha.b", "alpha.c"}, "each in its turn, to follow it"
     assert PRESENT_S < FIRST_SILENCE_S / 2
+
+
+class Directory:
+    """A home instance of which some members are behind: by consistency, whether they know the entity."""
+
+    def __init__(self, **knows: bool) -> None:
+        self.knows = knows
+
+    async def call(self, _instance: str, _method: str, path: str, consistency: str = "log", **_: str) -> object:
+        await trio.lowlevel.checkpoint()
+        if path.startswith("/v1/servers/"):
+            return {"name": "alpha.s1", "link_host": "127.0.0.1", "link_port": 1}
+        if not self.knows[consistency]:
+            raise ApiFailure("not_found", f"there is no {path}")
+        return {"authority": "alpha.s1", "owner": PLAYER, "owner_rev": 1}
+
+
+@pytest.mark.parametrize("knows", [{"local": False, "log": False}, {"local": False, "log": True}, {"local": True}])
+async def test_what_waits_for_an_entity_that_was_deleted_is_given_up(
+    autojump_clock: MockClock, knows: dict[str, bool]
+) -> None:
+    players = Players(PLAYER, cast(RestClient, Directory(**knows)))
+    stream = await players.follow("alpha.ball", "alpha.s1")
+    players._link = cast(Any, SimpleNamespace(post=lambda *_: None))
+    async with trio.open_nursery() as nursery:
+        players._nursery = nursery
+        nursery.start_soon(players._repeat)
+        for _ in range(WINDOW):
+            assert players.push(stream, b"push")
+        is_gone = not any(knows.values())
+        assert await players.drained(60) == is_gone
+        assert (stream.is_gone, stream.sent) == (is_gone, 0 if is_gone else WINDOW)
+        with trio.move_on_after(60), pytest.raises(EntityGone) if is_gone else nullcontext():
+            await players.push_in_turn(stream, b"push")
+        assert len(stream.waiting) == (0 if is_gone else WINDOW)
+        nursery.cancel_scope.cancel()
 
 
 # --- an observer of its entity, to whom words of several authorities come late and in any order -----------------------
