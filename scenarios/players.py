@@ -359,8 +359,10 @@ class Players:
         return stream
 
     def push(self, stream: InputStream, data: bytes) -> bool:
-        """Send one more input, unless too many are unacknowledged, it is not the owner or the entity was deleted; whether
-        it was taken."""
+        """Send one more input; whether it was taken.
+
+        Not if too many are unacknowledged, the player is not the owner, or the entity was deleted.
+        """
         if stream.is_gone or stream.owner or len(stream.waiting) >= WINDOW:
             return False
         stream.add(data, trio.current_time())
