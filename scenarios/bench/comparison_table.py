@@ -17,7 +17,9 @@ def render_comparison(report: Comparison) -> RenderableType:
     table = Table(title=Text(report.title), box=None)
     for heading in ("work", "who", "median [min-max]", "ours : theirs", "demand", ""):
         is_number = heading.startswith(("median", "ours"))
-        table.add_column(heading, no_wrap=heading != "demand", justify="right" if is_number else "left")
+        # On a narrow screen the words fold, and no figure or verdict is cut.
+        folds = heading in {"work", "demand"}
+        table.add_column(heading, no_wrap=not folds, justify="right" if is_number else "left")
     for row in report.rows:
         _add_row(table, row)
     return Group(table, *_notes(report))

@@ -79,6 +79,27 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
     assert Comparison.model_validate_json(report.model_dump_json()) == report
 
 
+def test_on_a_narrow_screen_titles_fold_and_no_figure_or_verdict_is_cut() -> None:
+    row = Row("rate", "what is measured here has a very long name " * 3, Unit.PER_SECOND, ("other",), RATE.limits)
+    report = Comparison(
+        title="a comparison",
+        host=HOST,
+        quiet=True,
+        quick=False,
+        rounds=2,
+        seconds=1.0,
+        peers={},
+        not_measured={},
+        rows=(compare(row, {OURS: [1500.0, 1700.0], "other": [80.0, 90.0]}),),
+    )
+    screen = Console(width=100, file=io.StringIO())
+    screen.print(render_comparison(report))
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "1,500/s [1,500-1,700]" in shown
+    assert " met" in shown
+    assert "18.75x" in shown
+
+
 @pytest.mark.parametrize("course", [ACTORS, LINK], ids=["actors", "link"])
 def test_every_subject_of_a_row_is_somebody_who_can_be_measured(course: Course) -> None:
     known = {peer.name for peer in course.peers} | course.workers.keys()
