@@ -109,7 +109,7 @@ class Courier:
             self._counts["unsent_no_courier"] += 1
             return False
         if len(vars(message).get("state", b"")) > INLINE_STATE_BYTES:
-            if self._large.is_under_way(trace.transfer_id, to, self._clock.monotonic_ns()):
+            if self.is_under_way(trace.transfer_id, to):
                 # A repetition of tens of megabytes on top of themselves would only make them later.
                 self._counts["state_under_way"] += 1
                 return False
@@ -151,6 +151,10 @@ class Courier:
         except Exception:
             self._went_wrong([letter], to)
         return True
+
+    def is_under_way(self, transfer_id: str, to: str) -> bool:
+        """Whether a large state of this transfer has not had its time to arrive there and be read."""
+        return self._large.is_under_way(transfer_id, to, self._clock.monotonic_ns())
 
     def posted_bytes(self, to: str) -> int:
         """What was sent to another server so far."""

@@ -244,7 +244,7 @@ class Departures:
         """Freeze the entity now, or when it is its turn."""
         if (holding := self._sensible(plan)) is None:
             return
-        if not plan.grouped and not self._convoys.turnstile.enter(plan):
+        if not plan.grouped and not self._convoys.turnstile.enter(plan, holding.life.state_bytes):
             self._counts["departure_crowded"] += 1
             if may_wait:
                 self._convoys.turnstile.wait(plan)
@@ -362,6 +362,14 @@ class Departures:
             next_ns = departure.machine.next_timer_ns
             if next_ns is not None and next_ns <= now_ns:
                 self._event(departure, machine.Tick())
+                self._lighten(departure)
+
+    def _lighten(self, departure: Departure) -> None:
+        """Who has sent its state, and waits for somebody who does not answer, keeps no other state from leaving."""
+        plan = departure.plan
+        is_waiting = departure.machine.attempt > 1 and not self._courier.is_under_way(plan.transfer_id, plan.target)
+        if is_waiting and self._convoys.turnstile.lighten(plan.entity):
+            self._convoys.place_free(plan.target)
 
     # --- what comes back -------------------------------------------------------------------------------------------
 

@@ -2,16 +2,19 @@
 
 A freeze should last as long as one hand-over takes, not as long as all that were begun at the same moment. What is
 frozen and waits for its turn is simulated by nobody, and is repeated when it takes too long, which makes all of them
-slower. Pure.
+slower. So it is with bytes: of large states a few keep both servers busy, and whoever is frozen beside them waits until
+all of those have been encrypted and sent. Pure.
 """
 
 from collections import Counter, OrderedDict
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["AT_ONCE", "Turnstile"]
+__all__ = ["AT_ONCE", "AT_ONCE_BYTES", "Turnstile"]
 
 AT_ONCE: Final = 128
 """Enough to keep both servers busy while messages are on their way, in two companies apart from each other."""
+AT_ONCE_BYTES: Final = 4 << 20
+"""Nobody follows while so much is under way for one server, or more: a state may be larger than that."""
 
 
 class Leaver(Protocol):
@@ -32,10 +35,13 @@ L = TypeVar("L", bound=Leaver)
 class Turnstile(Generic[L]):
     """Places for those under way, per target, and those that wait for one, in order. At most one entry per entity."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
+    def __init__(self, at_once: int = AT_ONCE, at_once_bytes: int = AT_ONCE_BYTES) -> None:
         self._at_once: Final = at_once
-        self._under_way: dict[str, str] = {}
+        self._at_once_bytes: Final = at_once_bytes
+        # For where each is under way, and with how many bytes.
+        self._under_way: dict[str, tuple[str, int]] = {}
         self._taken: Counter[str] = Counter()
+        self._taken_bytes: Counter[str] = Counter()
         self._waiting: dict[str, OrderedDict[str, L]] = {}
         self._waits_for: dict[str, str] = {}
 
@@ -50,14 +56,15 @@ class Turnstile(Generic[L]):
 
     def is_full(self, target: str) -> bool:
         """Whether nobody more can leave for there now."""
-        return self._taken[target] >= self._at_once
+        return self._taken[target] >= self._at_once or self._taken_bytes[target] >= self._at_once_bytes
 
-    def enter(self, leaver: L) -> bool:
+    def enter(self, leaver: L, state_bytes: int) -> bool:
         """Take a place; False if there is none."""
         if self.is_full(leaver.target):
             return False
         self._taken[leaver.target] += 1
-        self._under_way[leaver.entity] = leaver.target
+        self._taken_bytes[leaver.target] += state_bytes
+        self._under_way[leaver.entity] = leaver.target, state_bytes
         return True
 
     def wait(self, leaver: L) -> None:
@@ -68,20 +75,35 @@ class Turnstile(Generic[L]):
 
     def leave(self, entity: str) -> None:
         """Give its place back, if it has one."""
-        target = self._under_way.pop(entity, None)
-        if target is not None:
-            self._taken[target] -= 1
-            if not self._taken[target]:
-                del self._taken[target]
+        if entity not in self._under_way:
+            return
+        target, state_bytes = self._under_way.pop(entity)
+        self._taken[target] -= 1
+        self._taken_bytes[target] -= state_bytes
+        if not self._taken[target]:
+            del self._taken[target], self._taken_bytes[target]
+
+    def lighten(self, entity: str) -> bool:
+        """Its bytes have arrived, or never will: they keep nobody waiting any more. Whether there were any."""
+        target, state_bytes = self._under_way.get(entity, ("", 0))
+        if state_bytes:
+            self._taken_bytes[target] -= state_bytes
+            self._under_way[entity] = target, 0
+        return bool(state_bytes)
 
     def targets(self) -> list[str]:
         """For where somebody waits to leave."""
         return list(self._waiting)
 
     def is_worth_while(self, target: str) -> bool:
-        """Whether nobody waits for this target, or half the places are free, or enough for all who wait."""
+        """Whether nobody waits for this target, or half the places are free, or enough for all who wait.
+
+        And a quarter of the bytes: company is of less use to large states, and the way should not stand empty.
+        """
         free = self._at_once - self._taken[target]
-        return free >= min(self._at_once // 2, len(self._waiting.get(target, ())))
+        if free < min(self._at_once // 2, len(self._waiting.get(target, ()))):
+            return False
+        return self._taken_bytes[target] <= self._at_once_bytes * 3 // 4
 
     def following(self, target: str) -> L | None:
         """Whose turn it is, if there is a place; it does not wait any more, and has not taken the place yet."""

@@ -31,7 +31,7 @@ class Scene:
         return self.nursery is not None
 
     def begin(self, plan: Plan) -> None:
-        if self.convoys.turnstile.enter(plan):
+        if self.convoys.turnstile.enter(plan, 300):
             self.began[-1].append(plan.entity)
         else:
             self.convoys.turnstile.wait(plan)

@@ -64,6 +64,7 @@ class Mail:
     sent: list[Any] = field(default_factory=list)
     traces: list[Trace] = field(default_factory=list)
     is_open: bool = True
+    under_way: set[str] = field(default_factory=set)
 
     async def ask(self, message: Message, trace: Trace, *, on_path: bool) -> Opened | None:
         await trio.lowlevel.checkpoint()
@@ -90,6 +91,9 @@ class Mail:
         self.sent.append((to, message))
         self.traces.append(trace)
         return True
+
+    def is_under_way(self, transfer_id: str, _to: str) -> bool:
+        return transfer_id in self.under_way
 
     def tell_player(self, player: str, message: Any) -> None:
         self.sent.append((player, message))
@@ -287,6 +291,33 @@ async def test_who_finds_no_place_goes_on_living_here_and_leaves_when_it_is_its_
     scene.departures.wants_to_go(BALL, THERE)
     assert not first.life.frozen, "the world says so again with the next tick"
     assert scene.counts["departure_crowded"] == 2
+
+
+async def test_of_large_states_the_next_is_simulated_until_the_one_before_has_arrived(scene: Scene) -> None:
+    first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
+    scene.departures._convoys.turnstile = turnstile.Turnstile(8, first.life.state_bytes)
+    scene.departures.begin(PLAN)
+    scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+    assert (first.life.frozen, second.life.frozen) == (True, False)
+    scene.departures.activated(*activated())
+    await trio.testing.wait_all_tasks_blocked()
+    assert second.life.frozen
+
+
+async def test_a_large_state_whose_target_does_not_answer_keeps_no_other_from_leaving(
+    scene: Scene, autojump_clock: MockClock
+) -> None:
+    first, second = scene.spawn(), scene.holdings.spawn("alpha.two", "ball", {}, Fence(1), Ownership(ADA, 1))
+    scene.departures._convoys.turnstile = turnstile.Turnstile(8, first.life.state_bytes)
+    scene.mail.under_way.add(TRANSFER)
+    async with scene.served():
+        scene.departures.begin(PLAN)
+        scene.departures.begin(Plan("transfer-2", "alpha.two", THERE))
+        await trio.sleep(5)
+        assert (first.life.frozen, second.life.frozen) == (True, False)
+        scene.mail.under_way.clear()
+        await trio.sleep(2)
+        assert (first.life.frozen, second.life.frozen) == (True, True)
 
 
 async def test_a_plan_that_fails_gives_its_place_back(scene: Scene) -> None:

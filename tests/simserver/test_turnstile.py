@@ -12,7 +12,8 @@ from simserver.departing import Plan
 from simserver.patience import EACH_NS, MAX_FIRST_RETRY_NS, Patience
 from simserver.turnstile import AT_ONCE, Turnstile
 
-PLACES = 2
+PLACES = 3
+BYTES = 10
 entities = st.sampled_from("abcdef")
 targets = st.sampled_from(["near", "far"])
 
@@ -21,6 +22,7 @@ targets = st.sampled_from(["near", "far"])
 class Leaver:
     entity: str
     target: str
+    state_bytes: int = 0
 
 
 class Doors(RuleBasedStateMachine):
@@ -28,17 +30,17 @@ class Doors(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.turnstile: Turnstile[Leaver] = Turnstile(PLACES)
-        self.under_way: dict[str, str] = {}
+        self.turnstile: Turnstile[Leaver] = Turnstile(PLACES, BYTES)
+        self.under_way: dict[str, Leaver] = {}
         self.queue: list[Leaver] = []
 
-    @rule(entity=entities, where=targets)
-    def wants_to_leave(self, entity: str, where: str) -> None:
-        leaver = Leaver(entity, where)
+    @rule(entity=entities, where=targets, state_bytes=st.integers(0, 12))
+    def wants_to_leave(self, entity: str, where: str, state_bytes: int) -> None:
+        leaver = Leaver(entity, where, state_bytes)
         if entity in self.under_way or self.turnstile.waits(entity):
             return
-        if self.turnstile.enter(leaver):
-            self.under_way[entity] = where
+        if self.turnstile.enter(leaver, state_bytes):
+            self.under_way[entity] = leaver
         else:
             self.turnstile.wait(leaver)
             self.turnstile.wait(Leaver(entity, "elsewhere"))
@@ -47,22 +49,54 @@ class Doors(RuleBasedStateMachine):
     @rule(entity=entities)
     def has_left(self, entity: str) -> None:
         self.turnstile.leave(entity)
-        target = self.under_way.pop(entity, "")
+        self.others_follow(self.under_way.pop(entity, Leaver(entity, "")).target)
+
+    @rule(entity=entities)
+    def has_sent_its_state(self, entity: str) -> None:
+        leaver = self.under_way.get(entity, Leaver(entity, ""))
+        assert self.turnstile.lighten(entity) == (leaver.state_bytes > 0)
+        if entity in self.under_way:
+            self.under_way[entity] = replace(leaver, state_bytes=0)
+        self.others_follow(leaver.target)
+
+    def others_follow(self, target: str) -> None:
         while (following := self.turnstile.following(target)) is not None:
             assert following == next(leaver for leaver in self.queue if leaver.target == target)
             self.queue.remove(following)
-            assert self.turnstile.enter(following)
-            self.under_way[following.entity] = target
+            assert self.turnstile.enter(following, following.state_bytes)
+            self.under_way[following.entity] = following
+
+    def is_full(self, target: str) -> bool:
+        taken = [leaver.state_bytes for leaver in self.under_way.values() if leaver.target == target]
+        return len(taken) >= PLACES or sum(taken) >= BYTES
 
     @invariant()
     def places_are_few_and_none_is_free_while_somebody_waits(self) -> None:
-        taken = Counter(self.under_way.values())
+        taken = Counter(leaver.target for leaver in self.under_way.values())
         assert all(count <= PLACES for count in taken.values())
-        assert all(taken[leaver.target] == PLACES for leaver in self.queue)
+        for target in taken:
+            sizes = [leaver.state_bytes for leaver in self.under_way.values() if leaver.target == target]
+            assert sum(sizes) - max(sizes) < BYTES or len(sizes) == 1, "but for one, all fit in"
+        assert all(self.is_full(leaver.target) for leaver in self.queue)
+        assert all(self.turnstile.is_full(target) == self.is_full(target) for target in ("near", "far"))
         assert self.turnstile.waiting == len(self.queue)
 
 
 TestDoors = Doors.TestCase
+
+
+def test_of_large_states_few_are_under_way_and_others_follow_when_a_quarter_of_the_bytes_has_left() -> None:
+    turnstile: Turnstile[Leaver] = Turnstile(16, 8)
+    leavers = [Leaver(entity, "near") for entity in "abcdefghij"]
+    assert [turnstile.enter(leaver, 1) for leaver in leavers] == [True] * 8 + [False] * 2
+    for leaver in leavers[8:]:
+        turnstile.wait(leaver)
+    assert turnstile.enter(Leaver("k", "far"), 9), "each server has its own"
+    turnstile.leave("a")
+    assert not turnstile.is_worth_while("near")
+    turnstile.leave("b")
+    assert turnstile.is_worth_while("near")
+    assert turnstile.following("near") == leavers[8]
 
 
 @given(st.lists(st.integers(0, 10**11)))

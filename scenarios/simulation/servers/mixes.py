@@ -36,6 +36,7 @@ class ServerMix:
     passivate_s: float = 0.0  # who has slept for so long is put away; 0 for nobody
     carries: bool = False  # worlds have something of each entity beside its state, some of which fails to come along
     at_once: int = 128  # so many leave one server for another at a time; what leaves at one moment does so in company
+    at_once_bytes: int = 4 << 20  # nobody follows while so much has left for the other
     in_company: bool = False  # what is sent or asked at one moment shares its parcel, and its step of the log
 
     # --- what people do
@@ -281,6 +282,7 @@ _MIXES: Final = (
         purpose="large states go ahead in pieces, some may stand still for a moment only, a twentieth is lost",
         carries=True,
         large=2,
+        at_once_bytes=100_000,
         budgets_ms=(0, 1, 5, 50),
         move=20.0,
         weather=MailWeather((0.0002, 0.01), spike_share=0.02, spike_s=0.3, lost_share=0.05, repeated_share=0.02),
@@ -369,6 +371,7 @@ _MIXES: Final = (
         name="slow-ways",
         purpose="large states take their time on the way, and one of their two ends is killed meanwhile",
         large=4,
+        at_once_bytes=300_000,
         budgets_ms=(0, 0, 50, 400),
         move=14.0,
         delegate=2.0,

@@ -252,7 +252,7 @@ class SimulationServer:
         )
         arrivals.incarnation, arrivals.may_act = lambda: lease.incarnation, lease.may_act
         departures.may_act = lease.may_act
-        departures._convoys.turnstile = Turnstile(self._mix.at_once)
+        departures._convoys.turnstile = Turnstile(self._mix.at_once, self._mix.at_once_bytes)
         departures._ahead.least_bytes = _LEAST_BYTES
         copier = parts.copier(
             self.name,
@@ -385,6 +385,10 @@ class SimulationServer:
             self._witness.heard_of_end(self.name, message.entity, message.epoch)
         self._outbox.send(to, message)
         return True
+
+    def is_under_way(self, _transfer_id: str, to: str) -> bool:
+        """As `Courier.is_under_way`, of any transfer."""
+        return (self.name, to) in self._mail.under_way
 
     def tell_player(self, player: str, message: Any) -> None:
         """As `Courier.tell_player`."""
