@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,6 +59,15 @@ class Stage:
         return Fence(self.epoch, self.sub)
 
 
+@dataclass(eq=False, slots=True)
+class _Arrival:
+    """A state that is not durable yet. `ended` is set when it is, or with `error` when it will not be."""
+
+    stage: Stage
+    ended: trio.Event = field(default_factory=trio.Event)
+    error: Exception | None = None
+
+
 class Stages:
     """The staged states of one server: what is on disk, and what is on the way there."""
 
@@ -71,7 +80,7 @@ class Stages:
         self._bytes = 0
         # Those that the server has begun with, oldest first: kept for as long as there is room, in case it must again.
         self._used: OrderedDict[str, None] = OrderedDict()
-        self._unsynced: list[tuple[Stage, trio.Event]] = []
+        self._unsynced: list[_Arrival] = []
         self._is_syncing = False
         self._read()
 
@@ -107,33 +116,48 @@ class Stages:
             if not self._used:
                 raise StagesFull
             self.drop(next(iter(self._used)))
-        durable = trio.Event()
-        self._unsynced.append((stage, durable))
+        arrival = _Arrival(stage)
+        self._unsynced.append(arrival)
         if not self._is_syncing:
             await self._sync()
-        await durable.wait()
+        await arrival.ended.wait()
+        if arrival.error is not None:
+            raise arrival.error
 
     def _is_full(self, more: int) -> bool:
-        waiting = sum(len(other.state) for other, _ in self._unsynced)
+        waiting = sum(len(other.stage.state) for other in self._unsynced)
         is_full = len(self._stages) + len(self._unsynced) >= MAX_STAGES
         return is_full or self._bytes + waiting + more > MAX_DISK_BYTES
 
     async def _sync(self) -> None:
-        """Write what waits. Whoever comes while others' states are written has his written in the next turn."""
+        """Write what waits. Whoever comes while others' states are written has his written in the next turn.
+
+        If the disk fails, everybody hears of it whose state was taken; whoever comes later is tried anew.
+        """
         self._is_syncing = True
         try:
             while self._unsynced:
-                # Those that arrive in the same turn of the loop share a sync of the directory.
-                await trio.lowlevel.checkpoint()
+                # Those that arrive in the same turn of the loop share a sync of the directory. Others wait for this
+                # one by now, so it ends what it began though it be cancelled.
+                await trio.lowlevel.cancel_shielded_checkpoint()
                 taken, self._unsynced = self._unsynced, []
-                for stage, _ in taken:
-                    self._write(stage)
-                self._disk.sync_directory(self._directory)
-                for stage, durable in taken:
-                    self._keep(stage)
-                    durable.set()
+                self._make_durable(taken)
         finally:
             self._is_syncing = False
+
+    def _make_durable(self, taken: list[_Arrival]) -> None:
+        error: Exception | None = None
+        try:
+            for arrival in taken:
+                self._write(arrival.stage)
+            self._disk.sync_directory(self._directory)
+        except Exception as failure:
+            error = failure
+        for arrival in taken:
+            if error is None:
+                self._keep(arrival.stage)
+            arrival.error = error
+            arrival.ended.set()
 
     def used(self, transfer_id: str) -> None:
         """The server has begun with this state; earlier ones of the entity are of no use to anybody any more."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from authority.epoch import Fence
 from simserver import stages as module
@@ -37,6 +38,28 @@ class Counting(RealDisk):
 class Broken(RealDisk):
     def sync_directory(self, directory: Path) -> None:
         raise DiskFailed(directory, "syncing", 5)
+
+
+class FailsOnce(RealDisk):
+    """Fails at one of its operations, and works from then on."""
+
+    def __init__(self, operation: str, nth: int) -> None:
+        self.operation = operation
+        self.left = nth
+
+    def _count(self, operation: str, path: Path) -> None:
+        if operation == self.operation:
+            self.left -= 1
+            if self.left == 0:
+                raise DiskFailed(path, operation, 28)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._count("rename", old)
+        super().rename(old, new)
+
+    def sync_directory(self, directory: Path) -> None:
+        self._count("sync_directory", directory)
+        super().sync_directory(directory)
 
 
 async def test_failures_row_13_what_is_staged_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -74,6 +97,43 @@ async def test_a_state_whose_sync_failed_was_not_staged(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed):
         await stages.put(stage(1))
     assert len(stages) == 0
+
+
+@pytest.mark.parametrize(("operation", "nth"), [("rename", 3), ("sync_directory", 1)])
+async def test_everybody_hears_of_a_sync_that_failed_and_may_try_anew(
+    tmp_path: Path, autojump_clock: MockClock, operation: str, nth: int
+) -> None:
+    stages, failed = Stages(tmp_path, FailsOnce(operation, nth)), set[int]()
+
+    async def put(number: int) -> None:
+        try:
+            await stages.put(stage(number))
+        except DiskFailed:
+            failed.add(number)
+
+    with trio.fail_after(60.0):
+        for expected in ({0, 1, 2, 3, 4}, set()):
+            failed.clear()
+            async with trio.open_nursery() as nursery:
+                for number in range(5):
+                    nursery.start_soon(put, number)
+            assert failed == expected
+    assert len(stages) == len(Stages(tmp_path)) == 5
+
+
+async def test_whoever_gives_up_leaves_nobody_waiting_who_came_with_it(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    stages = Stages(tmp_path)
+
+    with trio.fail_after(60.0):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stages.put, stage(2))
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                # Nothing waits before this: it is the first, and would write for both.
+                await stages.put(stage(1))
+    assert stages.get("transfer-2") == stage(2)
 
 
 async def test_a_torn_file_is_set_aside_and_one_that_was_not_finished_is_removed(tmp_path: Path) -> None:
