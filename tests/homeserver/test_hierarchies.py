@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from authority.group_commit import GROUP_LIFETIME_S
 from tests.homeserver.served import Home, Player, until
 
 SHIP = "alpha.ship"
@@ -101,3 +102,52 @@ async def test_apart_the_top_of_a_hierarchy_brings_what_is_below(world: Home, ad
         assert (await world.finished(f"comes-home-{number}"))["result"] == "done"
     assert await places(world) == {"alpha.s1"}
     assert (await world.api.get("/v1/groups/comes-home"))["results"] == {"done": 3}
+
+
+@pytest.fixture
+def submitted(world: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The procedures that the homeserver has the log carry out."""
+    procedures: list[str] = []
+    submit = world.node.store.submit
+
+    async def noted(procedure: str, /, **args: Any) -> Any:
+        procedures.append(procedure)
+        return await submit(procedure, **args)
+
+    monkeypatch.setattr(world.node.store, "submit", noted)
+    return procedures
+
+
+async def stand_open(world: Home, ada: Player) -> dict[str, str]:
+    """The phases of two groups that nobody decides, as nobody answers for beta: of one ball, and of the ship apart."""
+    await world.entity("alpha.ball", ada, "alpha.s1")
+    for group, entity, all_or_none in (("together", "alpha.ball", True), ("by-itself", SHIP, False)):
+        body = {"entities": [entity], "to": "beta.s1", "group": group, "all_or_none": all_or_none}
+        await world.api.do("POST", "/v1/groups", body)
+    return {"together": "open", "by-itself": "apart"}
+
+
+async def test_whoever_looks_at_groups_without_a_token_writes_nothing_into_the_log(
+    world: Home, ada: Player, submitted: list[str]
+) -> None:
+    groups = await stand_open(world, ada)
+    submitted.clear()
+    for group, phase in groups.items():
+        report = await world.api.get(f"/v1/groups/{group}", token=False)
+        assert (report["phase"], set(report["results"])) == (phase, {"pending"})
+    for number in range(20):
+        value = f"made-up-{number}"
+        assert await world.api.refused(404, "not_found", "GET", f"/v1/groups/{value}", token=False) == value
+    assert "group.look" not in submitted
+
+
+async def test_a_group_whose_time_is_up_is_refused_when_somebody_asks(
+    world: Home, ada: Player, submitted: list[str]
+) -> None:
+    groups = await stand_open(world, ada) | {"together": "refused"}
+    world.clock.ahead_s = GROUP_LIFETIME_S + 2.0
+    for _ in range(3):
+        for group, phase in groups.items():
+            report = await world.api.get(f"/v1/groups/{group}", token=False)
+            assert (report["phase"], set(report["results"])) == (phase, {"refused"})
+    assert submitted.count("group.look") <= 4, "what is decided is no matter for the log"
