@@ -375,10 +375,16 @@ class Players:
         Raises:
             EntityGone: it was deleted.
         """
+        look_up_at_s = trio.current_time() + ASK_AFTER_S
         while not self.push(stream, data):
             if stream.is_gone:
-                raise EntityGone(f"{stream.entity} was deleted; spawn it again, or follow another one")
-            await self._until_acknowledged.park()
+                raise EntityGone(f"{stream.entity} was deleted, and its id stays taken: follow another one")
+            with trio.move_on_at(look_up_at_s):
+                await self._until_acknowledged.park()
+            if trio.current_time() >= look_up_at_s:
+                # Where nothing is under way nobody says that the player owns it again, or that it was deleted.
+                self._look_up(stream)
+                look_up_at_s = trio.current_time() + ASK_AFTER_S
 
     async def drained(self, timeout_s: float) -> bool:
         """Wait until everything sent has been acknowledged; whether it was, in time."""
@@ -460,6 +466,7 @@ class Players:
                 return
             await self._server(record["authority"])
             stream.learn_owner(record["owner"], record["owner_rev"], self.name)
+            self._until_acknowledged.unpark_all()
             self._retarget(stream, record["authority"])
         except ApiFailure as error:
             _log.info("%s: %s", stream.entity, error)

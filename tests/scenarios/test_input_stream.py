@@ -364,6 +364,7 @@ class Directory:
 
     def __init__(self, **knows: bool) -> None:
         self.knows = knows
+        self.owner, self.owner_rev = PLAYER, 1
 
     async def call(self, _instance: str, _method: str, path: str, consistency: str = "log", **_: str) -> object:
         await trio.lowlevel.checkpoint()
@@ -371,7 +372,7 @@ class Directory:
             return {"name": "alpha.s1", "link_host": "127.0.0.1", "link_port": 1}
         if not self.knows[consistency]:
             raise ApiFailure("not_found", f"there is no {path}")
-        return {"authority": "alpha.s1", "owner": PLAYER, "owner_rev": 1}
+        return {"authority": "alpha.s1", "owner": self.owner, "owner_rev": self.owner_rev}
 
 
 @pytest.mark.parametrize("knows", [{"local": False, "log": False}, {"local": False, "log": True}, {"local": True}])
@@ -393,6 +394,55 @@ async def test_what_waits_for_an_entity_that_was_deleted_is_given_up(
             await players.push_in_turn(stream, b"push")
         assert len(stream.waiting) == (0 if is_gone else WINDOW)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_who_waits_for_an_ownership_hears_of_it_though_nothing_is_under_way(
+    autojump_clock: MockClock, is_deleted: bool
+) -> None:
+    directory = Directory(local=True, log=True)
+    players = Players(PLAYER, cast(RestClient, directory))
+    stream = await players.follow("alpha.ball", "alpha.s1")
+    players._link = cast(Any, SimpleNamespace(post=lambda *_: None))
+    stream.learn_owner("alpha.bob", 2, PLAYER)
+    directory.owner, directory.owner_rev = "alpha.bob", 2
+
+    async def others_are_acknowledged() -> None:
+        while True:
+            await trio.sleep(0.1)
+            players._until_acknowledged.unpark_all()
+
+    async def something_changes() -> None:
+        await trio.sleep(60)
+        if is_deleted:
+            directory.knows = {"local": False, "log": False}
+        else:
+            directory.owner, directory.owner_rev = PLAYER, 3
+
+    async with trio.open_nursery() as nursery:
+        players._nursery = nursery
+        for begin in (players._repeat, others_are_acknowledged, something_changes):
+            nursery.start_soon(begin)
+        with trio.fail_after(120), pytest.raises(EntityGone) if is_deleted else nullcontext():
+            await players.push_in_turn(stream, b"push")
+        assert 60 <= trio.current_time() < 60 + 2 * ASK_AFTER_S
+        assert (stream.is_gone, stream.sent) == (is_deleted, 0 if is_deleted else 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_for_an_ownership_goes_on_as_soon_as_it_is_learnt(autojump_clock: MockClock) -> None:
+    players = Players(PLAYER, cast(RestClient, directory := Directory(local=True)))
+    stream = await players.follow("alpha.ball", "alpha.s1")
+    players._link = cast(Any, SimpleNamespace(post=lambda *_: None))
+    stream.learn_owner("alpha.bob", 2, PLAYER)
+    directory.owner_rev = 3
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            players._nursery = nursery
+            nursery.start_soon(players.push_in_turn, stream, b"push")
+            await trio.testing.wait_all_tasks_blocked()
+            players._look_up(stream)
+    assert trio.current_time() < ASK_AFTER_S
 
 
 # --- an observer of its entity, to whom words of several authorities come late and in any order -----------------------
