@@ -114,14 +114,20 @@ class Settings(BaseModel):
 
 def _truth_taken_for_a_number(settings: BaseModel, data: Mapping[str, Any]) -> str:
     """The first field whose `true` or `false` was read as one or nothing, as Python does; empty if there is none."""
-    for name, given in data.items():
-        value = getattr(settings, name, given)
-        if isinstance(given, bool) and not isinstance(value, bool):
-            return name
-        if isinstance(value, BaseModel) and isinstance(given, Mapping):
-            within = _truth_taken_for_a_number(value, given)
-            if within:
-                return f"{name}.{within}"
+    found = (_truth_within(name, getattr(settings, name, given), given) for name, given in data.items())
+    return next(filter(None, found), "")
+
+
+def _truth_within(where: str, value: object, given: object) -> str:
+    """As `_truth_taken_for_a_number`: of what was given for a field, and was read as `value`."""
+    if isinstance(given, bool) and not isinstance(value, bool):
+        return where
+    if isinstance(value, BaseModel) and isinstance(given, Mapping):
+        within = _truth_taken_for_a_number(value, given)
+        return f"{where}.{within}" if within else ""
+    if isinstance(value, list | tuple) and isinstance(given, list):
+        pairs = enumerate(zip(value, given, strict=False))
+        return next(filter(None, (_truth_within(f"{where}.{at}", one, raw) for at, (one, raw) in pairs)), "")
     return ""
 
 

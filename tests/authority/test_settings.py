@@ -1,9 +1,10 @@
 """Configuration: one TOML file, single fields overridden, and errors that name file, field and remedy."""
 
+import re
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from authority.settings import Address, ConfigError, InstanceName, RotationPeriod, ServerName, Settings, read_secret
 
@@ -13,6 +14,17 @@ class ExampleSettings(Settings):
     instance: InstanceName
     rest: Address = Address()
     tick_hz: float = 20.0
+
+
+class Neighbour(BaseModel):
+    rest: Address = Address()
+    hops: int = 1
+    is_near: bool = False
+
+
+class NeighbourSettings(Settings):
+    neighbours: tuple[Neighbour, ...] = ()
+    retries_s: list[float] = Field(default_factory=list)
 
 
 @pytest.fixture
@@ -130,3 +142,24 @@ def test_keys_are_rotated_every_hour_at_most_or_never(value_s: float, is_taken: 
     else:
         with pytest.raises(ValidationError, match="or never"):
             reader.validate_python(value_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[[neighbours]]\nhops = 2\n[[neighbours]]\nhops = true", "neighbours.1.hops"),
+        ("[[neighbours]]\n[neighbours.rest]\nport = true", "neighbours.0.rest.port"),
+        ("retries_s = [1.0, false]", "retries_s.1"),
+    ],
+)
+def test_true_and_false_are_no_numbers_in_a_list_either(tmp_path: Path, text: str, field: str) -> None:
+    path = tmp_path / "lists.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf": {re.escape(field)}: Input should be a number, not true or false"):
+        NeighbourSettings.load(path)
+
+
+def test_true_and_false_are_taken_in_a_list_where_they_belong(tmp_path: Path) -> None:
+    path = tmp_path / "lists.toml"
+    path.write_text("[[neighbours]]\nis_near = true", encoding="utf-8")
+    assert NeighbourSettings.load(path).neighbours == (Neighbour(is_near=True),)
