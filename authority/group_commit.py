@@ -117,7 +117,7 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
         _refuse(rows, group, Reason.GONE)
         return
     records = {transfer.id: find_entity(rows, transfer.entity) for transfer in members}
-    reasons = [_why_not(records[transfer.id], transfer) for transfer in members]
+    reasons = [_why_not(rows, records[transfer.id], transfer) for transfer in members]
     reasons += [Reason.TARGET_DOWN for transfer in members if not may_be_given(rows, transfer.target)]
     moving = {transfer.entity for transfer in members}
     torn = [record for record in records.values() if parts_from(rows, record, moving, group.target)]
@@ -143,11 +143,11 @@ def _commit(rows: Rows, group: GroupRecord, now_s: float) -> None:
     _save(rows, group.changed(phase=GroupPhase.COMMITTED))
 
 
-def _why_not(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+def _why_not(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Reason | None:
     """Why a member cannot be committed any more, though it was when it was prepared."""
     if transfer.phase is not Phase.PREPARED or (record.authority, record.fence) != (transfer.source, transfer.fence):
         return Reason.NOT_HOLDER
-    return why_lapsed(record, transfer)
+    return why_lapsed(rows, record, transfer)
 
 
 def _ask_anew(rows: Rows, transfer_id: str, now_s: float) -> None:

@@ -25,7 +25,7 @@ from authority.group_commit import (
 from authority.hierarchy import is_held_elsewhere, level_of, parts_from, to_bring_along
 from authority.permits import granted_under, permitted_under
 from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, TransferRecord
-from authority.rights import find_entity
+from authority.rights import find_entity, is_master_gone
 from authority.rows import Rows
 from authority.rules import Decision, Rule, Want, decide
 from authority.transfer_rows import derived_id, find_transfer, save_transfer
@@ -201,7 +201,8 @@ def _permitted(rows: Rows, args: Mapping[str, Any], number: int, entity: str) ->
     if find_transfer(rows, transfer.id) is not None:
         raise Refused(Reason.TRANSFER_ID_TAKEN, f"there is a transfer {transfer.id} already", transfer=transfer.id)
     record = find_entity(rows, entity)
-    decision = decide(record, requester, transfer.want) if requester else Decision.GRANTED
+    is_gone = is_master_gone(rows, record)
+    decision = decide(record, requester, transfer.want, is_master_gone=is_gone) if requester else Decision.GRANTED
     if record.authority == args["target"]:
         raise Refused(Reason.SAME_SERVER, f"{entity} is on {record.authority} already", entity=entity)
     if decision is not Decision.GRANTED:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from authority.asks import ask
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord, Phase, TransferRecord
+from authority.rights import is_master_gone
 from authority.rows import Rows
-from authority.rules import Decision, Want, decide, is_locked_against
+from authority.rules import Decision, Want, decide, locks_out
 from authority.transfer_rows import derived_id, find_transfer, save_transfer
 
 __all__ = ["asked_anew", "granted_under", "permitted_under", "why_lapsed"]
@@ -43,13 +44,13 @@ def granted_under(record: EntityRecord, requester: str, args: Mapping[str, Any])
     return permitted_under(record, by_master=is_masters_own and bool(args.get("binds_master")))
 
 
-def why_lapsed(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+def why_lapsed(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Reason | None:
     """Why what the requester was permitted does not hold any more, or None."""
     if not transfer.requester:
         return None
     if transfer.want is Want.FORCED:
         return None if transfer.requester == record.master else Reason.NOT_MASTER
-    if is_locked_against(record, transfer.requester):
+    if locks_out(record, transfer.requester, transfer.want, is_master_gone=is_master_gone(rows, record)):
         return Reason.LOCKED
     if transfer.permit_rule_rev != record.rule_rev:
         return Reason.RULE_CHANGED

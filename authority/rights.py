@@ -52,6 +52,11 @@ def player_only(rows: Rows, master: str) -> str:
     return "" if any(rows.get_or((table, master), None) for table in ("servers", "departed")) else master
 
 
+def is_master_gone(rows: Rows, record: EntityRecord) -> bool:
+    """Whether its master is a server that was removed, and is not registered again."""
+    return rows.get_or(("departed", record.master), None) is not None
+
+
 def with_owner(record: EntityRecord, owner: str) -> EntityRecord:
     """`owner` owns it from now on (nobody if empty); locks of the former owner go with its ownership."""
     if owner == record.owner:

@@ -11,7 +11,7 @@ from authority.absence import LeavePolicy
 from authority.deletion import bury
 from authority.records import EntityRecord, RecoveryRow
 from authority.recovery import OrphanPolicy
-from authority.rights import check_master, check_revisions, find_entity, save_entity, with_owner
+from authority.rights import check_master, check_revisions, find_entity, is_master_gone, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Rule
 
@@ -24,7 +24,7 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     Where the master is a server that was removed, the owner may: nobody else ever could.
     """
     before = record = find_entity(rows, args["entity"])
-    if args["by"] != record.owner or rows.get_or(("departed", record.master), None) is None:
+    if args["by"] != record.owner or not is_master_gone(rows, record):
         check_master(record, args["by"])
     check_revisions(record, args)
     if args.get("master") is not None and args["master"] != record.master:

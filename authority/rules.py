@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from authority.records import EntityRecord
 
-__all__ = ["Decision", "Rule", "Want", "decide", "is_locked_against"]
+__all__ = ["Decision", "Rule", "Want", "decide", "is_locked_against", "locks_out"]
 
 
 class Rule(StrEnum):
@@ -45,19 +45,22 @@ class Decision(StrEnum):
     NOT_MASTER = "not_master"
 
 
-def decide(record: "EntityRecord", requester: str, want: Want = Want.BY_RULE) -> Decision:
+def decide(
+    record: "EntityRecord", requester: str, want: Want = Want.BY_RULE, *, is_master_gone: bool = False
+) -> Decision:
     """What becomes of `requester`'s request, as the record stands; the first line that fits counts.
 
     Owner and master need nobody's leave: the one has the entity already, the other may change the rule and the owner
-    at any time. A lock stops the master too, unless it forces its way.
+    at any time. A lock stops the master too, unless it forces its way. What nobody owns and a server is master of that
+    was removed (`is_master_gone`) is available whatever that one wanted: nobody is left who could want anything else.
     """
     if want is Want.FORCED:
         return Decision.GRANTED if requester == record.master else Decision.NOT_MASTER
     if requester == record.owner:
         return Decision.GRANTED
-    if is_locked_against(record, requester):
+    if locks_out(record, requester, want, is_master_gone=is_master_gone):
         return Decision.LOCKED
-    if requester == record.master:
+    if requester == record.master or _is_left(record, want, is_master_gone=is_master_gone):
         return Decision.GRANTED
     if record.rule is Rule.DENY:
         return Decision.DENIED
@@ -66,6 +69,16 @@ def decide(record: "EntityRecord", requester: str, want: Want = Want.BY_RULE) ->
     return Decision.GRANTED if record.rule is Rule.ALLOW else Decision.ASKED
 
 
-def is_locked_against(record: "EntityRecord", requester: str) -> bool:
-    """Whether somebody holds a lock on who owns the entity; the owner itself is not in its own way."""
-    return bool(record.locks) and requester != record.owner
+def locks_out(record: "EntityRecord", requester: str, want: Want, *, is_master_gone: bool) -> bool:
+    """As `is_locked_against`, of a request of this kind; see `decide`."""
+    is_left = _is_left(record, want, is_master_gone=is_master_gone)
+    return is_locked_against(record, requester, but_by=record.master if is_left else "")
+
+
+def is_locked_against(record: "EntityRecord", requester: str, but_by: str = "") -> bool:
+    """Whether somebody, `but_by` aside, has a lock on who owns the entity; the owner itself is not in its own way."""
+    return requester != record.owner and any(lock.by != but_by for lock in record.locks.values())
+
+
+def _is_left(record: "EntityRecord", want: Want, *, is_master_gone: bool) -> bool:
+    return is_master_gone and want is Want.IF_AVAILABLE and not record.owner

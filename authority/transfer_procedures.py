@@ -214,14 +214,14 @@ def _why_not(
     # The members of a group are looked at together, when the last of them is frozen.
     if not (existing is not None and existing.group) and parts_from(rows, record, (), args["target"]):
         return Reason.ATTACHED
-    return None if existing is None else _why_not_owner(record, existing)
+    return None if existing is None else _why_not_owner(rows, record, existing)
 
 
-def _why_not_owner(record: EntityRecord, transfer: TransferRecord) -> Reason | None:
+def _why_not_owner(rows: Rows, record: EntityRecord, transfer: TransferRecord) -> Reason | None:
     """Why what the requester was permitted does not hold any more, or None."""
     if not transfer.requester:
         return None
-    return why_lapsed(record, transfer) if transfer.phase is Phase.PERMITTED else Reason.DENIED
+    return why_lapsed(rows, record, transfer) if transfer.phase is Phase.PERMITTED else Reason.DENIED
 
 
 def _with_requester_as_owner(record: EntityRecord, transfer: TransferRecord | None) -> EntityRecord:
@@ -298,7 +298,7 @@ def _apply_passes(rows: Rows, record: EntityRecord, passes: Any, report: Mapping
         existing = find_transfer(rows, item["transfer_id"])
         # Under the id of another transfer, or of one that is over, the pass counts all the same: it has happened.
         mine = existing is None or _is_open_for(existing, item)
-        if mine and existing is not None and _why_not_owner(record, existing) is None:
+        if mine and existing is not None and _why_not_owner(rows, record, existing) is None:
             record = _with_requester_as_owner(record, existing)
         save_entity(rows, record)
         if mine:

@@ -12,7 +12,7 @@ from authority.group_requests import check_parent_is_there, with_those_below
 from authority.pacing import spent
 from authority.permits import granted_under, permitted_under
 from authority.records import EntityRecord, Phase, TransferRecord
-from authority.rights import check_master, check_revisions, find_entity, save_entity, with_owner
+from authority.rights import check_master, check_revisions, find_entity, is_master_gone, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Decision, Want, decide, is_locked_against
 from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
@@ -50,7 +50,8 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         check_not_draining(rows, args["target"])
         check_parent_is_there(rows, record, args["target"])
     _check_owner_is_the_one_seen(record, args.get("owner_rev"))
-    decision = decide(record, requester, want) if requester else Decision.GRANTED
+    is_gone = is_master_gone(rows, record)
+    decision = decide(record, requester, want, is_master_gone=is_gone) if requester else Decision.GRANTED
     if decision not in (Decision.GRANTED, Decision.ASKED):
         text = f"{record.id} is not to be had by {requester} ({want}): {decision} (its rule is {record.rule})"
         raise Refused(Reason(decision.value), text, entity=record.id, requester=requester)

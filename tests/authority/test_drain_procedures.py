@@ -106,6 +106,54 @@ def test_where_the_master_is_a_server_that_was_removed_the_owner_may_set_another
     assert (changed["master"], changed["rule"], changed["owner"]) == (ADA, "allow", ADA)
 
 
+@pytest.fixture
+def left_behind(drained: Log) -> Log:
+    """The second server is master of the ball, which nobody owns; it denies it to everybody, and has locked it."""
+    drained.run("entity.change_rights", entity=BALL, by=ADA, master=S2)
+    drained.run("entity.change_rights", entity=BALL, by=S2, rule="deny")
+    drained.run("entity.lock", entity=BALL, by=S2, name="mine")
+    drained.run("entity.divest", entity=BALL, by=ADA, now_s=1.0)
+    return drained
+
+
+STAY = {"transfer_id": "transfer-9", "entity": BALL, "target": "", "stay": True, "requester": BOB, "now_s": 1.0}
+
+
+def test_what_nobody_owns_is_had_by_whoever_asks_if_its_master_was_removed(left_behind: Log) -> None:
+    left_behind.refuses(Reason.LOCKED, "transfer.propose", **STAY, want="if_available")
+    left_behind.run("server.remove", server=S2, drain_id="drain-1")
+    left_behind.refuses(Reason.LOCKED, "transfer.propose", **STAY)
+    assert left_behind.run("transfer.propose", **STAY, want="if_available")["phase"] == "done"
+    # And whoever owns it now may set another master, with whom the lock of the former one goes.
+    changed = left_behind.run("entity.change_rights", entity=BALL, by=BOB, master=BOB)
+    assert (changed["owner"], changed["master"], changed["locks"]) == (BOB, BOB, {})
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_it_may_be_moved_as_it_is_taken_unless_its_master_is_back_at_the_commit(
+    left_behind: Log, is_back: bool
+) -> None:
+    row = left_behind.rows.get_or(("servers", S2), None)
+    left_behind.run("server.remove", server=S2, drain_id="drain-1")
+    args = STAY | {"target": S3, "stay": False, "want": "if_available"}
+    assert left_behind.run("transfer.propose", **args)["phase"] == "permitted"
+    if is_back:
+        left_behind.run("directory.register", row=row)
+    answer = left_behind.commit("transfer-9", S3)
+    assert answer["outcome"] == ("refused" if is_back else "committed")
+    assert left_behind.transfer("transfer-9").reason == (Reason.LOCKED if is_back else "")
+    assert left_behind.rows.entity(BALL).owner == ("" if is_back else BOB)
+
+
+def test_several_that_were_left_behind_are_taken_together(left_behind: Log) -> None:
+    left_behind.run("server.remove", server=S2, drain_id="drain-1")
+    args = {"group": "group-001", "entities": [BALL], "target": S3, "requester": BOB, "now_s": 1.0}
+    left_behind.refuses(Reason.LOCKED, "group.propose", **args)
+    assert left_behind.run("group.propose", **args, want="if_available")["phase"] == "open"
+    left_behind.commit("group-001-0", S3)
+    assert left_behind.rows.entity(BALL).owner == BOB
+
+
 def test_homeservers_are_not_removed_like_this(log: Log) -> None:
     log.refuses(Reason.UNKNOWN_TARGET, "server.remove", server=HOMESERVER, drain_id="d")
     assert log.rows.get_or(("entities", OTHER), None) is not None

@@ -53,6 +53,19 @@ def test_a_lock_stops_everybody_but_the_owner(rule: Rule, want: Want) -> None:
 
 
 @pytest.mark.parametrize("rule", Rule)
+def test_what_nobody_owns_and_whose_master_is_gone_is_available_whatever_that_one_wanted(rule: Rule) -> None:
+    def wanted(want: Want, owner: str = "", *, by: str = MASTER) -> Decision:
+        locked = record(rule, owner=owner, locks={"dock": Lock(by=MASTER, count=1), "bay": Lock(by=by, count=1)})
+        return decide(locked, BOB, want, is_master_gone=True)
+
+    assert wanted(Want.IF_AVAILABLE) is Decision.GRANTED
+    assert wanted(Want.IF_AVAILABLE, by="alpha.eve") is Decision.LOCKED, "whoever else has a lock can give it back"
+    assert wanted(Want.IF_AVAILABLE, owner=OWNER) is Decision.LOCKED
+    assert wanted(Want.BY_RULE) is Decision.LOCKED
+    assert decide(record(rule, owner=OWNER), BOB, Want.IF_AVAILABLE, is_master_gone=True) is not Decision.GRANTED
+
+
+@pytest.mark.parametrize("rule", Rule)
 def test_the_master_and_nobody_else_forces_its_way(rule: Rule) -> None:
     locked = record(rule, locks=LOCKS)
     assert decide(locked, MASTER, Want.FORCED) is Decision.GRANTED
