@@ -9,7 +9,7 @@ import pytest
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.messages import HandoffReply
-from authority.records import LeaseRow, Phase
+from authority.records import LeaseRow, Phase, TransferRecord
 from authority.recovery import Standing
 from authority.sealing import Opened
 from authority.transfer_rows import DECIDED
@@ -533,6 +533,41 @@ def test_a_move_asked_for_before_its_source_is_known_to_be_dead_ends_soon_whoeve
 
     until(cluster, lambda: has_result("transfer-1") and has_result("transfer-2"))
     assert cluster.judge.violations == []
+
+
+@pytest.mark.parametrize("target", [TARGET, OUTSIDE])
+def test_failures_row_8_a_move_that_was_permitted_before_its_source_died_happens_from_where_it_is_taken_over(
+    target: str,
+) -> None:
+    """Whoever asked wanted the entity to be there: it is there in the end, whichever of the two takes it over."""
+    cluster = Cluster(MIXES["calm"], Random("taken over"))
+    home = cluster.homes["alpha.h1"]
+    passing(cluster, 2.0)
+    cluster.crash(SOURCE)
+    home.process.start_soon(home.move, "transfer-1", ENTITY, target, EAGER)
+
+    def transfer() -> TransferRecord:
+        found = home.store.transfer("transfer-1")
+        assert found is not None
+        return found
+
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and not record.authority)
+    assert (transfer().phase, transfer().source) == (Phase.PERMITTED, SOURCE), "pending for whoever asked"
+    until(cluster, lambda: (record := cluster.record(ENTITY)) is not None and bool(record.authority))
+    record = cluster.record(ENTITY)
+    assert record is not None
+    taken_over_by, epoch = record.authority, record.epoch
+    until(cluster, lambda: transfer().phase in DECIDED)
+    if target == taken_over_by:
+        assert (transfer().phase, transfer().reason) == (Phase.REFUSED, Reason.SAME_SERVER), "it is there already"
+    else:
+        assert transfer().phase in (Phase.COMMITTED, Phase.DONE)
+        assert (transfer().source, transfer().epoch) == (taken_over_by, epoch + 1)
+    until(cluster, lambda: cluster.servers[target].holding(ENTITY) is not None)
+    come_to_rest(cluster)
+    record = cluster.record(ENTITY)
+    assert record is not None
+    assert (record.authority, cluster.judge.violations) == (target, [])
 
 
 def orphan_whose_follower_knows_more(parts: Parts) -> Cluster:
