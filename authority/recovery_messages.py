@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from actors.link import LARGE_MESSAGE_BYTES
-from authority.certificates import Epoch, Hash, OwnerName, TickNumber
+from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber
 from authority.message_base import FencedModel, MessageModel
 from authority.recovery import CopySource
 
@@ -31,7 +31,11 @@ MAX_COPY_BYTES: Final = LARGE_MESSAGE_BYTES - 64 * 1024
 # Entities in one message of a recovery, which stays below 128 KiB.
 MAX_RECOVERED: Final = 256
 
+# How often a server says to have died of an entity; more than enough to have it stand still.
+MAX_DEATHS: Final = 255
+
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Deaths = Annotated[int, Field(ge=0, le=MAX_DEATHS)]
 
 
 class CopyItem(FencedModel):
@@ -86,21 +90,29 @@ class FoundItem(FencedModel):
 
 
 class Collected(MessageModel):
-    """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`."""
+    """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
+
+    And of which of these I have died lately while I simulated them, how often (`simserver.black_box`).
+    """
 
     type: Literal["collected"] = "collected"
     number: Number
     incarnation: Number
     items: Annotated[list[FoundItem], Field(max_length=MAX_RECOVERED)]
+    deaths: dict[Name, Deaths] = Field(default_factory=dict, max_length=MAX_RECOVERED)
 
 
 class AdoptItem(FencedModel):
-    """An entity that the log has given to a server, with the copy to go on from, and its owner."""
+    """An entity that the log has given to a server, with the copy to go on from, and its owner.
+
+    `deaths` is how often servers that could be asked have died while they simulated it, lately.
+    """
 
     tick: TickNumber
     state_hash: Hash
     owner: OwnerName
     owner_rev: Epoch
+    deaths: Deaths = 0
 
 
 class Adopt(MessageModel):

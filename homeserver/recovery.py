@@ -21,7 +21,7 @@ from authority.lease import LeasePhase
 from authority.messages import Adopt, Adopted, Collect, Collected, Message
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
-from authority.recovery_messages import MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
+from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
 from authority.spans import SILENT, Spans
 from authority.stays import never_began, waited_for
 from homeserver.federation import PeerUnreachable
@@ -86,6 +86,8 @@ class _Round:
     asked: dict[str, int]
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
+    deaths: Counter[str] = field(default_factory=Counter)
+    """How often those who have answered have died while they simulated them."""
 
 
 class Recoveries:
@@ -112,6 +114,8 @@ class Recoveries:
         self._in_vain_for: dict[str, tuple[int, bool]] = {}
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
+        self._died_of: dict[str, int] = {}
+        """How often servers have died of what is to be gone on with, as far as those say so who could be asked."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -375,6 +379,7 @@ class Recoveries:
             state_hash=row.state_hash,
             owner=record.owner,
             owner_rev=record.owner_rev,
+            deaths=self._died_of.get(row.entity, 0),
         )
 
     def adopted(self, message: Adopted, sender: str) -> None:
@@ -394,6 +399,7 @@ class Recoveries:
             self._homeward.adopted(row)
             self._in_vain_for.pop(entity, None)
             self._waited_for.pop(entity, None)
+            self._died_of.pop(entity, None)
             self.counts["recovered"] += 1
             self.counts[f"recovered_from_{row.source}"] += 1
             at_s = self._clock.unix_s()
@@ -437,7 +443,15 @@ class Recoveries:
                     now = await everybody()
         finally:
             del self._rounds[number]
+        self._note_deaths(asking)
         return asking.answers, there.silent | now.silent
+
+    def _note_deaths(self, asking: _Round) -> None:
+        for item in asking.items:
+            if deaths := asking.deaths[item.entity]:
+                self._died_of[item.entity] = min(deaths, MAX_DEATHS)
+            else:
+                self._died_of.pop(item.entity, None)
 
     async def _tell(self, message: Message, server: str) -> None:
         try:
@@ -453,6 +467,8 @@ class Recoveries:
             return
         if asking.asked.get(sender) != message.incarnation:
             raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
+        if sender not in asking.answers:
+            asking.deaths.update(message.deaths)
         asking.answers[sender] = tuple(message.items)
         asking.news.ring()
 

@@ -14,6 +14,7 @@
     departures  the old authority at work          arrivals  the new authority at work
     copying_ahead  large states go before them     early  inputs that are here before their entity
     silence     players of whom nothing is heard
+    black_box   of whom this server has died
     custody     the log of who simulated what, when and from which state
     courier     sealing and sending                home      client of the home instance
     node        the parts together: the link's inbox, the tick      status    local HTTP: health, custody log

@@ -91,6 +91,7 @@ class Entity(Server[Life]):
         if life.sleep is not None and not life.wakes_now():
             return
         now_ns = self._env.monotonic_ns()
+        self._env.black_box.enter(life.id)
         try:
             world, carried = self._step(life)
             destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
@@ -99,6 +100,8 @@ class Entity(Server[Life]):
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return
+        finally:
+            self._env.black_box.leave()
         done_ns = self._env.monotonic_ns()
         if not self._env.may_act(done_ns):
             # The lease ran out meanwhile: this tick has not happened, and nobody has heard of it.

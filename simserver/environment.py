@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from authority.messages import InputAck, NotOwner
+from simserver.black_box import BlackBox
 from simserver.custody import CustodyLog
 from simserver.sleep import Rounds
 from simserver.world import World
@@ -36,6 +37,8 @@ class EntityEnvironment:
     keeps_copies: Callable[[], bool] = lambda: False
     # By which those that sleep count their ticks.
     rounds: Rounds = field(default_factory=Rounds)
+    # Whose step has begun is written down there first.
+    black_box: BlackBox = field(default_factory=BlackBox)
     # Told of every stint that begins: what is new here is copied first.
     begun: Callable[[str], None] = lambda _entity: None
     # Told of every life that was put away, and needs an actor again.

@@ -3,6 +3,7 @@
 It outlives every actor of the server: an actor that is restarted finds here what there is to go on with.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, KeysView
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from actors.ref import DEFAULT_TIMEOUT_S, Ref
 from authority.epoch import Fence
 from authority.messages import MAX_STATE_BYTES, InputItem
 from authority.ownership import UNTOLD, Ownership
+from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
@@ -22,6 +24,8 @@ from simserver.stepping import Carried
 from simserver.world import require_kind, schema_version
 
 __all__ = ["AlreadyHeld", "Holding", "Holdings", "Notes", "StateTooLarge", "Tombstone", "WorldFailed"]
+
+_log = logging.getLogger("simserver.holdings")
 
 # One row per entity that ever left; a source that comes later than the last 100,000 departures asks the home instance.
 MAX_TOMBSTONES: Final = 100_000
@@ -181,6 +185,11 @@ class Holdings:
         return round(self._environment.period_s * 1e9)
 
     @property
+    def black_box(self) -> BlackBox:
+        """Of which entities this server has died."""
+        return self._environment.black_box
+
+    @property
     def asleep(self) -> int:
         """How many of them sleep."""
         if not hasattr(self._environment.world, "may_sleep"):
@@ -281,7 +290,11 @@ class Holdings:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        life = Life(self._environment, entity, fence, snapshot)
+        with self._environment.black_box.simulating(entity):
+            life = Life(self._environment, entity, fence, snapshot)
+        if not life.broken and (why := self._environment.black_box.verdict(entity)):
+            _log.error("%s stands still: %s", entity, why)
+            life.stand_still(why)
         life.owned(ownership)
         life.take_inputs(inputs)
         holding = self._living[entity] = Holding(entity, life)
@@ -295,7 +308,8 @@ class Holdings:
         All of that is one step.
         """
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
-        holding.life.rehydrate()
+        with self._environment.black_box.simulating(holding.id):
+            holding.life.rehydrate()
         self.attend(holding.life)
 
     def attend(self, life: Life) -> None:

@@ -195,6 +195,7 @@ class Life:
             return True
         self.broken, self._is_unread, self._crashes = "", False, None
         self._env.count("entity_released")
+        self._env.black_box.forget(self.id)
         if discard_inputs:
             self._pass_over(self.inbox.take())
         self._bring_up_to_date()

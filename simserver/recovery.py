@@ -116,7 +116,8 @@ class Recovery:
             self._take_away(item)
             if (one := self._found(item)) is not None:
                 found.append(one)
-        answer = Collected(number=message.number, incarnation=self._lease.incarnation, items=found)
+        deaths = {item.entity: died for item in message.items if (died := self._holdings.black_box.deaths(item.entity))}
+        answer = Collected(number=message.number, incarnation=self._lease.incarnation, items=found, deaths=deaths)
         self._courier.send(answer, Trace(f"collect-{message.number:08d}"), sender, on_path=False)
 
     def _take_away(self, item: RaisedItem) -> None:
@@ -234,6 +235,7 @@ class Recovery:
             self._counts["adopt_unreadable"] += 1
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
             return "unreadable"
+        self._holdings.black_box.heard(item.entity, item.deaths)
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
         self._staged.drop(item.entity)

@@ -58,6 +58,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
     "freeze_budget_ms": st.integers(0, 10_000),
+    "deaths": st.dictionaries(NAMES, st.integers(0, 255), max_size=3),
     "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),
@@ -146,7 +147,9 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
     (messages.Collected, "items"): _rows(
         recovery_messages.FoundItem, **FOUND, source=st.sampled_from(CopySource), holds=st.booleans()
     ),
-    (messages.Adopt, "items"): _rows(recovery_messages.AdoptItem, **FOUND, owner=NAMES, owner_rev=WHOLE),
+    (messages.Adopt, "items"): _rows(
+        recovery_messages.AdoptItem, **FOUND, owner=NAMES, owner_rev=WHOLE, deaths=st.integers(0, 255)
+    ),
     (messages.Adopted, "items"): _rows(recovery_messages.AdoptedItem, **ROWS),
 }
 

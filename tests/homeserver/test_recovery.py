@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from actors.clock import Bell
 from authority.lease import LeasePhase
 from authority.records import LeaseRow, RecoveryRow
 from authority.recovery import CopySource
-from authority.recovery_messages import FoundItem
-from homeserver.recovery import PASSED_NS, Recoveries, believed
+from authority.recovery_messages import Collect, Collected, FoundItem, RaisedItem
+from homeserver.recovery import PASSED_NS, Recoveries, WhoIsThere, believed
 
 S1, S2 = "alpha.s1", "alpha.s2"
 
@@ -66,3 +67,30 @@ def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_en
     assert recoveries._just_away() == {S2}
     clock.now_ns = PASSED_NS + 1
     assert recoveries._just_away() == just_away
+
+
+@pytest.mark.parametrize(("here", "there", "told"), [(0, 0, 0), (1, 0, 1), (1, 1, 2), (200, 200, 255)])
+async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
+    here: int, there: int, told: int
+) -> None:
+    record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1)
+    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, target=S2, state_hash="f" * 64)
+    store: Any = SimpleNamespace(entity=lambda _: record, recovery=lambda _: row)
+    clock: Any = SimpleNamespace(monotonic_ns=lambda: 5, bell=Bell)
+    died: dict[str, int] = {S1: here, S2: there}
+
+    async def post(message: Collect, _trace: object, server: str, **_: object) -> None:
+        answer = Collected(number=message.number, incarnation=1, items=[], deaths={"alpha.e": died[server]})
+        for _time in range(2):
+            recoveries.collected(answer, server)
+
+    recoveries = Recoveries(store, post, clock, lambda: True)
+    there_is = WhoIsThere({S1: 1, S2: 1})
+
+    async def everybody() -> WhoIsThere:
+        return there_is
+
+    await recoveries._ask((RaisedItem(entity="alpha.e", epoch=7, sub=0),), there_is, everybody)
+    item = recoveries._adopt_item(row, 1)
+    assert item is not None
+    assert item.deaths == told

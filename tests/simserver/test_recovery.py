@@ -287,3 +287,24 @@ async def test_going_on_from_a_copy_is_told_and_why_it_could_not_be(scene: Scene
     told = [metadata for event, _, metadata in ear.heard if event == (*ADOPTION, "stop")]
     assert [one["outcome"] for one in told] == ["without_copy", "adopted"], "a repetition is none"
     assert {(one["transfer_id"], one["fence"]) for one in told} == {(takeover_id(BALL, 4), Fence(5))}
+
+
+async def test_failures_row_41_it_says_of_whom_it_died_and_lets_stand_still_of_whom_servers_died_too_often(
+    scene: Scene,
+) -> None:
+    scene.live()
+    found = scene.collect(4)
+    assert found is not None
+    scene.holdings.black_box.heard(BALL, 1)
+    items = [RaisedItem(entity=BALL, epoch=4, sub=0), RaisedItem(entity="alpha.other", epoch=4, sub=0)]
+    scene.recovery.collect(Collect(number=1, items=items), HOME)
+    assert scene.sent.pop().deaths == {}, "what others have died of is theirs to say"
+    scene.holdings.black_box._deaths[BALL] = [0.0]
+    scene.recovery.collect(Collect(number=1, items=items), HOME)
+    assert scene.sent.pop().deaths == {BALL: 1}
+    wanted = found.state_hash
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=wanted, owner=ADA, owner_rev=1, deaths=2)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    assert (holding.fence, holding.life.quarantine) == (Fence(5), "servers died 2 times while they simulated it")

@@ -1,0 +1,21 @@
+"""Balls of which one input ends the process, as a fault in a physics engine or the out-of-memory killer would."""
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import Any, Final
+
+from simserver.balls import Balls
+from simserver.inputs import PendingInput
+
+DEADLY: Final = b"\xff" * 12
+
+
+class FatalBalls(Balls):
+    """As `Balls`, but for `DEADLY`."""
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        """One tick, if it lives to see its end."""
+        if any(item.data == DEADLY for item in inputs):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(state, inputs, dt_s)
