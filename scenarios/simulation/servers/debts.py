@@ -29,10 +29,10 @@ class Debts:
         return server in self.deaths[deaths:]
 
     def owe(self, thing: Hashable, upto: int, now: int) -> None:
-        """Somebody was told that so much of it is durable, after `now` deaths. To hear it again is nothing new."""
+        """Somebody was told that so much of it is durable, after `now` deaths: again, if there is a copy again."""
         rows = self._owed.setdefault(thing, [])
-        if all(known < upto for _, known in rows):
-            rows[:] = [row for row in rows if row[0] < now]
+        if not any(deaths >= now and known >= upto for deaths, known in rows):
+            rows[:] = [row for row in rows if row[0] > now or row[1] > upto]
             rows.append((now, upto))
 
     def owed(self, thing: Hashable) -> int:
