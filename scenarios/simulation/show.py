@@ -21,7 +21,7 @@ from scenarios.simulation.pace import Pace
 __all__ = ["campaign_options", "listed_weaknesses", "run_and_show"]
 
 _INTERRUPTED: Final = 130
-_MIN_WIDTH: Final = 150
+_MIN_WIDTH: Final = 176
 _SHOWN: Final = 10
 
 
@@ -165,7 +165,7 @@ def _run(campaign: Campaign, results: dict[str, MixResult], pace: Pace, *, lines
 def _table(results: Mapping[str, MixResult], columns: Mapping[str, str], pace: Pace) -> Table:
     """One line per mix; its rates are those of one worker."""
     table = Table(title="simulated clusters", title_justify="left")
-    table.add_column("mix")
+    table.add_column("mix", no_wrap=True)
     for title in ("runs", "violated", *columns.values(), "seeds/s", f"{pace.title}/s"):
         table.add_column(title, justify="right")
     table.add_column("violations, runs with each")
