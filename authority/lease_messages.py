@@ -3,6 +3,8 @@
 None of it is a numbered hop.
 """
 
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -19,6 +21,8 @@ __all__ = [
     "LeaseWord",
     "Renew",
     "RenewReply",
+    "digest_of",
+    "number_of",
 ]
 
 # Servers of one instance that are named to each other, as those among which to choose whom to send copies.
@@ -66,6 +70,7 @@ class RenewReply(MessageModel):
     `known` is the incarnation that the log knows. `returning` means that nothing can be given to this server yet.
     `draining`: the server is drained, and refuses entities from now on. `alone`: its own disk counts
     (`authority.sole`).
+    `aside`, with another list of `peers`: those of them that are drained, and follow nobody if there are others.
     `went_back`: the log has not been where the server's `position` says, so that nothing is granted.
     `position`: where it is now, for a server that takes one.
     `elsewhere`: leases are granted by `officer`, another homeserver, if that is known.
@@ -82,6 +87,7 @@ class RenewReply(MessageModel):
     draining: bool = False
     alone: bool = False
     peers: Annotated[list[Name], Field(max_length=MAX_PEERS)] | None = None
+    aside: list[Name] = Field(default_factory=list, max_length=MAX_PEERS)
     position: Position | None = None
 
     @model_serializer(mode="wrap")
@@ -89,10 +95,22 @@ class RenewReply(MessageModel):
         return _sparing(handler(self))
 
 
+def digest_of(peers: Sequence[str], aside: Iterable[str]) -> str:
+    """By which a list of servers, and of those of them that are drained, is recognised; see `Renew.peers`."""
+    return hashlib.sha256("\n".join([*peers, *(f"-{name}" for name in sorted(aside))]).encode()).hexdigest()[:16]
+
+
+def number_of(digest: str) -> int:
+    """A digest as a number of 63 bits, as loads have it; 0 for none."""
+    return int(digest or "0", 16) >> 1
+
+
 def _sparing(data: dict[str, Any]) -> dict[str, Any]:
-    """Without a position, if there is none: who knows of no positions refuses messages with fields that it lacks."""
+    """Without what is not there: whoever does not know of such a thing refuses messages with fields that it lacks."""
     if data["position"] is None:
         del data["position"]
+    if not data.get("aside", True):
+        del data["aside"]
     return data
 
 

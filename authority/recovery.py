@@ -15,7 +15,7 @@ Rules:
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -32,6 +32,7 @@ __all__ = [
     "all_answered",
     "choose",
     "followers_of",
+    "may_follow",
 ]
 
 
@@ -78,6 +79,15 @@ def followers_of(entity: str, authority: str, servers: Iterable[str], count: int
     """
     others = [server for server in servers if server != authority]
     return tuple(sorted(others, key=lambda server: (_weight(entity, server), server), reverse=True)[:count])
+
+
+def may_follow(server: str, peers: Sequence[str], aside: Collection[str]) -> tuple[str, ...]:
+    """Of the servers that are alive those among which this one chooses followers: none that is drained (`aside`).
+
+    One that is drained may be stopped soon, and its memory is gone then. It keeps copies if nobody else would.
+    """
+    others = tuple(peer for peer in peers if peer not in aside)
+    return others if any(peer != server for peer in others) else tuple(peers)
 
 
 def _weight(entity: str, server: str) -> bytes:

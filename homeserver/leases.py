@@ -5,10 +5,9 @@ office of granting while it leads the log, answers renewals while it holds it, a
 coming. Where nobody leads the log (it is kept in etcd), the office goes to whoever notices that its holder is silent.
 """
 
-import hashlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 import trio
@@ -16,7 +15,7 @@ import trio
 from actors.clock import Clock
 from authority.errors import MessageError, Reason, Refused
 from authority.lease import Granter, LeasePhase, LeaseTerms
-from authority.lease_messages import MAX_PEERS, Renew, RenewReply
+from authority.lease_messages import MAX_PEERS, Renew, RenewReply, digest_of, number_of
 from authority.messages import Message
 from authority.records import LeaseOffice, LeaseRow
 from authority.sealing import Opened
@@ -115,6 +114,7 @@ class Leases:
         row = await self._whose_disk(row, message, office)
         leases = self._store.leases()
         peers = [one.server for one in leases if one.phase is LeasePhase.ALIVE][:MAX_PEERS]
+        aside = self.aside_of(peers)
         return _answer(
             message,
             "granted" if row.phase is LeasePhase.ALIVE else "returning",
@@ -122,9 +122,20 @@ class Leases:
             term_ms=self.terms.granter_ns // 1_000_000,
             draining=self._store.drain(message.server) is not None,
             alone=row.sole,
-            peers=None if digest_of(peers) == message.peers else peers,
+            peers=None if digest_of(peers, aside) == message.peers else peers,
+            aside=aside,
             position=None if message.position is None or self._positions is None else self._positions.now(office),
         )
+
+    def aside_of(self, peers: Sequence[str]) -> list[str]:
+        """Those of these servers that are drained: they may be stopped soon, and should be nobody's followers."""
+        drained = {drain.server for drain in self._store.drains()}
+        return [name for name in peers if name in drained]
+
+    def believed_by_all(self) -> tuple[list[str], int]:
+        """Who is alive, and the number of what all of these are told of each other, once they have heard it."""
+        peers = [one.server for one in self._store.leases() if one.phase is LeasePhase.ALIVE][:MAX_PEERS]
+        return peers, number_of(digest_of(peers, self.aside_of(peers)))
 
     async def _has_gone_back(self, message: Renew) -> bool:
         """Whether the log is an older one: then nothing is granted to anybody, and nobody's lease is ended.
@@ -269,11 +280,6 @@ class Leases:
             await self._store.submit("lease.swept", server=server, incarnation=incarnation, **seen)
 
 
-def digest_of(peers: list[str]) -> str:
-    """By which a list of servers is recognised; a server names that of the list that it knows."""
-    return hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
-
-
 def _answer(
     message: Renew,
     verdict: str,
@@ -284,6 +290,7 @@ def _answer(
     draining: bool = False,
     alone: bool = False,
     peers: list[str] | None = None,
+    aside: Sequence[str] = (),
     position: str | None = None,
 ) -> RenewReply:
     return RenewReply.model_validate(
@@ -298,6 +305,7 @@ def _answer(
             "draining": draining,
             "alone": alone,
             "peers": peers,
+            "aside": [] if peers is None else list(aside),
             "position": position,
         }
     )

@@ -269,6 +269,8 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         lambda: (counts["inputs"], moved_bytes(link.stats)),
         clock,
         lambda: lease.is_drained,
+        copier.leaning,
+        lambda: lease.knows,
     )
     return node
 

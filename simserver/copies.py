@@ -73,6 +73,7 @@ class _Sent:
     sent_ns: int
     applied: dict[str, int]
     waits_for: set[str]
+    followers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -87,6 +88,12 @@ class _Copied:
     sleep: Sleep | None = None
     again_after: int = _AGAIN_AFTER
     under_way: list[_Sent] = field(default_factory=list)
+    kept_by: tuple[str, ...] = ()
+    """Who keeps the last copy that all of its followers have said to keep."""
+
+    def leans_on(self, aside: frozenset[str], peers: tuple[str, ...]) -> bool:
+        """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet."""
+        return not aside.isdisjoint(self.kept_by) and (self.peers is not peers or self.kept_by != self.followers)
 
     def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
         """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
@@ -246,7 +253,7 @@ class Copier:
         return outgoing
 
     def _take_one(self, holding: Holding, outgoing: dict[str, list[CopyItem]]) -> None:
-        life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.peers
+        life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.may_follow
         again_after = _AGAIN_AFTER
         if copied is not None and copied.lasts(life, peers):
             if self._round - copied.round < copied.again_after:
@@ -258,6 +265,8 @@ class Copier:
             followers = copied.followers
         else:
             followers = followers_of(holding.id, self._server, peers, self._count)
+            if copied is not None and copied.followers == followers:
+                copied.peers = peers
         if (
             copied is not None
             and (copied.marks, copied.followers) == (marks, followers)
@@ -267,10 +276,10 @@ class Copier:
         ):
             return
         state = life.encoded_state()
-        under_way = list[_Sent]() if copied is None else copied.under_way
+        under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
         round_, sleep = self._round, life.sleep
         world = _PUT_AWAY if life.passive is not None else life.world
-        copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way)
+        copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way, kept_by)
         self._copied[holding.id] = copied
         applied = {name: upto for name, _, upto in heard}
         self._check_in(life, copied, state, applied)
@@ -278,7 +287,8 @@ class Copier:
             self._counts["copy_too_large"] += 1
             return
         if followers:
-            copied.under_way.append(_Sent(life.fence, life.tick, self._clock.monotonic_ns(), applied, set(followers)))
+            now_ns = self._clock.monotonic_ns()
+            copied.under_way.append(_Sent(life.fence, life.tick, now_ns, applied, set(followers), followers))
             del copied.under_way[:-_MAX_UNDER_WAY]
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
@@ -381,8 +391,11 @@ class Copier:
                 continue
             for sent in [one for one in copied.under_way if (one.fence, one.tick) == (item.fence, item.tick)]:
                 if sent.sent_ns >= heard_since_ns:
+                    is_last = sent.waits_for == {follower}
                     sent.waits_for.discard(follower)
                     if not sent.waits_for and holding.fence == sent.fence:
+                        if is_last:
+                            copied.kept_by = sent.followers
                         self._is_kept(holding, sent)
                 else:
                     # The follower had its lease after this was sent, which is too long ago to say that it still has it.
@@ -395,6 +408,11 @@ class Copier:
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
             del self._on_disk[holding.id]
         holding.life.made_durable(sent.applied)
+
+    def leaning(self) -> int:
+        """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""
+        aside, peers = self._lease.aside, self._lease.may_follow
+        return sum(copied.leans_on(aside, peers) for copied in self._copied.values()) if aside else 0
 
     def gone_on_with(self, entity: str, tick: int) -> None:
         """This server goes on with a copy, which may be durable by its own disk alone."""

@@ -10,7 +10,6 @@ A home instance whose log went back (`simserver.home_log`) grants nothing, and i
 still as it is, newer than anything that log knows, until the home instance has the log that it had.
 """
 
-import hashlib
 import json
 import logging
 import secrets
@@ -24,7 +23,8 @@ import trio
 from actors.clock import Clock
 from authority.hops import Trace
 from authority.lease import Holder, HolderPhase, LeaseTerms, Over, RanOut, Renewed
-from authority.lease_messages import Renew, RenewReply
+from authority.lease_messages import Renew, RenewReply, digest_of, number_of
+from authority.recovery import may_follow
 from simserver.home import Home, HomeRefused, HomeUnreachable
 from simserver.home_log import HomeLog
 from tree.disk import replace_file
@@ -115,6 +115,15 @@ class LeaseKeeper:
         self._says_shared = False
         self.peers: tuple[str, ...] = ()
         """The servers of this instance that are alive, as far as they are known; this one among them."""
+        self.aside: frozenset[str] = frozenset()
+        """Those of them that are drained."""
+        self.may_follow: tuple[str, ...] = ()
+        """Those of them that are sent copies, each for what is its to keep; this one among them, unless drained."""
+
+    @property
+    def knows(self) -> int:
+        """What it was told of the others, as a number (`authority.lease_messages.number_of`)."""
+        return number_of(self._peers_digest)
 
     @property
     def incarnation(self) -> int:
@@ -237,7 +246,7 @@ class LeaseKeeper:
             self.is_alive = reply.verdict == "granted"
             self.is_drained, self.is_alone, self._says_shared = reply.draining, reply.alone, False
             if reply.peers is not None:
-                self._learn_peers(reply.peers)
+                self._learn_peers(reply.peers, reply.aside)
             return True
         if reply.verdict == "over":
             self._is_over(reply.known, now_ns)
@@ -293,6 +302,7 @@ class LeaseKeeper:
         else:
             _log.info("the lease of %s was not renewed: %s", self._server, why)
 
-    def _learn_peers(self, peers: list[str]) -> None:
-        self.peers = tuple(peers)
-        self._peers_digest = hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
+    def _learn_peers(self, peers: list[str], aside: list[str]) -> None:
+        self.peers, self.aside = tuple(peers), frozenset(aside)
+        self.may_follow = may_follow(self._server, peers, aside)
+        self._peers_digest = digest_of(peers, aside)

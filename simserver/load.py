@@ -79,10 +79,12 @@ class LoadMeter:
         leaving: int,
         inputs: int,
         moved_bytes: int,
-        asleep: int = 0,
-        too_large: int = 0,
+        **others: int,
     ) -> Load:
-        """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late."""
+        """The load since the last measurement. Without a tick meanwhile it is as before: the ticks are late.
+
+        `others` are what is counted elsewhere, by the names of `Load`.
+        """
         before_ns, inputs_before, bytes_before = self._before
         self._before = now_ns, inputs, moved_bytes
         passed_s = max(now_ns - before_ns, 1) / 1e9
@@ -96,8 +98,7 @@ class LoadMeter:
             leaving=leaving,
             inputs_per_s=max(0, round((inputs - inputs_before) / passed_s)) if before_ns else 0,
             bytes_per_s=max(0, round((moved_bytes - bytes_before) / passed_s)) if before_ns else 0,
-            asleep=asleep,
-            too_large=too_large,
+            **others,
         )
         return self._last
 
@@ -196,7 +197,12 @@ class Loads:
         totals: Callable[[], tuple[int, int]],
         clock: Clock,
         is_drained: Callable[[], bool] = lambda: False,
+        leaning: Callable[[], int] = lambda: 0,
+        knows: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`leaning` and `knows` are as of `Load`."""
+        self.leaning: Final = leaning
+        self.knows: Final = knows
         self.meter: Final = meter
         self._is_drained = is_drained
         self._holdings = holdings
@@ -227,6 +233,8 @@ class Loads:
             moved_bytes=moved_bytes,
             asleep=self._holdings.asleep,
             too_large=self._departures.stayers.too_large(self._holdings.ids()),
+            leaning=self.leaning(),
+            knows=self.knows(),
         )
 
     def census(self, request: CensusRequest, sender: str, world: World, period_s: float) -> None:

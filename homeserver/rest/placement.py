@@ -133,6 +133,7 @@ def _drain_view(node: Node, name: str) -> DrainView:
     load = None if report is None or report.age_s > FRESH_S else report.load
     waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
     holds_nothing = _has_no_lease(node, name) if load is None else not load.entities
+    followed = 0 if _has_no_lease(node, name) else _followed(node)
     return DrainView(
         server=name,
         draining=record is not None,
@@ -144,9 +145,22 @@ def _drain_view(node: Node, name: str) -> DrainView:
         leaving=None if load is None else load.leaving,
         too_large=None if load is None else load.too_large,
         waiting=waiting,
+        followed=followed,
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
-        empty=record is not None and not entities and not delegated and not waiting and holds_nothing,
+        empty=record is not None and not (entities or delegated or waiting) and holds_nothing and followed == 0,
     )
+
+
+def _followed(node: Node) -> int | None:
+    """How many entities have their copies with servers that are drained, though others may have them; None if unknown.
+
+    Every server says so a second or two after it has heard who is drained, and has sent copies to others.
+    """
+    alive, told = node.leases.believed_by_all()
+    reports = [node.balancer.report(server) for server in alive]
+    loads = [report.load for report in reports if report is not None and report.age_s <= FRESH_S]
+    is_known = len(loads) == len(alive) and all(load.knows == told for load in loads)
+    return sum(load.leaning for load in loads) if is_known else None
 
 
 def _waits_for(node: Node, name: str, row: RecoveryRow) -> bool:

@@ -54,8 +54,13 @@ class DrainView(BaseModel):
         description="entities that it left when it died and nobody goes on with yet: copies are looked for, or its "
         "disk or its return is waited for (GET /v1/recoveries)"
     )
+    followed: int | None = Field(
+        description="of how many entities elsewhere a drained server keeps the only copy, until another one has one; "
+        "None while not all servers have said"
+    )
     targets: int = Field(description="how many other servers of this instance take entities now; 0: nothing can leave")
     empty: bool = Field(
         description="drained, and nothing is left by the log and its own report, or by the log alone if it has no "
-        "lease and is silent (`held` is None), nor waits for it: it can be stopped, upgraded or removed"
+        "lease and is silent (`held` is None), nor waits for it, nor is kept there alone (`followed`): it can be "
+        "stopped, upgraded or removed"
     )

@@ -58,6 +58,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "forwards": st.integers(1, 4),
     "grant": TOKENS,
     "freeze_budget_ms": st.integers(0, 10_000),
+    "aside": st.lists(NAMES, max_size=3),
     "deaths": st.dictionaries(NAMES, st.integers(0, 255), max_size=3),
     "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),

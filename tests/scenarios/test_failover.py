@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import httpx
 import pytest
 import trio
 
@@ -134,6 +135,33 @@ async def test_failures_row_8_entities_of_a_killed_server_go_on_elsewhere() -> N
         assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
         assert any(durable.values()), "no input was durable, so nothing was shown about those that are"
         await running.nobody_overlaps("alpha.s2", "alpha.s3")
+
+
+async def test_a_server_that_was_drained_and_stopped_takes_no_copy_along_that_others_have_not() -> None:
+    """As in a rolling upgrade, while another server dies before anything else could have been written or copied."""
+    first, second, third = servers = ("alpha.s1", "alpha.s2", "alpha.s3")
+    async with world() as running:
+        await running.spawn(8, second)
+        followed = [name for name in running.streams if followers_of(name, second, servers, 1) == (first,)]
+        assert followed, "somebody is followed by the first one"
+        await running.push(20)
+        await running.everything_durable()
+        durable = {name: stream.durable for name, stream in running.streams.items()}
+        token = running.cluster.operator_token_file("alpha").read_text().strip()
+        base = next(one.rest_url for one in running.cluster.servers if one.role == "homeserver")
+        async with httpx.AsyncClient(trust_env=False, timeout=30.0) as operator:
+            url, headers = f"{base}/v1/servers/{first}/drain", {"authorization": f"Bearer {token}"}
+            view = (await operator.post(url, headers=headers)).json()
+            while not view["empty"]:
+                await trio.sleep(0.05)
+                view = (await operator.get(url)).json()
+        assert view["followed"] == 0
+        await running.cluster.stop(first)
+        await running.cluster.kill(second)
+        await running.until(lambda record: record["authority"] == third)
+        await running.exactly_once()
+        assert all(stream.durable >= durable[name] for name, stream in running.streams.items())
+        assert not any(stream.lost for stream in running.streams.values())
 
 
 async def test_failures_row_24_a_server_that_was_paused_does_not_go_on_with_what_others_have() -> None:

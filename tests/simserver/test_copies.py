@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import System
@@ -15,7 +17,7 @@ from authority.epoch import Fence
 from authority.lease import LeaseTerms
 from authority.messages import Copies, CopiesKept, decode_link_untrusted
 from authority.ownership import Ownership
-from authority.recovery import CopySource, CopyTable
+from authority.recovery import CopySource, CopyTable, followers_of, may_follow
 from authority.recovery_messages import CopyItem, KeptItem
 from simserver import copies
 from simserver.copies import Copier, new_copy
@@ -30,18 +32,33 @@ HERE, FOLLOWER = "alpha.s1", "alpha.s2"
 INTERVAL_S = 10.0
 
 
+class Lease:
+    """As much of a lease as copies need."""
+
+    def __init__(self) -> None:
+        self.peers: tuple[str, ...] = (HERE, FOLLOWER)
+        self.aside: frozenset[str] = frozenset()
+        self.is_alone = False
+        self.holder = SimpleNamespace(terms=LeaseTerms(80_000_000_000))
+        self._others: tuple[str, ...] = ()
+
+    @property
+    def may_follow(self) -> tuple[str, ...]:
+        others = may_follow(HERE, self.peers, self.aside)
+        self._others = self._others if self._others == others else others
+        return self._others
+
+    def may_act(self, now_ns: int) -> bool:
+        return True
+
+
 class Place:
     """A server with its lease, a follower that hears everything, and a disk that remembers."""
 
     def __init__(self, system: System, world: World | None = None) -> None:
         self.stage = Stage(system, world=world)
         self.holdings = Holdings(self.stage.environment, Written())
-        self.lease: Any = SimpleNamespace(
-            peers=(HERE, FOLLOWER),
-            is_alone=False,
-            may_act=lambda now_ns: True,
-            holder=SimpleNamespace(terms=LeaseTerms(80_000_000_000)),
-        )
+        self.lease: Any = Lease()
         self.posted: list[tuple[str, Any]] = []
         self.posting = trio.Event()
         self.checkpoints: list[tuple[str, int]] = []
@@ -201,6 +218,63 @@ async def test_inputs_are_durable_when_every_follower_keeps_a_copy_with_them(
         assert holding.life.durable == {}
         copier.kept(kept(holding, tick), "alpha.s3")
         assert holding.life.durable == {ADA: 1}
+
+
+async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_known_until_they_are_kept_there(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
+    holding = place.spawn()
+    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (other,) = {FOLLOWER, "alpha.s3"} - {first}
+    copier = place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        copier.kept(kept(holding, place.copied[-1].tick), first)
+        assert copier.leaning() == 0
+        place.lease.aside = frozenset({first})
+        assert copier.leaning() == 1, "from the moment at which it is known, though its turn has not come"
+        place.posted.clear()
+        await trio.sleep(INTERVAL_S)
+        assert {to for to, _ in place.posted} == {other}, "though nothing has changed"
+        assert copier.leaning() == 1
+        copier.kept(kept(holding, place.copied[-1].tick), other)
+        assert copier.leaning() == 0
+        place.lease.aside = frozenset({other})
+        assert copier.leaning() == 1
+        place.lease.aside = frozenset()
+        assert copier.leaning() == 0
+
+
+async def test_who_follows_all_the_same_since_nobody_else_could_is_not_leaned_on(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    holding = place.spawn()
+    copier = place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+        place.lease.aside = frozenset({FOLLOWER})
+        assert copier.leaning() == 0
+        place.lease.peers = (HERE, FOLLOWER, "alpha.s3")
+        place.lease.aside = frozenset({FOLLOWER, "alpha.s3"})
+        await trio.sleep(INTERVAL_S)
+        last = place.copied[-1]
+        copier.kept(kept(holding, last.tick), *followers_of(holding.id, HERE, place.lease.peers, 1))
+        assert copier.leaning() == 0
+
+
+@given(
+    peers=st.lists(st.sampled_from([HERE, FOLLOWER, "alpha.s3"]), unique=True),
+    aside=st.sets(st.sampled_from([HERE, FOLLOWER, "alpha.s3"])),
+)
+def test_nobody_that_is_drained_follows_if_anybody_else_can(peers: list[str], aside: set[str]) -> None:
+    found = may_follow(HERE, peers, aside)
+    others = [peer for peer in peers if peer != HERE]
+    assert set(found) <= set(peers)
+    assert bool(set(found) - {HERE}) == bool(others), "whoever can have a follower has one"
+    if set(others) - aside:
+        assert not aside & set(found)
 
 
 def spawn_with_input(place: Place) -> Holding:

@@ -9,7 +9,7 @@ import trio
 
 from authority.hops import Trace
 from authority.lease import LeaseTerms, Renewed
-from authority.lease_messages import Renew, RenewReply
+from authority.lease_messages import Renew, RenewReply, digest_of, number_of
 from simserver.home import HomeRefused
 from simserver.home_log import HomeLog
 from simserver.lease import LeaseKeeper, Nonces
@@ -123,3 +123,23 @@ async def test_the_position_of_the_log_outlives_the_server(tmp_path: Path) -> No
     assert HomeLog(tmp_path / "home_log").position == "a.b.c"
     (tmp_path / "home_log").unlink()
     assert HomeLog(tmp_path / "home_log").position == ""
+
+
+def test_what_it_knows_of_the_others_is_told_apart_by_who_is_alive_and_who_is_drained(tmp_path: Path) -> None:
+    keeper = LeaseKeeper(
+        "alpha.s1", Nonces(tmp_path / "lease.json"), cast(Any, None), TrioClock(), Counter(), lambda: None
+    )
+    assert keeper.knows == 0
+    seen = []
+    for peers, aside in (
+        (["alpha.s1", "alpha.s2"], []),
+        (["alpha.s1", "alpha.s2"], ["alpha.s2"]),
+        (["alpha.s1", "alpha.s2", "alpha.s3"], ["alpha.s2"]),
+        (["alpha.s1", "alpha.s2", "alpha.s3"], ["alpha.s3"]),
+    ):
+        keeper._learn_peers(peers, aside)
+        assert keeper.knows == number_of(digest_of(peers, aside))
+        seen.append(keeper.knows)
+    assert len(set(seen)) == len(seen)
+    assert keeper.may_follow == ("alpha.s1", "alpha.s2")
+    assert "alpha.s3" in keeper.peers, "who is drained has entities that others keep copies of"

@@ -334,6 +334,8 @@ class SimulationServer:
             lambda: (counts["inputs"], 0),
             clock,
             lambda: lease.is_drained,
+            lambda: node.copier.leaning(),  # noqa: PLW0108 — there is none yet
+            lambda: lease.knows,
         )
         return node
 
