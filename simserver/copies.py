@@ -263,10 +263,12 @@ class Copier:
             and (copied.marks, copied.followers) == (marks, followers)
             and self._round - copied.round < _AGAIN_AFTER
             and life.passive is None
-            and copied.world == life.world
+            and _are_equal(copied.world, life.world)
         ):
             return
-        state = life.encoded_state()
+        state = life.encoded_if_portable()
+        if state is None:
+            return
         under_way = list[_Sent]() if copied is None else copied.under_way
         round_, sleep = self._round, life.sleep
         world = _PUT_AWAY if life.passive is not None else life.world
@@ -322,8 +324,10 @@ class Copier:
             holding = self._holdings.get(entity)
             if holding is None or holding.life.over:
                 self._times.gone(entity)
+            elif (state := holding.life.encoded_if_portable()) is not None:
+                self._write(holding.life, state)
             else:
-                self._write(holding.life, holding.life.encoded_state())
+                self._times.tried(entity, self._clock.monotonic_ns(), is_written=False)
 
     def _write(self, life: Life, state: bytes) -> bool:
         is_written = self._ledger.checkpoint(life.id, life.fence, life.tick, state)
@@ -344,7 +348,8 @@ class Copier:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
         for holding in self._holdings if self._checkpoint_ns else ():
             life = holding.life
-            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.encoded_state()):
+            state = life.encoded_if_portable()
+            if state is not None and not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
                 self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
@@ -430,6 +435,14 @@ class Copier:
 
 def _is_simulated(life: Life) -> bool:
     return not (life.frozen or life.over)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two states are known to be the same. They are data of a world, which may be nested too deep for that."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:
