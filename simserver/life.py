@@ -223,9 +223,14 @@ class Life:
     def require_portable(self, world: Any) -> None:
         """See that a state may be committed: it can leave with its entity, unless it is too large to look at it all.
 
+        A tick takes longer by it: by 1.7 us with a ball, by 6 us with 240 bytes of small maps, by 2 us with 1 MiB that
+        is large. The same object as before is what it was, or was changed where it stands, and there is none of before.
+
         Raises:
             NotPortable: whoever had it could not be copied or handed over, nor gone on with after a failure.
         """
+        if world is self.world:
+            return
         try:
             if glance(world, MAX_GLANCED) is Glance.OTHER and self._encoder.world_bytes <= MAX_TRIED_BYTES:
                 self._encoder.of_world(world)

@@ -156,6 +156,18 @@ async def test_what_is_no_plain_data_is_encoded_with_every_tick_unless_it_is_lon
     assert (seen["broken"], seen["tick"]) == ("", 3), "that is found when it is encoded"
 
 
+async def test_a_state_that_is_changed_where_it_stands_is_found_when_it_is_encoded(system: System) -> None:
+    """Worlds are not to do so: there is no state of before to stand still with."""
+    stage = Stage(system, world=(world := Returns()))
+    actor = stage.start()
+    world.returned = actor.life.world
+    world.returned["said"] = "\ud800"
+    ticks(actor)
+    assert not (await inspect(actor))["broken"]
+    assert actor.life.encoded_if_portable() is None
+    assert "its state cannot travel" in actor.life.broken
+
+
 def test_no_timer_has_a_name_that_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="no timer"):
         Timers({}, 1).set("\ud800", 5)
