@@ -214,7 +214,7 @@ async def test_states_that_cannot_be_compared_are_copied_anew(place: Place, auto
         def __eq__(self, other: object) -> bool:
             raise RecursionError
 
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
     holding = place.spawn()
     async with served(place.copier()):
