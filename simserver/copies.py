@@ -267,13 +267,14 @@ class Copier:
         ):
             return
         state = life.encoded_if_portable()
-        if state is None:
-            return
         under_way = list[_Sent]() if copied is None else copied.under_way
         round_, sleep = self._round, life.sleep
         world = _PUT_AWAY if life.passive is not None else life.world
         copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way)
         self._copied[holding.id] = copied
+        if state is None:
+            # Nor is that tried again before it has changed, or its time has come.
+            return
         applied = {name: upto for name, _, upto in heard}
         self._check_in(life, copied, state, applied)
         if len(state) > MAX_COPY_BYTES:

@@ -196,7 +196,7 @@ async def test_failures_row_41_one_that_cannot_be_encoded_ends_the_copies_of_no_
 ) -> None:
     async with served(place.copier(checkpoint_s=checkpoint_s)):
         holdings = five(place, 2)
-        for _ in range(3):
+        for _ in range(8):
             await trio.sleep(INTERVAL_S)
             for holding in holdings:
                 if not holding.life.broken:
@@ -205,8 +205,9 @@ async def test_failures_row_41_one_that_cannot_be_encoded_ends_the_copies_of_no_
     assert {item.entity for item in place.copied} == others
     assert {entity for entity, _ in place.checkpoints} == (others if checkpoint_s else set())
     assert "its state cannot travel" in holdings[2].life.broken
-    assert place.stage.counts["state_not_portable"] >= 1
     assert place.stage.counts["entity_broken"] == 1
+    if not checkpoint_s:
+        assert place.stage.counts["state_not_portable"] == 2, "found, and looked at once more since it stands still"
 
 
 async def test_states_that_cannot_be_compared_are_copied_anew(place: Place, autojump_clock: MockClock) -> None:
