@@ -39,7 +39,10 @@ class Reason(StrEnum):
     HOME_UNREACHABLE = "home_unreachable"
     """The home instance of a server cannot be asked whether its lease is over, so nobody goes on with its entities."""
     INCOMPATIBLE = "incompatible"
-    """The target does not know the entity's kind, or a later version of its world has written the state."""
+    """The target does not know the entity's kind, or a later version of its world has written the state.
+
+    Or nobody could read the state: it stays with the world that gave it.
+    """
     KEY_CONFLICT = "key_conflict"
     """Other keys are pinned to this name."""
     LEASE_HELD = "lease_held"

@@ -89,7 +89,7 @@ class _Copied:
     again_after: int = _AGAIN_AFTER
     under_way: list[_Sent] = field(default_factory=list)
     kept_by: tuple[str, ...] = ()
-    """Who keeps the last copy that all of its followers have said to keep."""
+    """Who keeps the last copy that all of its followers have said to keep; nobody if no other one can be made."""
 
     def leans_on(self, aside: frozenset[str], peers: tuple[str, ...]) -> bool:
         """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet."""
@@ -272,19 +272,24 @@ class Copier:
             and (copied.marks, copied.followers) == (marks, followers)
             and self._round - copied.round < _AGAIN_AFTER
             and life.passive is None
-            and copied.world == life.world
+            and _are_equal(copied.world, life.world)
         ):
             return
-        state = life.encoded_state()
+        state = life.encoded_if_portable()
         under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
         round_, sleep = self._round, life.sleep
         world = _PUT_AWAY if life.passive is not None else life.world
         copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way, kept_by)
         self._copied[holding.id] = copied
+        if state is None:
+            # Nor is that tried again before it has changed, or its time has come.
+            copied.kept_by = ()
+            return
         applied = {name: upto for name, _, upto in heard}
         self._check_in(life, copied, state, applied)
         if len(state) > MAX_COPY_BYTES:
             self._counts["copy_too_large"] += 1
+            copied.kept_by = ()
             return
         if followers:
             now_ns = self._clock.monotonic_ns()
@@ -332,8 +337,10 @@ class Copier:
             holding = self._holdings.get(entity)
             if holding is None or holding.life.over:
                 self._times.gone(entity)
+            elif (state := holding.life.encoded_if_portable()) is not None:
+                self._write(holding.life, state)
             else:
-                self._write(holding.life, holding.life.encoded_state())
+                self._times.tried(entity, self._clock.monotonic_ns(), is_written=False)
 
     def _write(self, life: Life, state: bytes) -> bool:
         is_written = self._ledger.checkpoint(life.id, life.fence, life.tick, state)
@@ -354,7 +361,8 @@ class Copier:
         """Write checkpoints of everything that lives here, if any are kept at all: this server is about to stop."""
         for holding in self._holdings if self._checkpoint_ns else ():
             life = holding.life
-            if not self._ledger.checkpoint(life.id, life.fence, life.tick, life.encoded_state()):
+            state = life.encoded_if_portable()
+            if state is not None and not self._ledger.checkpoint(life.id, life.fence, life.tick, state):
                 self._counts["checkpoint_too_large"] += 1
 
     async def _send(self, outgoing: dict[str, list[CopyItem]]) -> None:
@@ -448,6 +456,14 @@ class Copier:
 
 def _is_simulated(life: Life) -> bool:
     return not (life.frozen or life.over)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two states are known to be the same. They are data of a world, which may be nested too deep for that."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 def _in_messages(items: Iterable[CopyItem]) -> Iterable[list[CopyItem]]:

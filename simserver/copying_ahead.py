@@ -67,7 +67,7 @@ class CopyingAhead:
 
     def begin(self, plan: Plan, holding: Holding, over: Over) -> None:
         """Copy an entity's state to the plan's target, if it is large; `over` is called once, perhaps at once."""
-        # One that is too large is not carried at all, which the freeze finds out.
+        # One that is too large, or cannot be written, is not carried at all, which the freeze finds out.
         if not self.least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
             over(plan, True)
             return
@@ -118,8 +118,8 @@ class CopyingAhead:
             self._end(copying, answered=True)
             return
         # What goes along beside it is asked for at the freeze.
-        state = holding.life.encoded_state()
-        chunks = copying.ahead.next_round(state) if len(state) <= MAX_STATE_BYTES else None
+        state = holding.life.encoded_if_portable()
+        chunks = None if state is None or len(state) > MAX_STATE_BYTES else copying.ahead.next_round(state)
         if chunks is None:
             self._end(copying, answered=True)
             return

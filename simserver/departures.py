@@ -54,6 +54,7 @@ from simserver.leave_taking import LeaveTaking
 from simserver.life import Frozen
 from simserver.passes import Passes
 from simserver.patience import Patience
+from simserver.portable import NotPortable
 from simserver.reports import Reports
 from simserver.stayers import Stayers
 
@@ -256,7 +257,15 @@ class Departures:
                 self._convoys.turnstile.leave(plan.entity)
 
     def _freeze(self, plan: Plan, holding: Holding) -> None:
-        frozen = holding.life.freeze()
+        try:
+            frozen = holding.life.freeze()
+        except NotPortable as error:
+            # So it is wherever it would go, and with every order that is repeated.
+            holding.life.cannot_be_encoded(error)
+            self.stayers.note(plan.entity)
+            self.stayers.refused(plan.entity)
+            self._decline(plan, Reason.INCOMPATIBLE)
+            return
         if frozen is None:
             self._counts["order_busy"] += 1
             return

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import cbor2
 
+from simserver.portable import portable
+
 if TYPE_CHECKING:
     from simserver.inputs import Inbox
     from simserver.life import Life
@@ -34,11 +36,15 @@ class LifeEncoder:
 
     What is carried and the world are known by their identity, since they are replaced and never changed; a world that
     changes its state in place does so with a tick. The inbox counts its changes.
+
+    Raises `NotPortable` of a world that cannot be written, or could not be read again.
     """
 
-    __slots__ = ("_beside", "_inbox", "_whole")
+    __slots__ = ("_beside", "_inbox", "_whole", "world_bytes")
 
     def __init__(self) -> None:
+        self.world_bytes = 0
+        """How long its world was when it was encoded last."""
         self._beside: tuple[Any, ...] = (None,)
         self._inbox: tuple[int, bytes] = (-1, b"")
         self._whole: tuple[Any, ...] = (None,)
@@ -52,15 +58,20 @@ class LifeEncoder:
         if whole[0] == tick and whole[1] is world and whole[2] is inbox and whole[3] is back:
             state: bytes = whole[4]
             return state
-        state = b"".join((front, cbor2.dumps(tick), inbox, cbor2.dumps(world, canonical=True), back))
+        state = b"".join((front, cbor2.dumps(tick), inbox, self.of_world(world), back))
         self._whole = (tick, world, inbox, back, state) if len(state) <= _MAX_KEPT_BYTES else (None,)
         return state
 
     def around_tick(self, life: "Life") -> tuple[bytes, bytes]:
         """The same up to the number of the tick, and from there on."""
         front, back = self._around(life)
-        world = cbor2.dumps(life.world, canonical=True)
-        return front, b"".join((self._inbox_of(life.inbox), world, back))
+        return front, b"".join((self._inbox_of(life.inbox), self.of_world(life.world), back))
+
+    def of_world(self, world: Any) -> bytes:
+        """The world's state alone."""
+        encoded = portable(world)
+        self.world_bytes = len(encoded)
+        return encoded
 
     def _around(self, life: "Life") -> tuple[bytes, bytes]:
         """Up to the number of the tick, and after the world."""

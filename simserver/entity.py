@@ -5,7 +5,8 @@ from the last tick that was completed. It ticks while the life is not frozen; fr
 life keeps in its journal.
 
 A world that raises is no reason to crash: it would raise on this state on every server. The entity stands still then,
-with its inputs, until people have looked at it.
+with its inputs, until people have looked at it. So it does if the world gives a state that could not travel: that is
+not committed, and the entity has its last good one.
 """
 
 import logging
@@ -94,6 +95,7 @@ class Entity(Server[Life]):
         self._env.black_box.enter(life.id)
         try:
             world, carried = self._step(life)
+            life.require_portable(world)
             destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
             wants_sleep = may_sleep(self._env.world, world)
         except Exception as error:

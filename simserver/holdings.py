@@ -20,6 +20,7 @@ from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
+from simserver.portable import portable
 from simserver.stepping import Carried
 from simserver.world import require_kind, schema_version
 
@@ -243,7 +244,7 @@ class Holdings:
         Raises:
             ValueError: the world would not have it; the text says why.
             StateTooLarge: it could never be handed over.
-            WorldFailed: the world raised anything else, or its state is not CBOR data.
+            WorldFailed: the world raised anything else, or its state is no data that could travel.
         """
         try:
             require_kind(self._environment.world, kind)
@@ -255,6 +256,7 @@ class Holdings:
         schema = schema_version(self._environment.world)
         snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
         try:
+            portable(state)
             size_bytes = len(snapshot.encode())
         except Exception as error:
             raise WorldFailed(error) from error

@@ -44,7 +44,11 @@ class OfferedStates:
 
 
 def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
-    """An offered state; raises MessageError when it cannot be read."""
+    """An offered state; raises MessageError when it cannot be read.
+
+    Nothing could be begun with what cannot be read, nor passed on. No server of this release sends such a state, since
+    whoever has one keeps it (`simserver.portable`). One that comes all the same is a bad message, and counted as such.
+    """
     try:
         snapshot = Snapshot.decode(state)
         Inbox.from_data(snapshot.inbox)

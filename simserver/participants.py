@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 import cbor2
 
 from authority.messages import MAX_STATE_BYTES
+from simserver.portable import portable
 
 __all__ = [
     "MAX_PARTS",
@@ -93,7 +94,7 @@ def dehydrated(
     for name, participant in participants.items():
         try:
             data = participant.dehydrate(entity, state)
-            encoded = b"" if data is None else cbor2.dumps(data, canonical=True)
+            encoded = b"" if data is None else portable(data)
             size_bytes = len(encoded) + len(name.encode()) + _ENTRY_BYTES
         except Exception:
             # Also one under what is no text, or none that can be encoded.

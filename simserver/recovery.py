@@ -24,7 +24,8 @@ from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.lease import LeaseKeeper
 from simserver.ledger import Ledger
-from simserver.life import Snapshot
+from simserver.life import Life, Snapshot
+from simserver.portable import NotPortable
 from simserver.stages import Stages
 
 __all__ = ["Recovery"]
@@ -84,12 +85,21 @@ class Recovery:
     def _give_up(self, holding: Holding, *, stays: bool = False) -> None:
         """It stands still, and what it came to is a copy; nothing else is left of it, unless it `stays`."""
         life = holding.life
-        life.freeze()
-        copy = new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN)
-        self._copier.table.keep(holding.id, copy)
+        try:
+            life.freeze()
+        except NotPortable as error:
+            # What others have copies of is older, and all that is left of it.
+            life.cannot_be_encoded(error)
+        else:
+            self._keep_own(life)
         self._holdings.remember_lived(holding.id, life.fence)
         if not stays:
             self._holdings.drop(holding.id)
+
+    def _keep_own(self, life: Life) -> None:
+        """What it stands still with, or has come to, is a copy like any other, if it can be written."""
+        if (state := life.encoded_if_portable(whole=True)) is not None:
+            self._copier.table.keep(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
 
     def remember(self, ledger: Ledger) -> None:
         """After a restart: the checkpoints of what lived here are copies too, and so is what had just left.
@@ -153,8 +163,7 @@ class Recovery:
             self._arrivals.unsettled.hurry(item.entity)
         if holding is not None and not holding.life.over:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
-            life = holding.life
-            table.keep(item.entity, new_copy(life.fence, life.tick, life.encoded(), CopySource.OWN))
+            self._keep_own(holding.life)
         if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
             table.keep(item.entity, handed_over)
         copies = [copy for copy in (self._staged_of(item), table.get(item.entity)) if copy is not None]

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from simserver.portable import is_text
+
 __all__ = ["MAX_TIMERS", "NOTHING_CARRIED", "Carried", "EntityRandom", "Step", "Timers"]
 
 # Timers move with the entity, and their names are the world's.
@@ -57,7 +59,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_timer(name: object, due: object) -> bool:
-    return isinstance(name, str) and 1 <= len(name) <= MAX_TIMER_NAME and _is_whole(due)
+    return isinstance(name, str) and 1 <= len(name) <= MAX_TIMER_NAME and is_text(name) and _is_whole(due)
 
 
 class EntityRandom:

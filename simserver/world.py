@@ -2,7 +2,8 @@
 
 Write a class with these methods, name it in the configuration (`world = "package.module:ClassName"`), and its entities
 can be handed from server to server. State is plain CBOR data (numbers, texts, bytes, lists, maps), so that it travels,
-hashes and compares without ceremony; the same state and inputs must give the same next state on every machine.
+hashes and compares without ceremony; what could not travel is not committed, and its entity stands still
+(`simserver.portable`). The same state and inputs must give the same next state on every machine.
 
 What a world may have beside `World`'s methods:
 
@@ -46,7 +47,7 @@ class World(Protocol):
         Raises:
             ValueError: this kind is unknown, or the parameters make no sense; the text says why.
 
-        Whatever else it raises, and a state that is not CBOR data, refuses the entity too: nothing stays behind,
+        Whatever else it raises, and a state that could not travel, refuses the entity too: nothing stays behind,
         `spawn_failed` counts it, and the log of the server has the traceback.
         """
 

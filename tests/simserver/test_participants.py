@@ -24,6 +24,7 @@ from tests.simserver.test_copies import FOLLOWER, Place
 from tests.simserver.test_departures import Scene
 from tests.simserver.test_direct_departures import PLAN, delegated, sent
 from tests.simserver.test_holdings import Written
+from tests.simserver.test_portable import nested
 
 SERVERS = "alpha.s1", "alpha.s2"
 NOBODY: Any = None
@@ -272,7 +273,7 @@ def test_what_has_left_or_ended_is_released_once() -> None:
 # --- what stays behind -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [object(), {1: object()}, "raises"])
+@pytest.mark.parametrize("data", [object(), {1: object()}, nested(500), "raises"])
 def test_what_is_no_data_or_raises_is_left_behind_and_the_rest_goes(
     data: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,131 @@
+"""What can be written and read again, and that nothing else is taken for it."""
+
+import datetime
+import enum
+from collections import Counter, OrderedDict, defaultdict, deque
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import cbor2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simserver.portable import MAX_LEVELS, READER_LEVELS, Glance, NotPortable, glance, portable
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    one: Any
+    other: Any
+
+
+class Plain(enum.Enum):
+    ONE = 1
+
+
+def nested(levels: int, inside: Any = 7, by: Any = lambda inner: [inner]) -> Any:
+    for _ in range(levels):
+        inside = by(inside)
+    return inside
+
+
+def circle() -> Any:
+    endless: list[Any] = []
+    endless.append({"again": endless})
+    return endless
+
+
+NUMBERS = st.one_of(
+    st.integers(),
+    st.sampled_from([2**64 - 1, 2**64, -(2**64), 10**4000]),
+    st.integers(1, 9).map(lambda first: first * 10**5000),
+    st.floats(),
+)
+TEXTS = st.text(st.characters(codec=None, exclude_categories=[]), max_size=6)
+KEYS = st.one_of(TEXTS, st.integers(-9, 2**70), st.binary(max_size=3), st.tuples(st.integers()), st.none())
+ODD = st.one_of(
+    st.datetimes(), st.decimals(), st.fractions(), st.uuids(), st.dates(), st.complex_numbers(), st.timedeltas(),
+    st.just(Colour.RED), st.just(Plain.ONE), st.just(cbor2.CBORTag(0, "x")), st.just(cbor2.CBORTag(29, 5)),
+    st.builds(object), st.builds(circle), st.binary().map(bytearray),
+    st.builds(datetime.datetime, st.just(2026), st.just(1), st.just(1), tzinfo=st.timezones()),
+    st.frozensets(st.one_of(st.integers(), TEXTS), max_size=3),
+)  # fmt: skip
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, st.binary(max_size=20), ODD),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=20),
+        st.dictionaries(KEYS, inner, max_size=4),
+        st.tuples(inner, inner),
+        st.builds(Pair, inner, inner),
+        st.dictionaries(TEXTS, inner, max_size=2).map(OrderedDict),
+        st.dictionaries(TEXTS, inner, max_size=2).map(MappingProxyType),
+        st.builds(lambda one: defaultdict(int, a=one), inner),
+        st.lists(inner, max_size=3).map(deque),
+        st.builds(cbor2.CBORTag, st.integers(4000, 5000), inner),
+        st.builds(nested, st.integers(MAX_LEVELS - 8, MAX_LEVELS + 8), inner),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(VALUES)
+def test_what_is_portable_is_read_again_as_it_was_and_all_else_is_said_not_to_be(value: Any) -> None:
+    try:
+        encoded = portable(value)
+    except NotPortable:
+        with pytest.raises((Exception, RecursionError)):
+            cbor2.loads(cbor2.dumps({"world": value}, canonical=True))
+        return
+    read = cbor2.loads(cbor2.dumps({"world": value}, canonical=True))["world"]
+    assert cbor2.dumps(read, canonical=True) == encoded
+    assert portable(read) == encoded, "nor is anything else made of it on the way"
+
+
+@settings(max_examples=200)
+@given(VALUES, st.integers(0, 2 * MAX_LEVELS))
+def test_what_is_plain_at_a_glance_is_portable_however_much_is_looked_at(value: Any, most: int) -> None:
+    try:
+        seen = glance(value, most)
+    except NotPortable:
+        with pytest.raises(NotPortable):
+            portable(value)
+        return
+    if seen is Glance.PLAIN:
+        assert cbor2.loads(portable(value), max_depth=MAX_LEVELS) is not Ellipsis
+        assert glance(value) is Glance.PLAIN
+
+
+@pytest.mark.parametrize("by", [lambda inner: [inner], lambda inner: {"a": inner}, lambda inner: (inner,)])
+@pytest.mark.parametrize("inside", [7, [], {}])
+def test_the_bound_is_the_readers_less_the_map_of_a_snapshot(by: Any, inside: Any) -> None:
+    deepest, deeper = nested(MAX_LEVELS, inside, by), nested(MAX_LEVELS + 1, inside, by)
+    assert cbor2.loads(cbor2.dumps({"world": deepest}))
+    assert glance(deepest) is Glance.PLAIN
+    with pytest.raises(cbor2.CBORDecodeError, match=f"depth \\({READER_LEVELS}\\)"):
+        cbor2.loads(cbor2.dumps({"world": deeper}))
+    with pytest.raises(NotPortable, match="nested more than 399 levels"):
+        glance(deeper)
+
+
+def test_what_would_end_the_process_is_not_tried() -> None:
+    """The writer has no bound of its own: at some 20,000 levels it runs out of stack."""
+    sets: Any = frozenset()
+    for _ in range(60):
+        sets = frozenset((sets,))
+    for value in (nested(10**5), nested(10**5, by=lambda inner: {"a": inner}), nested(10**5, by=lambda i: deque((i,)))):
+        with pytest.raises(NotPortable, match="nested more than"):
+            portable(value)
+    with pytest.raises(NotPortable, match="sets on more than"):
+        portable(sets)
+
+
+def test_what_has_many_members_is_large_and_not_looked_through() -> None:
+    for value in ([0] * 1000, {str(number): 0 for number in range(1000)}, ["ä" * 16_000], nested(3, [0] * 1000)):
+        assert (glance(value, 999), glance(value, 1100)) == (Glance.LARGE, Glance.PLAIN)
+    assert glance(b"x" * 10**6, 1) is Glance.PLAIN, "bytes are one member"
+    assert glance(Counter("aab")) is Glance.OTHER
