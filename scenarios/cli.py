@@ -444,7 +444,9 @@ def homeserver(**flags: Any) -> int:
     """Run one homeserver: a member of an instance's log, with its REST interface."""
     with _starting(flags):
         from homeserver.config import HomeserverConfig
+        from scenarios.current_directory import look_here_first
 
+        look_here_first()
         config = HomeserverConfig.load(flags["config_file"], _overrides(flags))
         _start_logging(config.log_level)
         from homeserver.app import main as serve
@@ -457,8 +459,10 @@ def homeserver(**flags: Any) -> int:
 def simserver(**flags: Any) -> int:
     """Run one simulation server: entities as actors, and their hand-over."""
     with _starting(flags):
+        from scenarios.current_directory import look_here_first
         from simserver.config import SimserverConfig
 
+        look_here_first()
         config = SimserverConfig.load(flags["config_file"], _overrides(flags))
         _start_logging(config.log_level)
         from simserver.app import main as serve

@@ -19,6 +19,7 @@ from authority.listeners import load_listener
 from scenarios.cluster import Launcher, LocalCluster, Role, baton_launcher
 from scenarios.cluster_control import serve_control
 from scenarios.cluster_events import ClusterEvent, Crashed, Kept
+from scenarios.current_directory import look_here_first
 from scenarios.topology import ClusterSpec
 from simserver.world import load_world
 
@@ -61,7 +62,7 @@ def run_until_asked_to_end(
 def _require_what_is_named(spec: ClusterSpec) -> None:
     """Load it before any server is started, as they will, which look into the current directory first."""
     path = list(sys.path)
-    sys.path.insert(0, str(Path.cwd()))
+    look_here_first()
     try:
         if spec.world is not None:
             load_world(spec.world, dict(spec.world_options))
