@@ -7,7 +7,8 @@ Rules it keeps, whatever the network does:
    old authority asks for the commit only when the target has the state on its disk. Until then nothing can lead to
    the target, so it may give up; it does so through the log, which raises the epoch and tells whoever asked. When the
    freeze budget is over it does the same after it has asked for the commit: the log, which decides once, says which
-   of the two came first. Only a direct pass that was sent cannot be taken back.
+   of the two came first. Only a direct pass that was sent cannot be taken back. Nothing that may commit is asked for
+   or sent for the first time after the budget is over.
 3. The frozen copy is dropped only when the new authority has said that it simulates (R4 in FAILURES).
 4. A refusal resumes the entity under the fence that the log names, which is the next after the one it froze under. A
    higher one cannot be meant: the entity has been elsewhere since, and this copy of it is of the past.
@@ -346,10 +347,13 @@ class Outgoing:
 
     def handle(self, event: Event, now_ns: int) -> list[Effect]:
         """Take one event; return what must be done, in order."""
-        if isinstance(event, Tick) and now_ns < self._retry_at_ns:
-            return []
         if isinstance(event, Tick):
+            if now_ns < self._retry_at_ns:
+                return []
             event = self._given_up(now_ns) or event
+        elif self._budget_ends_ns is not None and isinstance(event, Staged) and self._is_over_budget(now_ns):
+            # No timer has fired yet, but it is too late to ask for the commit.
+            event = OverBudget()
         target = TABLE.get((self.phase, type(event)))
         if target is None or not self._believable(event):
             return []
@@ -361,6 +365,8 @@ class Outgoing:
                 self._has_asked = True
                 return self._begin_anew(now_ns)
             case StageRefused(reason=reason) | OverBudget(reason=reason):
+                # Before the first attempt nothing has been asked for in eager mode either.
+                self._has_asked = self._has_asked and self.attempt > 0
                 self._abort_reason = reason
                 return self._begin_anew(now_ns)
             case Committed(certificate=certificate):
@@ -375,17 +381,21 @@ class Outgoing:
 
     def _given_up(self, now_ns: int) -> Event | None:
         """What time alone brings about, if anything."""
-        if self._must_end_by_ns is not None and now_ns >= self._must_end_by_ns:
+        if self._budget_ends_ns is not None and self._is_over_budget(now_ns):
             return OverBudget()
         if self.phase is OutgoingPhase.STAGING and now_ns >= self._staged_by_ns:
             return StageRefused(Reason.TARGET_FAILED.value)
         return None
 
+    def _is_over_budget(self, now_ns: int) -> bool:
+        return self._must_end_by_ns is not None and now_ns >= self._must_end_by_ns
+
     @property
     def _must_end_by_ns(self) -> int | None:
         """When the budget is over, if anything can still be given up for that."""
         is_open = self.phase is OutgoingPhase.STAGING or (
-            self.phase is OutgoingPhase.REQUESTED and self.case is not Case.DIRECT
+            # A pass is as good as sent with the first attempt.
+            self.phase is OutgoingPhase.REQUESTED and (self.case is not Case.DIRECT or self.attempt == 0)
         )
         return self._budget_ends_ns if is_open else None
 

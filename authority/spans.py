@@ -8,7 +8,8 @@ be quick (`actors.telemetry`). Nobody listening costs a look into one set.
 span                               who tells               from when to when; its outcomes
 =================================  ======================  =============================================================
 `("handover", "precopy")`          old authority           a large state goes ahead of its freeze, in rounds:
-                                                           `copied`, `unanswered`
+                                                           `copied`, `unanswered`, `over_budget` (it could not even
+                                                           be encoded within its freeze budget, and stays)
 `("handover", "departure")`        old authority           from the freeze until the old authority has done its
                                                            part: `retired` (the target simulates), `resumed`
                                                            (refused, it goes on here), `dropped` (refused, and the

@@ -2,7 +2,8 @@
 
 `authority.precopy` decides what is sent; this is the waiting for the target, round after round. A round that is not
 answered is repeated, and given up when the target has said nothing for `PATIENCE_NS` and the time that its bytes take:
-the entity goes on then, since nothing was frozen.
+the entity goes on then, since nothing was frozen. So it does when to encode and to hash the state, as a freeze does,
+takes more time than the freeze budget has: that is measured with the first round, and nothing is sent.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from actors.clock import Clock
+from authority.errors import Reason
 from authority.hops import Trace
 from authority.messages import MAX_STATE_BYTES, Precopied, Precopy
 from authority.precopy import PRECOPY_BYTES, CopyAhead
@@ -25,9 +27,10 @@ __all__ = ["CopyingAhead"]
 PATIENCE_NS: Final = 5_000_000_000
 PATIENCE_NS_PER_BYTE: Final = 100
 REPEAT_NS: Final = 500_000_000
+_OUTCOMES: Final = {"": "copied", Reason.TARGET_FAILED: "unanswered", Reason.FREEZE_BUDGET: "over_budget"}
 
-Over = Callable[[Plan, bool], None]
-"""Is told the plan, with what has gone ahead, and whether the target answered, so that the entity may be frozen."""
+Over = Callable[[Plan, str], None]
+"""Is told the plan, with what has gone ahead, and why the entity may not be frozen for it, or nothing if it may."""
 
 
 @dataclass
@@ -69,7 +72,7 @@ class CopyingAhead:
         """Copy an entity's state to the plan's target, if it is large; `over` is called once, perhaps at once."""
         # One that is too large, or cannot be written, is not carried at all, which the freeze finds out.
         if not self.least_bytes <= holding.life.state_bytes <= MAX_STATE_BYTES:
-            over(plan, True)
+            over(plan, "")
             return
         ahead = CopyAhead()
         copying = self._copying[plan.entity] = _Copying(replace(plan, ahead=ahead), ahead, over)
@@ -108,20 +111,25 @@ class CopyingAhead:
         if copying is None:
             return
         if now_ns >= copying.given_up_ns:
-            self._end(copying, answered=False)
+            self._end(copying, Reason.TARGET_FAILED)
         elif now_ns >= copying.repeat_ns:
             self._send(copying)
 
     def _next_round(self, copying: _Copying) -> None:
         holding = self._holdings.get(copying.plan.entity)
         if holding is None or holding.life.frozen:
-            self._end(copying, answered=True)
+            self._end(copying)
             return
         # What goes along beside it is asked for at the freeze.
+        began_ns, is_first = self._clock.monotonic_ns(), not copying.ahead.round
         state = holding.life.encoded_if_portable()
         chunks = None if state is None or len(state) > MAX_STATE_BYTES else copying.ahead.next_round(state)
-        if chunks is None:
-            self._end(copying, answered=True)
+        if state is None or chunks is None:
+            self._end(copying)
+            return
+        encoding_ns, plan = self._clock.monotonic_ns() - began_ns, copying.plan
+        if is_first and plan.freeze_budget_ms and plan.within_budget(len(state), encoding_ns) is None:
+            self._end(copying, Reason.FREEZE_BUDGET)
             return
         copying.chunks = chunks
         size_bytes = sum(map(len, chunks))
@@ -142,10 +150,11 @@ class CopyingAhead:
         name = hashlib.blake2b(f"{plan.transfer_id} {number}".encode(), digest_size=12).hexdigest()
         self._courier.send(message, Trace(f"precopy-{name}"), plan.target, on_path=False)
 
-    def _end(self, copying: _Copying, *, answered: bool) -> None:
+    def _end(self, copying: _Copying, why_not: str = "") -> None:
         del self._copying[copying.plan.entity]
         copying.chunks = []
         if copying.span is not None:
-            sent = {"state_bytes": copying.ahead.sent_bytes, "rounds": copying.ahead.round}
-            copying.span.stop(self._clock.monotonic_ns(), "copied" if answered else "unanswered", sent)
-        copying.over(copying.plan, answered)
+            is_sent = why_not != Reason.FREEZE_BUDGET
+            sent = {"state_bytes": copying.ahead.sent_bytes * is_sent, "rounds": copying.ahead.round * is_sent}
+            copying.span.stop(self._clock.monotonic_ns(), _OUTCOMES[why_not], sent)
+        copying.over(copying.plan, why_not)

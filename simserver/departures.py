@@ -217,10 +217,10 @@ class Departures:
         if (holding := self._sensible(plan)) is not None:
             self._ahead.begin(plan, holding, partial(self._safely, self._copied_ahead, may_wait))
 
-    def _copied_ahead(self, may_wait: bool, plan: Plan, answered: bool) -> None:
-        if not answered:
-            self._counts["declined_target_failed"] += 1
-            self._decline(plan, Reason.TARGET_FAILED)
+    def _copied_ahead(self, may_wait: bool, plan: Plan, why_not: str) -> None:
+        if why_not:
+            self._counts[f"declined_{why_not}"] += 1
+            self._decline(plan, why_not)
         else:
             self._enter(plan, may_wait)
 
@@ -257,6 +257,7 @@ class Departures:
                 self._convoys.turnstile.leave(plan.entity)
 
     def _freeze(self, plan: Plan, holding: Holding) -> None:
+        began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
         try:
             frozen = holding.life.freeze()
         except NotPortable as error:
@@ -274,6 +275,15 @@ class Departures:
             self._counts["state_too_large"] += 1
             self._decline(plan, Reason.STATE_TOO_LARGE)
             return
+        if plan.freeze_budget_ms:
+            within = plan.within_budget(len(frozen.state), self._clock.monotonic_ns() - began_ns)
+            if within is None:
+                # It is gone on with at once: nobody has been asked anything.
+                holding.life.thaw()
+                self._counts["declined_freeze_budget"] += 1
+                self._decline(plan, Reason.FREEZE_BUDGET)
+                return
+            plan = within
         try:
             departure = self._depart(plan, holding, frozen)
         except Exception:
@@ -298,7 +308,7 @@ class Departures:
             self._patience.first_retry_beside_ns(plan.others(len(self._leaving))),
             plan.mode,
             machine.STAGE_PATIENCE_NS + STAGE_NS_PER_BYTE * len(frozen.state),
-            plan.freeze_budget_ms * 1_000_000,
+            plan.budget_ns,
         )
         departure = Departure(plan, self._sealer.name, holding, frozen, outgoing, trace, trace)
         departure.target_incarnation = self._admission.incarnation_of(plan.target)

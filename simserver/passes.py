@@ -64,6 +64,10 @@ class Passes:
     def sign(self, departure: Departure, attempt: int) -> None:
         """Sign the pass of an entity, now or together with others, and have it sent."""
         self._waiting.append((departure, attempt))
+        if departure.plan.freeze_budget_ms:
+            # Its time is counted, so it waits for nobody.
+            self._sign_waiting()
+            return
         if len(self._waiting) > 1:
             # Whoever was the first sees to it.
             return

@@ -405,3 +405,29 @@ def test_a_direct_pass_that_was_sent_cannot_be_taken_back_for_a_budget() -> None
     staged = Outgoing(Case.DIRECT, FROZEN, 0, mode=Mode.STAGED, budget_ns=BUDGET_NS)
     staged.start(0)
     assert staged.handle(Tick(), BUDGET_NS) == [AskAbort("freeze_budget", 1)], "nothing was signed yet"
+
+
+@pytest.mark.parametrize("case", Case)
+@pytest.mark.parametrize("mode", Mode)
+def test_failures_row_26_nothing_is_asked_for_or_sent_for_the_first_time_after_the_freeze_budget(
+    case: Case, mode: Mode
+) -> None:
+    """Encoding took so long, or the word that the state is staged came with the last moment, before any timer."""
+    machine = Outgoing(case, FROZEN, 0, mode=mode, budget_ns=BUDGET_NS)
+    if mode is Mode.STAGED:
+        assert machine.start(BUDGET_NS - 1) == [SendStage(1)]
+        assert machine.handle(Staged(), BUDGET_NS) == [AskAbort("freeze_budget", 1)]
+    else:
+        assert machine.start(BUDGET_NS) == [AskAbort("freeze_budget", 1)]
+    for nobody_can_say_so in (Staged(), PeerActive(NEXT[case]), Committed(NEXT[case], "token")):
+        assert machine.handle(nobody_can_say_so, BUDGET_NS + 1) == []
+    assert machine.handle(Refusal("freeze_budget", Fence(5)), BUDGET_NS + 2)[0] == Resume(Fence(5), "freeze_budget")
+
+
+@pytest.mark.parametrize("case", Case)
+def test_who_is_within_its_budget_is_asked_for(case: Case) -> None:
+    asked = [SendDirect(1)] if case is Case.DIRECT else [AskHome(1), SendState()]
+    assert Outgoing(case, FROZEN, 0, budget_ns=BUDGET_NS).start(BUDGET_NS - 1) == asked
+    staged = Outgoing(case, FROZEN, 0, mode=Mode.STAGED, budget_ns=BUDGET_NS)
+    staged.start(0)
+    assert staged.handle(Staged(), BUDGET_NS - 1) == asked[:1]

@@ -11,10 +11,12 @@ from authority.hops import Trace
 from authority.messages import Decline, Precopied, Precopy, StateTransfer
 from authority.precopy import PRECOPY_BYTES, ChunkTable, parse_recipe_untrusted, split_untrusted
 from authority.sealing import Opened
+from simserver import departing
 from simserver.departing import Plan
 from simserver.holdings import Holding
+from simserver.life import Life
 from tests.simserver.stage import BALL
-from tests.simserver.test_departures import HERE, PLAN, THERE, TRANSFER, Scene
+from tests.simserver.test_departures import BUDGETED, HERE, PLAN, THERE, TRANSFER, Scene, slow_to_encode
 
 
 class Ahead(Scene):
@@ -93,3 +95,31 @@ async def test_what_has_left_or_stands_still_meanwhile_is_not_frozen_again(scene
     assert not len(scene.departures)
     scene.holdings.drop(BALL)
     assert not scene.departures.is_under_way(BALL)
+
+
+async def test_failures_row_26_who_cannot_be_encoded_within_its_freeze_budget_is_not_frozen_for_it(
+    scene: Ahead, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    holding = scene.big()
+    monkeypatch.setattr(departing, "BUDGET_NS_PER_BYTE", 1 << 40)
+    monkeypatch.setattr(Life, "freeze", None)
+    slow_to_encode(scene, monkeypatch, 25_000_000)
+    async with scene.served():
+        scene.departures.begin(BUDGETED)
+        assert (holding.life.frozen, scene.departures.is_under_way(BALL)) == (False, False)
+        await trio.sleep(1)
+    assert scene.mail.sent == [], "nothing is sent ahead of what will not come"
+    assert [message.reason for message in scene.mail.asked if isinstance(message, Decline)] == ["freeze_budget"]
+    assert scene.counts["internal_error"] == 0
+
+
+async def test_who_can_be_encoded_within_its_freeze_budget_goes_ahead(
+    scene: Ahead, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    holding = scene.big()
+    monkeypatch.setattr(departing, "BUDGET_NS_PER_BYTE", 1 << 40)
+    slow_to_encode(scene, monkeypatch, 20_000_000)
+    async with scene.served():
+        scene.departures.begin(BUDGETED)
+        scene.answer(1)
+        assert holding.life.frozen

@@ -21,13 +21,13 @@ GRANT = DelegationGrant(entity="alpha.e", epoch=1, sub=0, holder="alpha.s1", gro
 TOKEN = jose.sign(GRANT.to_claims(), sender=HERE.identity, sender_id="alpha.h1")
 
 
-def departure(name: str, *, over: bool = False) -> Departure:
+def departure(name: str, *, over: bool = False, freeze_budget_ms: int = 0) -> Departure:
     parts: Any = SimpleNamespace(
         holding=SimpleNamespace(chain=(TOKEN,)),
         frozen=SimpleNamespace(fence=Fence(1), tick=3, state_hash="a" * 64),
         machine=SimpleNamespace(over=over),
     )
-    plan = Plan(f"transfer-{name}", f"alpha.{name}", "alpha.s2", direct=True)
+    plan = Plan(f"transfer-{name}", f"alpha.{name}", "alpha.s2", direct=True, freeze_budget_ms=freeze_budget_ms)
     return Departure(plan, "alpha.s1", parts.holding, parts.frozen, parts.machine, cast(Any, None), cast(Any, None))
 
 
@@ -139,3 +139,16 @@ async def test_without_anybody_who_serves_each_is_signed_by_itself(autojump_cloc
     for name in "abc":
         desk.passes.sign(departure(name), 1)
     assert [entity for entity, _ in desk.sent] == ["alpha.a", "alpha.b", "alpha.c"]
+
+
+async def test_who_has_a_freeze_budget_waits_for_nobody_and_takes_along_who_does(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        desk = Desk(nursery)
+        for name in "abc":
+            desk.passes.sign(departure(name), 1)
+        desk.passes.sign(departure("d", freeze_budget_ms=50), 1)
+        assert [entity for entity, _ in desk.sent] == ["alpha.a", "alpha.b", "alpha.c", "alpha.d"]
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(desk.sent) == 4
