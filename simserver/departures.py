@@ -258,30 +258,13 @@ class Departures:
 
     def _freeze(self, plan: Plan, holding: Holding) -> None:
         began_ns = self._clock.monotonic_ns() if plan.freeze_budget_ms else 0
-        try:
-            frozen = holding.life.freeze()
-        except NotPortable as error:
-            # So it is wherever it would go, and with every order that is repeated.
-            holding.life.cannot_be_encoded(error)
-            self.stayers.note(plan.entity)
-            self.stayers.refused(plan.entity)
-            self._decline(plan, Reason.INCOMPATIBLE)
-            return
-        if frozen is None:
-            self._counts["order_busy"] += 1
-            return
-        if self.stayers.is_too_large(plan.entity, len(frozen.state)):
-            holding.life.thaw()
-            self._counts["state_too_large"] += 1
-            self._decline(plan, Reason.STATE_TOO_LARGE)
+        if (frozen := self._frozen(plan, holding)) is None:
             return
         if plan.freeze_budget_ms:
             within = plan.within_budget(len(frozen.state), self._clock.monotonic_ns() - began_ns)
             if within is None:
                 # It is gone on with at once: nobody has been asked anything.
-                holding.life.thaw()
-                self._counts["declined_freeze_budget"] += 1
-                self._decline(plan, Reason.FREEZE_BUDGET)
+                self._thaw(plan, holding, Reason.FREEZE_BUDGET)
                 return
             plan = within
         try:
@@ -297,6 +280,30 @@ class Departures:
         self._reached(Breakpoint.FROZEN, plan.transfer_id)
         self._perform(departure, departure.machine.start(self._clock.monotonic_ns()))
         self._alarm.by(departure.machine.next_timer_ns)
+
+    def _frozen(self, plan: Plan, holding: Holding) -> Frozen | None:
+        """What it stands still with from now on; None if it goes on, and that was said to whoever is to hear it."""
+        try:
+            frozen = holding.life.freeze()
+        except NotPortable as error:
+            # So it is wherever it would go, and with every order that is repeated.
+            holding.life.cannot_be_encoded(error)
+            self.stayers.note(plan.entity)
+            self.stayers.refused(plan.entity)
+            self._decline(plan, Reason.INCOMPATIBLE)
+            return None
+        if frozen is None:
+            self._counts["order_busy"] += 1
+            return None
+        if self.stayers.is_too_large(plan.entity, len(frozen.state)):
+            self._thaw(plan, holding, Reason.STATE_TOO_LARGE)
+            return None
+        return frozen
+
+    def _thaw(self, plan: Plan, holding: Holding, reason: Reason) -> None:
+        holding.life.thaw()
+        self._counts[reason.value] += 1
+        self._decline(plan, reason)
 
     def _depart(self, plan: Plan, holding: Holding, frozen: Frozen) -> Departure:
         case = self._case(plan, holding)
