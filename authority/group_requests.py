@@ -28,7 +28,7 @@ from authority.records import EntityRecord, GroupPhase, GroupRecord, Phase, Tran
 from authority.rights import find_entity, is_master_gone
 from authority.rows import Rows
 from authority.rules import Decision, Rule, Want, decide
-from authority.transfer_rows import derived_id, find_transfer, save_transfer
+from authority.transfer_rows import check_room, derived_id, find_transfer, save_transfer
 
 __all__ = ["GROUP_PROCEDURES", "check_parent_is_there", "with_those_below"]
 
@@ -52,6 +52,7 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         text = f"no simulation server {args['target']} is registered here"
         raise Refused(Reason.UNKNOWN_TARGET, text, server=args["target"])
     check_not_draining(rows, args["target"])
+    check_room(rows, args["now_s"])
     decided = _permitted_or_refused if apart else _permitted
     transfers = [decided(rows, args, number, entity) for number, entity in enumerate(entities)]
     group = GroupRecord(
@@ -69,7 +70,7 @@ def group_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     # After those of its members: a group apart is the first to be forgotten when there are too many.
     remember_group(rows, group)
     for transfer in transfers:
-        save_transfer(rows, transfer)
+        save_transfer(rows, transfer, now_s=args["now_s"])
     return group.to_data()
 
 
@@ -115,7 +116,7 @@ def _with_those_below(
     group, brought = _extended(rows, group, together)
     remember_group(rows, group)
     for other in brought:
-        save_transfer(rows, other)
+        save_transfer(rows, other, now_s=now_s)
     return together
 
 
@@ -133,7 +134,8 @@ def _each_with_those_below(rows: Rows, transfers: Sequence[TransferRecord], now_
         try:
             together = _with_those_below(rows, transfer, wanted, now_s)
         except Refused as refused:
-            together = [transfer.changed(phase=Phase.REFUSED, reason=refused.reason.value)]
+            # It was never ordered, so nothing of it is still under way.
+            together = [transfer.changed(phase=Phase.REFUSED, reason=refused.reason.value, permit_rule_rev=0)]
         decided |= {one.id: one for one in together}
     return [decided[one.id] for one in transfers]
 

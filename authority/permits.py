@@ -85,6 +85,6 @@ def asked_anew(rows: Rows, refused: TransferRecord, record: EntityRecord, now_s:
         **permitted_under(record, by_master=False),
     )
     with suppress(Refused):
-        save_transfer(rows, ask(rows, question, now_s, left_s), is_new=True)
+        save_transfer(rows, ask(rows, question, now_s, left_s), is_new=True, now_s=now_s)
         refused = refused.changed(successor=name)
     return refused

@@ -87,7 +87,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
             if refusal is None:
                 # Found here, in the log. What others say of masters means nothing.
                 transfer = asked_anew(rows, transfer, record, args.get("now_s", 0.0))
-            save_transfer(rows, transfer)
+            save_transfer(rows, transfer, now_s=args.get("now_s", 0.0))
             refuse_group(rows, transfer, reason)
         return _answer(rows, transfer)
     incarnation = incarnation_of(rows, args["target"], args.get("incarnation", 0))
@@ -99,7 +99,7 @@ def _decide(rows: Rows, args: Mapping[str, Any], refusal: Reason | None) -> Any:
     save_entity(rows, record)
     crossed(rows, record)
     transfer = _committed(transfer, record, args, source_incarnation)
-    row = save_transfer(rows, transfer, is_new=existing is None)
+    row = save_transfer(rows, transfer, is_new=existing is None, now_s=args.get("now_s", 0.0))
     return _answer(rows, transfer, record, row)
 
 

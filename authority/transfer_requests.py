@@ -15,7 +15,7 @@ from authority.records import EntityRecord, Phase, TransferRecord
 from authority.rights import check_master, check_revisions, find_entity, is_master_gone, save_entity, with_owner
 from authority.rows import Rows
 from authority.rules import Decision, Want, decide, is_locked_against
-from authority.transfer_rows import DECIDED, find_transfer, known_transfer, save_transfer
+from authority.transfer_rows import DECIDED, check_room, find_transfer, known_transfer, save_transfer
 
 __all__ = ["REQUEST_PROCEDURES"]
 
@@ -55,6 +55,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
     if decision not in (Decision.GRANTED, Decision.ASKED):
         text = f"{record.id} is not to be had by {requester} ({want}): {decision} (its rule is {record.rule})"
         raise Refused(Reason(decision.value), text, entity=record.id, requester=requester)
+    check_room(rows, args.get("now_s", 0.0))
     path = ("paces", record.id)
     paces = spent(rows.get_or(path, {}), requester, args.get("now_s", 0.0)) if requester else None
     transfer = TransferRecord(
@@ -81,7 +82,7 @@ def transfer_propose(rows: Rows, args: Mapping[str, Any]) -> Any:
         transfer = with_those_below(rows, transfer, args.get("now_s", 0.0))
     if paces is not None:
         rows.put(path, paces)
-    save_transfer(rows, transfer)
+    save_transfer(rows, transfer, now_s=args.get("now_s", 0.0))
     return transfer.to_data()
 
 

@@ -1,6 +1,25 @@
-"""The table of transfers: finding and writing its rows, and which are forgotten when there are too many."""
+"""The table of transfers: finding and writing its rows, and which are forgotten when there are too many.
+
+Rows stand in a queue as they come. Whoever is pushed out of it by later ones is forgotten, or *kept*:
+
+- *open*, as long as it has no result. Forgotten, it would be begun and committed without what it was permitted under,
+  or its question would vanish. So would a commit that nobody reported, while the entity's authority comes from it: the
+  old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer its repeated
+  request with "you are not the holder", it would step down, and the entity would be lost.
+- *late*, for `LATE_S` after that, if somebody signed for it, or it was ordered and then refused: what was signed, or an
+  order, may still come, and would be a new request.
+
+What is done in nobody's name (a drain, balance) is forgotten at once. Each of the three queues is looked at from its
+head, a few places for each new row. What is open goes to the end of its queue again. While too many are kept, new
+requests are refused (`check_room`); those that are decided already always find room, one for each entity.
+
+The time is that of the commands, which the members that submit them set. A clock that is a little behind changes
+nothing. Two that differ by more than `LATE_S` less the lifetime of a proof may have something forgotten too early.
+"""
 
 import hashlib
+from dataclasses import astuple, dataclass
+from enum import Enum, auto
 from typing import Any, Final
 
 from authority.errors import Reason, Refused
@@ -9,7 +28,10 @@ from authority.rows import Rows
 
 __all__ = [
     "DECIDED",
+    "LATE_S",
+    "MAX_KEPT",
     "MAX_TRANSFERS",
+    "check_room",
     "derived_id",
     "find_transfer",
     "is_recovering",
@@ -18,17 +40,112 @@ __all__ = [
     "save_transfer",
 ]
 
-# Finished transfers are kept so that late repetitions get the same answer. Sealed requests expire after a minute, so
-# this covers 160 transfers a second; older ones are forgotten first. Beyond this number stay only those that somebody
-# still needs (`_still_needed`), at most one for each entity.
+# Transfers are remembered so that late repetitions get the same answer; beyond so many only those that are kept.
 MAX_TRANSFERS: Final = 10_000
+MAX_KEPT: Final = 100_000
+"""So many are kept when new requests are refused: what 160 signed requests a second come to."""
+LATE_S: Final = 600
+"""What a player signed is good for 300 s at most. An order is begun after 10 s of notice, or repeated until then."""
 DECIDED: Final = (Phase.COMMITTED, Phase.DONE, Phase.REFUSED)
 _SETTLED: Final = (Phase.DONE.value, Phase.REFUSED.value)
 _QUEUE: Final = ("transfer_order",)
 # Of the 64 characters of a transfer's id, seven are for what tells those from each other that are derived from one.
 MAX_STEM: Final = 56
-# How many places at the head of the queue one new transfer looks at for rows to forget.
+# How many places at the head of a queue one new transfer looks at for rows to forget.
 _QUEUE_LOOKS: Final = 4
+# A clock that is further behind than this is right, and the one before was wrong.
+_PATIENCE_S: Final = 3600
+
+
+class _Kept(Enum):
+    OPEN = auto()
+    LATE = auto()
+
+
+@dataclass(slots=True)
+class _Queues:
+    """Where the queues begin and end, and the last time that is known. Logs of before have the first two alone."""
+
+    head: int = 0
+    tail: int = 0
+    open_head: int = 0
+    open_tail: int = 0
+    late_head: int = 0
+    late_tail: int = 0
+    now_s: int = 0
+
+    @classmethod
+    def read(cls, rows: Rows, now_s: float) -> "_Queues":
+        """The queues at this time; 0 if it is not known."""
+        queues = cls(*rows.get_or(_QUEUE, ()))
+        if now_s and not queues.now_s - _PATIENCE_S <= now_s <= queues.now_s:
+            queues.now_s = int(now_s)
+        return queues
+
+    def write(self, rows: Rows) -> None:
+        """As `read` finds them."""
+        rows.put(_QUEUE, list(astuple(self)))
+
+    @property
+    def kept(self) -> int:
+        """How many are kept."""
+        return self.open_tail - self.open_head + self.late_tail - self.late_head
+
+    @property
+    def are_many_kept(self) -> bool:
+        """Whether what is kept is worth looking at: a few hold nobody up."""
+        return self.kept > MAX_TRANSFERS // 10
+
+    def take(self, rows: Rows) -> str:
+        """The oldest, which is in this queue no longer."""
+        path = (*_QUEUE, str(self.head))
+        self.head += 1
+        name: str = _taken(rows, path)
+        return name
+
+    def take_open(self, rows: Rows) -> str:
+        """The first of those that are open."""
+        path = (*_QUEUE, f"open-{self.open_head}")
+        self.open_head += 1
+        name: str = _taken(rows, path)
+        return name
+
+    def take_late(self, rows: Rows) -> str:
+        """The first of those that are late."""
+        path = (*_QUEUE, f"late-{self.late_head}")
+        self.late_head += 1
+        name: str = _taken(rows, path)[0]
+        return name
+
+    def first_open(self, rows: Rows) -> str:
+        """The first of those that are open; empty if none is."""
+        name: str = rows.get_or((*_QUEUE, f"open-{self.open_head}"), "")
+        return name
+
+    def first_late_until_s(self, rows: Rows) -> int | None:
+        """Until when the first of those that are late is kept, or None if there is none."""
+        entry = rows.get_or((*_QUEUE, f"late-{self.late_head}"), None)
+        return None if entry is None else entry[1]
+
+    def add(self, rows: Rows, name: str) -> None:
+        """A new one."""
+        rows.put((*_QUEUE, str(self.tail)), name)
+        self.tail += 1
+
+    def keep(self, rows: Rows, name: str, why: _Kept) -> None:
+        """One that is not forgotten; those that are late from now on for `LATE_S`, or from when the time is known."""
+        if why is _Kept.OPEN:
+            rows.put((*_QUEUE, f"open-{self.open_tail}"), name)
+            self.open_tail += 1
+        else:
+            rows.put((*_QUEUE, f"late-{self.late_tail}"), [name, self.now_s and self.now_s + LATE_S])
+            self.late_tail += 1
+
+
+def _taken(rows: Rows, path: tuple[str, ...]) -> Any:
+    entry = rows.get_or(path, None)
+    rows.delete(path)
+    return entry
 
 
 def derived_id(name: str, ending: str) -> str:
@@ -63,51 +180,98 @@ def recovered(rows: Rows, record: EntityRecord) -> None:
         rows.delete(("recoveries", record.id))
 
 
-def save_transfer(rows: Rows, record: TransferRecord, *, is_new: bool | None = None) -> dict[str, Any]:
+def check_room(rows: Rows, now_s: float) -> None:
+    """Raise `Refused` (`full`) if so many transfers are kept that a new request would have others forgotten."""
+    queues = _Queues.read(rows, now_s)
+    if queues.kept < MAX_KEPT:
+        return
+    until_s = queues.first_late_until_s(rows)
+    first = queues.first_open(rows)
+    if _is_late_over(queues, until_s) or (first and _why_kept(rows, first, queues.now_s) is not _Kept.OPEN):
+        # The new one will push it out.
+        return
+    after_s = 60.0 if until_s is None else float(min(max(1, until_s - queues.now_s), LATE_S))
+    text = f"{MAX_KEPT} transfers are under way, or may be asked for again: try again in {after_s:.0f} s"
+    raise Refused(Reason.FULL, text, limit=MAX_KEPT, retry_after_s=after_s)
+
+
+def save_transfer(
+    rows: Rows, record: TransferRecord, *, is_new: bool | None = None, now_s: float = 0.0
+) -> dict[str, Any]:
     """Write the row, and return it; a new one joins the queue of those to be forgotten, and pushes the oldest out when
     it is full.
 
-    Whoever knows says whether it `is_new`.
+    Whoever knows says whether it `is_new`, and what the time is (Unix seconds).
     """
     path, data = ("transfers", record.id), record.to_data()
     is_new = rows.get_or(path, None) is None if is_new is None else is_new
     rows.put(path, data)
     if is_new:
-        head, tail = rows.get_or(_QUEUE, [0, 0])
-        rows.put((*_QUEUE, str(tail)), record.id)
-        rows.put(_QUEUE, _forget_old_transfers(rows, head, tail + 1))
+        queues = _Queues.read(rows, now_s)
+        queues.add(rows, record.id)
+        _forget_oldest(rows, queues)
+        if queues.are_many_kept:
+            _forget_kept(rows, queues)
+        queues.write(rows)
+    elif data["phase"] in _SETTLED:
+        # While new requests are refused, this is what makes room.
+        queues = _Queues.read(rows, now_s)
+        if queues.are_many_kept:
+            _forget_kept(rows, queues)
+            queues.write(rows)
     return data
 
 
-def _forget_old_transfers(rows: Rows, head: int, tail: int) -> list[int]:
-    """Take rows out of a queue that is too long, oldest first; those that are still needed go to its end again."""
+def _forget_oldest(rows: Rows, queues: _Queues) -> None:
+    """Take rows out of a queue that is too long, oldest first; each is forgotten or kept."""
     for _ in range(_QUEUE_LOOKS):
-        if tail - head <= MAX_TRANSFERS:
+        if queues.tail - queues.head <= MAX_TRANSFERS:
             break
-        oldest = rows.get_or((*_QUEUE, str(head)), None)
-        rows.delete((*_QUEUE, str(head)))
-        head += 1
-        if _still_needed(rows, oldest):
-            rows.put((*_QUEUE, str(tail)), oldest)
-            tail += 1
+        _forget_or_keep(rows, queues, queues.take(rows))
+
+
+def _forget_kept(rows: Rows, queues: _Queues) -> None:
+    """Look at the first of those that are kept: who is open no more, or has been late for long enough."""
+    for _ in range(min(_QUEUE_LOOKS, queues.open_tail - queues.open_head)):
+        _forget_or_keep(rows, queues, queues.take_open(rows))
+    for _ in range(min(_QUEUE_LOOKS, queues.late_tail - queues.late_head)):
+        until_s = queues.first_late_until_s(rows)
+        if _is_late_over(queues, until_s):
+            rows.delete(("transfers", queues.take_late(rows)))
+        elif queues.now_s and (not until_s or until_s > queues.now_s + LATE_S):
+            # The time was not known yet, or that of a clock far ahead.
+            queues.keep(rows, queues.take_late(rows), _Kept.LATE)
         else:
-            rows.delete(("transfers", oldest))
-    return [head, tail]
+            break
 
 
-def _still_needed(rows: Rows, transfer_id: str) -> bool:
-    """Whether the target may still have to hear of it: its authority comes from this transfer, and nobody reported yet.
+def _is_late_over(queues: _Queues, until_s: int | None) -> bool:
+    return until_s is not None and 0 < until_s < queues.now_s
 
-    The old authority may be cut off with the only copy of the state. Were this forgotten, the log would answer its
-    repeated request with "you are not the holder", it would step down, and the entity would be lost.
-    """
+
+def _forget_or_keep(rows: Rows, queues: _Queues, transfer_id: str) -> None:
+    why = _why_kept(rows, transfer_id, queues.now_s)
+    if why is None:
+        rows.delete(("transfers", transfer_id))
+    else:
+        queues.keep(rows, transfer_id, why)
+
+
+def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _Kept | None:
+    """Why a transfer is not forgotten, or None. Every new one asks, so that rows are not read as records here."""
     row = rows.get_or(("transfers", transfer_id), None)
-    # Most are done, and every new one asks: these are not read as records.
-    if row is None or row["phase"] in _SETTLED:
-        return False
-    transfer = TransferRecord.from_data(row)
-    if transfer.phase is not Phase.COMMITTED:
-        # One of a group: forgotten, it would be committed without the others.
-        return bool(transfer.group) and transfer.phase in (Phase.PERMITTED, Phase.PREPARED)
-    data = rows.get_or(("entities", transfer.entity), None)
-    return data is not None and EntityRecord.from_data(data).fence == transfer.fence
+    if row is None:
+        return None
+    phase, is_signed = row["phase"], bool(row.get("requester"))
+    if phase in _SETTLED:
+        # Only what was permitted in nobody's name was ever ordered.
+        was_ordered = phase == Phase.REFUSED.value and row.get("permit_rule_rev", 0) > 0
+        return _Kept.LATE if is_signed or was_ordered else None
+    if phase == Phase.ASKED.value:
+        return _Kept.OPEN if now_s <= row["ask_expires_at_s"] else _Kept.LATE
+    entity = rows.get_or(("entities", row["entity"]), None)
+    if phase != Phase.COMMITTED.value:
+        return _Kept.LATE if entity is None else _Kept.OPEN
+    if entity is not None and EntityRecord.from_data(entity).fence == TransferRecord.from_data(row).fence:
+        return _Kept.OPEN
+    return _Kept.LATE if is_signed else None

@@ -205,8 +205,8 @@ class Store:
     def transfers_of(self, entity_id: str, limit: int) -> list[TransferRecord]:
         """The transfers of an entity that are still remembered, as this member knows them; with an epoch, newest first.
 
-        There is no index: the log forgets transfers beyond `authority.transfer_rows.MAX_TRANSFERS`, and rows that do
-        not even contain the entity's name are passed over without being decoded.
+        There is no index: the log forgets transfers (`authority.transfer_rows`), and rows that do not even contain the
+        entity's name are passed over without being decoded.
         """
         name = entity_id.encode()
 
@@ -255,7 +255,7 @@ class Store:
         """The requests that wait for this master's answer, with what they are for: each requester's first, and so on.
 
         Within a round they come as their time runs out. All that wait have to be looked at, or the many of one
-        requester could hide another's: no more than the log remembers (`authority.transfer_rows.MAX_TRANSFERS`), and
+        requester could hide another's: no more than the log remembers (`authority.transfer_rows`), and
         of what has another master only the row that does not even contain the name.
         """
         store, name = self._replica.store, master.encode()

@@ -32,6 +32,7 @@ from authority.records import MAX_UNKNOWN_CHARS
 from authority.recovery_messages import MAX_COPIES, MAX_RECOVERED
 from authority.sealing import LIFETIME_S, MAX_AGREED, MAX_READERS, MAX_READY
 from authority.staging import MAX_STAGED_BYTES
+from authority.transfer_rows import MAX_KEPT, MAX_TRANSFERS
 from crypto import jws
 from crypto.jose import MAX_HEADER_CHARS, MAX_STATEMENT_BYTES
 from crypto.seen import DEFAULT_LONGEST_LIFE_S
@@ -87,6 +88,7 @@ EXPECTED = {
     "entities, levels of a hierarchy; children of one": f"{MAX_TREE}, {MAX_DEPTH}; {MAX_CHILDREN}",
     "early inputs of an entity; entities with some": f"{MAX_EARLY}, {MAX_EARLY_BYTES // 1024} KiB; {MAX_ENTITIES}",
     "members of a group, groups": f"{MAX_GROUP:,}, {MAX_GROUPS}",
+    "transfers in the log; those that it may not forget yet": f"{MAX_TRANSFERS:,}; {MAX_KEPT:,}",
     "notice before an entity leaves": f"{MAX_NOTICE_MS:,} ms",
     "input": f"{MAX_INPUT_BYTES:,} bytes",
     "inputs in a list": f"{MAX_INPUTS:,}",

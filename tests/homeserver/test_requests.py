@@ -10,6 +10,7 @@ import httpx
 import pytest
 import trio
 
+from authority import transfer_rows
 from authority.asks import ASK_LIFETIME_S
 from authority.placement import Move, Resident, ServerLoad, View
 from homeserver.app import run as run_homeserver
@@ -305,3 +306,32 @@ async def test_an_owners_request_goes_through_while_the_balance_is_held(game: Ga
     assert await game.is_simulated("alpha.s1", 3)
     assert not admits("alpha.s1", "alpha.s2")
     assert governor.counts["held"] == 2
+
+
+async def test_failures_row_39_a_flood_of_other_transfers_has_nothing_forgotten_that_is_not_over(
+    game: Game, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_rows, "MAX_TRANSFERS", 5)
+    await game.api.do("POST", f"{PATH}/ownership", ownership(game.bob, "question"))
+    await game.home.entity("alpha.ball-2", game.ada, "alpha.s1", rule="allow")
+    proof = game.bob.proof(action="transfer", entity="alpha.ball-2", to="alpha.s2", transfer_id="bobs-wish")
+    wish = {"to": "alpha.s2", "transfer_id": "bobs-wish", "requester": "alpha.bob", "proof": proof, "notice_ms": 1000}
+    await game.api.do("POST", "/v1/entities/alpha.ball-2/transfers", wish)
+    body = {"by": "alpha.bob", "proof": game.bob.proof(action="cancel", transfer_id="bobs-wish")}
+    await game.api.do("POST", "/v1/transfers/bobs-wish/cancel", body)
+    unknown = [f"alpha.no-{number}" for number in range(100)]
+    for number in range(3):
+        group = {"group": f"flood-no-{number}", "entities": unknown, "to": "alpha.s2", "all_or_none": False}
+        await game.api.do("POST", "/v1/groups", group)
+    (ask,) = await game.api.get("/v1/players/alpha.ada/asks")
+    assert ask["transfer_id"] == "question"
+    assert (await game.answer(game.ada, "question", allow=True))["result"] == "done"
+    await trio.sleep(1.5)
+    assert (await game.api.get("/v1/transfers/bobs-wish"))["reason"] == "cancelled"
+    record = await game.api.get("/v1/entities/alpha.ball-2")
+    assert (record["authority"], record["owner"]) == ("alpha.s1", "alpha.ada")
+    monkeypatch.setattr(transfer_rows, "MAX_KEPT", 0)
+    again = game.wish(game.bob, "another-wish")
+    answer = await game.api.call("POST", f"{PATH}/transfers", again)
+    assert (answer.status_code, answer.json()["code"]) == (409, "full")
+    assert answer.json()["retry_after_s"] > 0
