@@ -76,8 +76,8 @@ def _floor(rows: Rows) -> dict[str, int]:
 
 
 def _rev_after(record: EntityRecord) -> int:
-    revisions = (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
-    return 1 + max(revisions)
+    rights = (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
+    return 1 + max(*rights, record.policies_rev, record.release_rev)
 
 
 def free_name(rows: Rows, record: EntityRecord) -> None:

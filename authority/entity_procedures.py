@@ -58,6 +58,8 @@ def entity_create(rows: Rows, args: Mapping[str, Any]) -> Any:
         rule_rev=rev,
         locks_rev=rev,
         parent_rev=rev,
+        policies_rev=rev,
+        release_rev=rev,
         rule=Rule(args.get("rule", Rule.ASK)),
         orphans=OrphanPolicy(args.get("orphans", OrphanPolicy.ADOPT)),
         on_leave=LeavePolicy(args.get("on_leave", LeavePolicy.KEEP)),

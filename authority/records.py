@@ -144,6 +144,7 @@ class EntityRecord(_Compact):
     An empty `owner` is nobody, and so is an empty `authority`: it died, and nobody has gone on with the entity yet
     (`standing`); `orphans` says what is to become of it then. `locks`, by their names, keep others from becoming owner.
     `on_leave`, `heir` and `owner_timeout_s` say what becomes of it when its owner leaves, or is silent for too long.
+    `policies_rev` counts the changes of these and of `orphans`, `release_rev` the releases by its master.
     `stands_still` is so because its owner left; it is of one `owner_rev`, and over with the next one.
     `parent`, empty for none, and `children` are its place in a hierarchy; see `authority.hierarchy`.
     `incarnation` is the one of the authority to which the entity was given; 0 if it had no lease, or none is known.
@@ -179,6 +180,8 @@ class EntityRecord(_Compact):
     on_leave: LeavePolicy = LeavePolicy.KEEP
     heir: str = ""
     owner_timeout_s: int = 0
+    policies_rev: int = 1
+    release_rev: int = 1
     parent: str = ""
     parent_rev: int = 1
     children: tuple[str, ...] = ()

@@ -2,9 +2,9 @@
 
 What the master sets is in `authority.rights_changes`.
 
-Rule, owner, master and locks each have a revision. Whoever changes one names the revisions that it saw (`*_rev`, where
-given), and is refused with `stale_revision` when one has moved on: nothing is changed then. So the same signed words,
-sent twice or late, count once at most.
+Rule, owner, master, locks, policies and releases each have a revision. Whoever changes one names the revisions that it
+saw (`*_rev`, where given), and is refused with `stale_revision` when one has moved on: nothing is changed then. So the
+same signed words, sent twice or late, count once at most.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ __all__ = [
 # Names of locks on one entity, and how often one may be taken before it is given back.
 MAX_LOCKS: Final = 16
 MAX_LOCK_COUNT: Final = 1024
-_REVISIONS: Final = ("rule_rev", "owner_rev", "master_rev", "locks_rev")
+_REVISIONS: Final = ("rule_rev", "owner_rev", "master_rev", "locks_rev", "policies_rev", "release_rev")
 
 
 def find_entity(rows: Rows, entity_id: str) -> EntityRecord:
@@ -126,16 +126,18 @@ def entity_hand_back(rows: Rows, args: Mapping[str, Any]) -> Any:
 
 
 def entity_release(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master has an entity go on that stands still because its owner left; nobody owns it still.
+    """The master has an entity go on; that counts also where only its authority knows that it stands still.
 
-    That is a later ownership of nobody: whoever hears of both goes by the later one, in whichever order they come.
+    If it does because its owner left, nobody owns it still. That is a later ownership of nobody: whoever hears of both
+    goes by the later one, in whichever order they come.
     """
     record = find_entity(rows, args["entity"])
     check_master(record, args["by"])
     check_revisions(record, args)
     if record.stands_still:
         record = record.changed(owner_rev=record.owner_rev + 1, stands_still=False)
-        save_entity(rows, record)
+    record = record.changed(release_rev=record.release_rev + 1)
+    save_entity(rows, record)
     return record.to_data()
 
 

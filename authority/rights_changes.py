@@ -17,9 +17,11 @@ from authority.rules import Rule
 
 __all__ = ["RIGHTS_CHANGES"]
 
+_POLICIES: Final = ("orphans", "on_leave", "heir", "owner_timeout_s")
+
 
 def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
-    """The master sets rule, owner or master, which get a new revision each, or the policies, which have none.
+    """The master sets rule, owner or master, which get a new revision each, or the policies, which have one together.
 
     Where the master is a server that was removed, the owner may: nobody else ever could.
     """
@@ -42,6 +44,8 @@ def entity_change_rights(rows: Rows, args: Mapping[str, Any]) -> Any:
     for name in ("heir", "owner_timeout_s"):
         if args.get(name) is not None:
             record = record.changed(**{name: args[name]})
+    if any(getattr(record, name) != getattr(before, name) for name in _POLICIES):
+        record = record.changed(policies_rev=record.policies_rev + 1)
     save_entity(rows, record)
     if record.orphans is not before.orphans:
         _treat_orphan(rows, record)

@@ -202,8 +202,9 @@ def _entity_routes(node: Node) -> APIRouter:
             "master": body.master,
         }
         # Naming the revisions makes the proof good for one change at most.
-        revisions = record.model_dump(include={"rule_rev", "owner_rev", "master_rev"})
         settings = body.model_dump(mode="json", include=POLICIES, exclude_none=True)
+        names = {"rule_rev", "owner_rev", "master_rev"} | ({"policies_rev"} if settings else set())
+        revisions = record.model_dump(include=names)
         statement |= settings
         await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
         await check_players(node.directory, node.config.instance, body.model_dump(include={"owner", "master", "heir"}))

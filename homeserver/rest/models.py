@@ -158,6 +158,8 @@ class EntityView(BaseModel):
     on_leave: LeavePolicy = Field(description="what becomes of it when its owner leaves, or is silent for too long")
     heir: str = Field(description="who owns it then, if that is adopt; empty: its master")
     owner_timeout_s: int = Field(description="how long its owner may be silent; 0: as long as it likes")
+    policies_rev: int = Field(description="of orphans, on_leave, heir and owner_timeout_s together")
+    release_rev: int = Field(description="how often its master has released it, from 1")
     stands_still: bool = Field(description="because its owner left, until it has another, or its master releases it")
     parent: str = Field(description="what it moves with; empty for nothing")
     parent_rev: int
@@ -215,7 +217,8 @@ class RightsBody(RequestBody):
     proof: Proof = Field(
         description=(
             "statement {action: rights, entity, rule, owner, master, rule_rev, owner_rev, master_rev, expires_at_s}"
-            " of the master, with the revisions as they are before the change"
+            " of the master, with the revisions as they are before the change; where it names policies (orphans,"
+            " on_leave, heir, owner_timeout_s), also policies_rev"
         )
     )
     rule: AnyRule | None = None

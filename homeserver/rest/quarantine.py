@@ -32,7 +32,8 @@ class ReleaseBody(RequestBody):
         default=False, description="the inputs that wait count as applied, and are not: they may be what is wrong"
     )
     proof: Proof = Field(
-        description="statement {action: release, entity, master_rev, discard_inputs, expires_at_s} of the master"
+        description="statement {action: release, entity, master_rev, release_rev, discard_inputs, expires_at_s} of the"
+        " master, with the present revisions"
     )
 
 
@@ -51,11 +52,10 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
     @routes.post("/v1/entities/{entity_id}/release", status_code=202)
     async def release(entity_id: EntityId, body: ReleaseBody) -> ReleasedView:
         """Have an entity simulated again that stands still; it does so again if the world fails again."""
-        stated = {"entity": entity_id, "master_rev": body.master_rev, "discard_inputs": body.discard_inputs}
-        await check_player_proof(
-            node.directory, body.by, body.proof, {"action": "release", **stated}, node.clock.unix_s()
-        )
         record = await find_entity(node, entity_id)
+        stated = {"entity": entity_id, "master_rev": body.master_rev, "discard_inputs": body.discard_inputs}
+        statement, revisions = {"action": "release", **stated}, {"release_rev": record.release_rev}
+        await check_player_proof(node.directory, body.by, body.proof, statement, node.clock.unix_s(), revisions)
         if body.by != record.master:
             raise ApiError(403, Reason.NOT_MASTER, f"{record.master} is the master of {entity_id}", body.by)
         if body.master_rev != record.master_rev:
@@ -64,15 +64,17 @@ def quarantine_routes(node: "Node", find_entity: FindEntity) -> APIRouter:
         if not record.authority:
             text = f"nobody has authority over {entity_id} now: it is {record.standing}; repeat the same request later"
             raise ApiError(503, "authority_unreachable", text, entity_id)
-        if record.stands_still:
-            answer = await node.store.submit("entity.release", entity=entity_id, by=body.by, master_rev=body.master_rev)
-            record = EntityRecord.from_data(answer)
+        # Also where only its authority knows that it stands still: what was signed releases it once.
+        seen = {"master_rev": body.master_rev, **revisions}
+        answer = await node.store.submit("entity.release", entity=entity_id, by=body.by, **seen)
+        record = EntityRecord.from_data(answer)
         message = Release(entity=entity_id, discard_inputs=body.discard_inputs)
         try:
             await node.transfers.tell_owner(record)
             await node.transfers.post(message, Trace("release-entity"), record.authority, on_path=False)
         except NOT_TOLD as error:
-            raise ApiError(503, "authority_unreachable", f"{error}: repeat the same request", entity_id) from error
+            text = f"{error}: sign and send it again, with release_rev {record.release_rev}"
+            raise ApiError(503, "authority_unreachable", text, entity_id) from error
         return ReleasedView(entity=entity_id, authority=record.authority)
 
     return routes

@@ -88,6 +88,30 @@ def test_failures_row_40_what_stands_still_does_until_it_has_an_owner_or_its_mas
         assert (record.owner, record.owner_rev, record.stands_still) == ("" if how == "release" else EVE, 4, False)
 
 
+def test_failures_row_2_a_release_of_before_does_not_release_it_the_next_time() -> None:
+    log = owned_by_bob(on_leave="freeze")
+    leave(log)
+    once = {"entity": BALL, "by": ADA, "master_rev": 1, "release_rev": 1}
+    assert log.run("entity.release", **once)["release_rev"] == 2
+    log.propose(requester=EVE, **AVAILABLE)
+    log.run("entity.owner_left", entity=BALL, by=EVE, owner_rev=log.rows.entity(BALL).owner_rev)
+    log.refuses(Reason.STALE_REVISION, "entity.release", **once)
+    assert log.rows.entity(BALL).stands_still
+    # Nor when only its authority knows that it stands still.
+    for rev in (2, 3):
+        assert log.run("entity.release", **once | {"release_rev": rev})["release_rev"] == rev + 1
+    log.refuses(Reason.STALE_REVISION, "entity.release", **once | {"release_rev": 3})
+
+
+def test_failures_row_2_a_change_of_policies_counts_once() -> None:
+    log = owned_by_bob()
+    rev = log.rows.entity(BALL).policies_rev
+    once = {"entity": BALL, "by": ADA, "policies_rev": rev, "orphans": "despawn"}
+    assert log.run("entity.change_rights", **once)["policies_rev"] == rev + 1
+    log.run("entity.change_rights", **once | {"policies_rev": rev + 1, "orphans": "adopt"})
+    log.refuses(Reason.STALE_REVISION, "entity.change_rights", **once)
+
+
 def test_failures_row_40_what_is_to_end_with_its_owner_ends() -> None:
     log = owned_by_bob(on_leave="despawn")
     assert leave(log)["grave"] == {"entity": BALL, "authority": S1, "epoch": 2, "master": ADA}

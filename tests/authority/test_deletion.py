@@ -148,7 +148,8 @@ def end(log: Log, record: EntityRecord) -> None:
 
 
 def revisions(record: EntityRecord) -> tuple[int, ...]:
-    return (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
+    rights = (record.rule_rev, record.owner_rev, record.master_rev, record.locks_rev, record.parent_rev)
+    return (*rights, record.policies_rev, record.release_rev)
 
 
 def test_a_name_begins_above_everything_that_was_forgotten_of_it(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +164,7 @@ def test_a_name_begins_above_everything_that_was_forgotten_of_it(log: Log, monke
     assert old.epoch == 4
     end(log, old)
     before = create(log, "alpha.two")
-    assert (before.epoch, revisions(before)) == (1, (1,) * 5), "nothing was forgotten yet"
+    assert (before.epoch, revisions(before)) == (1, (1,) * 7), "nothing was forgotten yet"
     end(log, before)
     again = create(log, BALL)
     assert (again.epoch, again.born) == (6, 6), "above the fence 5 under which all were told that it is gone"
@@ -193,7 +194,7 @@ def test_tombstones_of_before_are_forgotten_with_their_epoch_alone(log: Log, mon
     monkeypatch.setattr(deletion, "MAX_TOMBSTONES", 1)
     end(log, create(log, "alpha.two"))
     again = create(log, BALL)
-    assert (again.epoch, revisions(again)) == (3, (1,) * 5)
+    assert (again.epoch, revisions(again)) == (3, (1,) * 7)
 
 
 def test_a_name_that_is_refused_over_and_over_pushes_no_grave_out(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,8 @@ async def check_its_master_releases_the_statue(world: Home, ada: Player) -> None
     assert (moved.life.tick, moved.life.ownership) == (tick, Ownership("", 2, stands_still=True))
     assert (await world.api.get("/v1/entities/alpha.statue"))["stands_still"]
     stated: dict[str, Any] = {"entity": "alpha.statue", "master_rev": 1, "discard_inputs": False}
-    body = {"by": "alpha.ada", "master_rev": 1, "proof": ada.proof(action="release", **stated)}
+    proof = ada.proof(action="release", release_rev=1, **stated)
+    body = {"by": "alpha.ada", "master_rev": 1, "proof": proof}
     await world.api.do("POST", "/v1/entities/alpha.statue/release", body)
     await until(lambda: moved.life.ownership == Ownership("", 3, stands_still=False) and moved.life.tick > tick)
     assert not (await world.api.get("/v1/entities/alpha.statue"))["stands_still"]
@@ -105,7 +106,7 @@ async def test_failures_row_40_a_player_of_whom_nothing_is_heard_counts_as_gone(
 
     # What is left may be treated otherwise later.
     record = await world.api.get("/v1/entities/alpha.house")
-    revisions = {name: record[name] for name in ("rule_rev", "owner_rev", "master_rev")}
+    revisions = {name: record[name] for name in ("rule_rev", "owner_rev", "master_rev", "policies_rev")}
     settings: dict[str, Any] = {"on_leave": "adopt", "heir": "", "owner_timeout_s": 30}
     nothing: dict[str, Any] = {"rule": None, "owner": None, "master": None}
     proof = ada.proof(action="rights", entity="alpha.house", **nothing, **revisions, **settings)

@@ -66,6 +66,8 @@ async def test_an_entity_is_created_read_and_moved_and_its_transfer_told_hop_by_
         "on_leave": "keep",
         "heir": "",
         "owner_timeout_s": 0,
+        "policies_rev": 1,
+        "release_rev": 1,
         "stands_still": False,
         "parent": "",
         "parent_rev": 1,

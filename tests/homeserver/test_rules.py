@@ -8,6 +8,7 @@ import trio
 from authority.asks import ASK_LIFETIME_S, MAX_ASKS, MAX_ASKS_EACH
 from authority.records import TransferRecord
 from homeserver import questions
+from homeserver.rest.models import POLICIES
 from scenarios import masters
 from scenarios.masters import Master
 from tests.homeserver.served import Home, Player, until
@@ -38,7 +39,8 @@ class Game:
     def change(self, who: Player, record: dict[str, Any], **rights: str) -> dict[str, Any]:
         """The body of a change of rights."""
         wanted: dict[str, Any] = {"rule": None, "owner": None, "master": None} | rights
-        revisions = {name: record[name] for name in ("rule_rev", "owner_rev", "master_rev")}
+        names = ["rule_rev", "owner_rev", "master_rev"] + ["policies_rev"] * bool(rights.keys() & POLICIES)
+        revisions = {name: record[name] for name in names}
         proof = who.proof(action="rights", entity=BALL, **wanted, **revisions)
         return {"by": who.name, "proof": proof} | rights
 
@@ -395,6 +397,18 @@ async def test_a_change_of_rights_cannot_be_sent_again(game: Game) -> None:
     forged = allow | {"proof": tampered(allow["proof"])}
     await game.api.refused(403, "bad_proof", "PATCH", f"/v1/entities/{BALL}", forged)
     assert (await game.record())["rule"] == "ask"
+
+
+async def test_failures_row_2_a_change_of_policies_cannot_be_sent_again(game: Game) -> None:
+    despawn = game.change(game.ada, await game.record(), orphans="despawn", on_leave="despawn")
+    assert (await game.api.do("PATCH", f"/v1/entities/{BALL}", despawn))["policies_rev"] == 2
+    kept = await game.set(game.ada, orphans="adopt", on_leave="keep")
+    assert (kept["policies_rev"], kept["owner_rev"], kept["rule_rev"]) == (3, 1, 1)
+    assert await game.api.refused(409, "stale_revision", "PATCH", f"/v1/entities/{BALL}", despawn) == 3
+    assert await game.record() == kept
+    # What changes nothing has no new revision, and what names no policy need not name theirs.
+    assert (await game.set(game.ada, orphans="adopt"))["policies_rev"] == 3
+    assert (await game.set(game.ada, rule="allow"))["policies_rev"] == 3
 
 
 async def test_a_request_that_is_sent_again_moves_nothing_again(game: Game) -> None:

@@ -184,9 +184,14 @@ async def test_failures_row_41_what_stands_still_is_seen_with_its_error_and_rele
     bob = await home.player("alpha.bob")
     path = f"/v1/entities/{BALL}/release"
     for who, rev, code in ((bob, 1, (403, "not_master")), (ada, 2, (409, "stale_revision"))):
-        proof = who.proof(action="release", entity=BALL, discard_inputs=True, master_rev=rev)
+        proof = who.proof(action="release", entity=BALL, discard_inputs=True, master_rev=rev, release_rev=1)
         body = stated | {"by": who.name, "master_rev": rev, "proof": proof}
         await home.api.refused(*code, "POST", path, body)
-    body = stated | {"by": "alpha.ada", "proof": ada.proof(action="release", entity=BALL, **stated)}
+    body = stated | {"by": "alpha.ada", "proof": ada.proof(action="release", entity=BALL, release_rev=1, **stated)}
     assert await home.api.do("POST", path, body) == {"entity": BALL, "authority": "alpha.s1"}
     await until(lambda: not life.broken)
+
+    # What was signed for this time discards nothing the next time.
+    life.stand_still("poison")
+    assert await home.api.refused(409, "stale_revision", "POST", path, body) == 2
+    assert life.broken
