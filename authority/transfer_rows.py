@@ -18,7 +18,7 @@ nothing. Two that differ by more than `LATE_S` less the lifetime of a proof may 
 """
 
 import hashlib
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -84,7 +84,8 @@ class _Queues:
 
     def write(self, rows: Rows) -> None:
         """As `read` finds them."""
-        rows.put(_QUEUE, list(astuple(self)))
+        places = [self.head, self.tail, self.open_head, self.open_tail, self.late_head, self.late_tail]
+        rows.put(_QUEUE, [*places, self.now_s])
 
     @property
     def kept(self) -> int:
