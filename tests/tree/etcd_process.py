@@ -1,6 +1,5 @@
 """A real etcd cluster on loopback, in a directory of the test's, ended by the id of each process."""
 
-import os
 import shutil
 import signal
 import ssl
@@ -73,8 +72,8 @@ class EtcdMember:
 
     def _signal(self, number: int) -> None:
         assert self._process is not None
-        assert self._process.pid > 1000
-        os.kill(self._process.pid, number)
+        # Nobody is signalled if it has ended: its number may be another's by then.
+        self._process.send_signal(number)
 
 
 class EtcdCluster:
