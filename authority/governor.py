@@ -132,6 +132,10 @@ class Governor:
             self.counts["oscillations"] += 1
         self._remember(self._left, entity, (source, now_s))
 
+    def stayed(self, entity: str) -> None:
+        """It did not move as it was about to: another may have it at once."""
+        self._left.pop(entity, None)
+
     @staticmethod
     def _remember(table: OrderedDict[str, V], key: str, value: V) -> None:
         table[key] = value

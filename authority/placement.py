@@ -12,11 +12,14 @@ the sum of the squared loads smaller; with a load that does not change there are
 back, and load that wavers by less than `hot - cool` starts none.
 
 Entities of the same affinity group interact, and move together or not at all.
+
+The coolest server may have no room, or not know the kind. What a server would not take lately is data of the `View`:
+the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -92,12 +95,14 @@ class Resident:
 class View:
     """What a policy sees: every server that reported lately, and the residents of those that may have to give some up.
 
-    `anchors` says of affinity groups that are under way where the part went that has left already.
+    `anchors` says of affinity groups that are under way where the part went that has left already. `refused` names
+    for residents the servers that would not take them lately, each with how many seconds ago that was.
     """
 
     servers: tuple[ServerLoad, ...]
     residents: tuple[Resident, ...] = ()
     anchors: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,8 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     """Empty the servers that are drained, and move from hot to cool ones.
 
     The servers that are drained come first. Their units go to whichever server is coolest then, however hot: nobody may
-    stay. Nothing is moved to a server that is drained, or that did not report.
+    stay. Nothing is moved to a server that is drained, or that did not report; nor to one that refused it lately, but
+    off a drained server if all did.
     """
     loads = _Loads(view.servers)
     draining = {server.name for server in view.servers if server.draining}
@@ -160,12 +166,12 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     moves: list[Move] = []
     for unit in units:
         if unit.server in draining:
-            moves += _moves(unit, _emptied_to(unit, loads, view.anchors), loads)
+            moves += _moves(unit, _emptied_to(unit, loads, view), loads)
     for unit in units:
         if unit.server not in draining and loads.of(unit.server) > balance.hot:
             loads.hot.add(unit.server)
         if unit.server in loads.hot and loads.of(unit.server) > balance.settled:
-            moves += _moves(unit, _relieved_to(unit, loads, balance), loads)
+            moves += _moves(unit, _relieved_to(unit, loads, view, balance), loads)
     return moves
 
 
@@ -187,8 +193,12 @@ class _Loads:
     def knows_open(self, name: str) -> bool:
         return name in self._open
 
-    def lowest(self, but: str) -> str | None:
-        """The server with the lowest load that is not drained, and not `but`."""
+    def lowest(self, but: str, refusing: Collection[str] = ()) -> str | None:
+        """The server with the lowest load that is not drained, not `but`, and none of those `refusing`."""
+        if refusing:
+            takers = ((*self._of[name], name) for name in self._open if name != but and name not in refusing)
+            lowest = min(takers, default=None)
+            return None if lowest is None else lowest[2]
         aside = None
         while self._heap:
             load, entities, name = self._heap[0]
@@ -210,16 +220,36 @@ class _Loads:
                 heapq.heappush(self._heap, (*self._of[name], name))
 
 
-def _emptied_to(unit: Unit, loads: _Loads, anchors: Mapping[str, str]) -> str | None:
-    anchor = anchors.get(unit.group) if unit.group else None
-    if anchor is not None and anchor != unit.server and loads.knows_open(anchor):
+def _refusing(unit: Unit, view: View) -> dict[str, float]:
+    """Who would not take any of a unit lately, and how many seconds ago."""
+    refusing: dict[str, float] = {}
+    if view.refused:
+        for resident in unit.residents:
+            for name, ago_s in view.refused.get(resident.entity, {}).items():
+                refusing[name] = min(ago_s, refusing.get(name, ago_s))
+    return refusing
+
+
+def _emptied_to(unit: Unit, loads: _Loads, view: View) -> str | None:
+    """Where the others of its group went, else the coolest; if all have refused it, the one that did longest ago."""
+    refusing = _refusing(unit, view)
+    anchor = view.anchors.get(unit.group) if unit.group else None
+    if anchor is not None and anchor != unit.server and loads.knows_open(anchor) and anchor not in refusing:
         return anchor
-    return loads.lowest(unit.server)
+    target = loads.lowest(unit.server, refusing)
+    if target is not None or not refusing:
+        return target
+    asked = [
+        (-ago_s, loads.of(name), name)
+        for name, ago_s in refusing.items()
+        if name != unit.server and loads.knows_open(name)
+    ]
+    return min(asked)[2] if asked else None
 
 
-def _relieved_to(unit: Unit, loads: _Loads, balance: Balance) -> str | None:
-    """The coolest server, if it may take the unit. If it may not, no other may."""
-    target = loads.lowest(unit.server)
+def _relieved_to(unit: Unit, loads: _Loads, view: View, balance: Balance) -> str | None:
+    """The coolest server that has not refused the unit, if it may take it. If it may not, no other may."""
+    target = loads.lowest(unit.server, _refusing(unit, view))
     if target is None or unit.cost <= 0.0:
         return None
     after, left = loads.of(target) + unit.cost, loads.of(unit.server) - unit.cost

@@ -3,7 +3,7 @@
 It holds nothing that must survive it. That a server is drained is in the log, and where entities are is with the
 servers; so whoever leads next goes on with the next round. Orders are not proposals to the log: a server hands entities
 over by itself, and the log decides on each as on any other hand-over. What was ordered and does not happen shows in
-the next census.
+the next census, and is ordered elsewhere for a while then (`authority.refusals`).
 
 A round asks every server that has to give something up (drained, or hot) for a census, and shows the policy all
 that answered. Servers that have not reported lately get nothing: nobody is evacuated to a server that is gone.
@@ -14,7 +14,7 @@ import logging
 import math
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,6 +27,8 @@ from authority.lease import LeasePhase
 from authority.messages import Message
 from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
+from authority.records import Phase
+from authority.refusals import Refusals
 from authority.settings import ConfigError
 from homeserver.store import Store
 from homeserver.transfers import NOT_TOLD
@@ -122,7 +124,9 @@ class Balancer:
         self._taken_back: dict[str, str] = {}
         self._turns: Counter[str] = Counter()
         self._nothing_at: dict[str, tuple[int, int]] = {}
+        self._asked_s = 0.0
         self.governor = Governor(balance)
+        self._refusals = self._no_refusals()
 
     # --- what servers say ------------------------------------------------------------------------------------------
 
@@ -148,7 +152,8 @@ class Balancer:
 
     def moved(self, entity: str, source: str, target: str) -> None:
         """An entity was handed over, for whatever reason: it is left alone for a while, and a move back is counted."""
-        self.governor.noted(entity, source, target, self._clock.monotonic_ns() / 1e9)
+        self.governor.noted(entity, source, target, self._now_s())
+        self._refusals.arrived(entity, target)
 
     # --- rounds ----------------------------------------------------------------------------------------------------
 
@@ -166,6 +171,7 @@ class Balancer:
             else:
                 # What is known of moves was true under that leadership.
                 self.governor = Governor(self._balance)
+                self._refusals = self._no_refusals()
             await self._clock.sleep_s(DRAINING_ROUND_S if busy else ROUND_S)
 
     async def _round(self) -> bool:
@@ -176,12 +182,26 @@ class Balancer:
         residents = await self._ask(givers) if givers else []
         if not residents:
             return False
-        view = View(tuple(loads), tuple(residents), self.governor.anchors)
+        for entity in self._refusals.still_there(residents, self._asked_s, self._now_s()):
+            self.governor.stayed(entity)
+        view = View(tuple(loads), tuple(residents), self.governor.anchors, self._refusals.of(residents, self._now_s()))
         proposed = self._policy(view, self._balance)
-        now_s = self._clock.monotonic_ns() / 1e9
-        await self._order(self.governor.admit(proposed, view, now_s))
         draining = {load.name for load in loads if load.draining}
+        holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
+        await self._order(self.governor.admit(proposed, view, self._now_s()), holds_s)
         return any(resident.server in draining for resident in residents)
+
+    def _now_s(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+    def _no_refusals(self) -> Refusals:
+        return Refusals(self._store.kind_of, self._why_refused)
+
+    def _why_refused(self, transfer_id: str) -> str | None:
+        transfer = self._store.transfer(transfer_id)
+        if transfer is None:
+            return None
+        return transfer.reason if transfer.phase is Phase.REFUSED else ""
 
     async def _take_back(self, loads: Sequence[ServerLoad]) -> None:
         """End the delegations that name drained servers which are dead, or empty: holders hand over through the log.
@@ -263,6 +283,7 @@ class Balancer:
     async def _ask(self, servers: Sequence[str]) -> list[Resident]:
         """The residents of these servers, of those that answer in time."""
         self._number += 1
+        self._asked_s = self._now_s()
         self._awaited = dict.fromkeys(servers)
         self._complete = self._clock.bell()
         request = CensusRequest(number=self._number, limit=MAX_CENSUS)
@@ -276,12 +297,15 @@ class Balancer:
             for row in census.rows
         ]
 
-    async def _order(self, moves: Sequence[Move]) -> None:
+    async def _order(self, moves: Sequence[Move], holds_s: Mapping[str, float] | None = None) -> None:
+        """With `holds_s` it is remembered what is refused: for how long nobody else orders the same off each source."""
         by_source: dict[str, list[MoveItem]] = defaultdict(list)
         for move in moves:
             item = MoveItem(transfer_id=self._new_id(), entity=move.entity, target=move.target)
             by_source[move.source].append(item)
         for source, items in by_source.items():
+            if holds_s is not None:
+                self._refusals.ordered(source, items, self._now_s(), holds_s[source])
             for start in range(0, len(items), MAX_MOVES):
                 await self._tell(Moves(moves=items[start : start + MAX_MOVES]), source)
 

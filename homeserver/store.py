@@ -172,6 +172,12 @@ class Store:
         data = self._get(("entities", entity_id))
         return None if data is None else EntityRecord.from_data(data)
 
+    def kind_of(self, entity_id: str) -> str:
+        """Of which kind an entity of this instance is, as this member knows it; empty if it knows none."""
+        data = self._get(("entities", entity_id))
+        kind: str = "" if data is None else data["kind"]
+        return kind
+
     def transfer(self, transfer_id: str) -> TransferRecord | None:
         """The record of a transfer, as this member knows it."""
         data = self._get(("transfers", transfer_id))

@@ -216,6 +216,67 @@ def test_a_part_of_a_group_that_was_left_behind_goes_where_the_rest_went() -> No
     assert {move.target for move in relieve(gone, BALANCE)} == {"alpha.s3"}
 
 
+def test_nor_does_a_part_of_a_group_wait_for_the_rest_to_be_let_in_there() -> None:
+    servers = (load("alpha.s1", 0.2, draining=True), load("alpha.s2", 0.7), load("alpha.s3", 0.1))
+    late = (Resident("alpha.late", "alpha.s1", group="crew"),)
+    view = View(servers, late, {"crew": "alpha.s2"}, {"alpha.late": {"alpha.s2": 1.0}})
+    assert {move.target for move in relieve(view, BALANCE)} == {"alpha.s3"}
+
+
+REFUSED = st.dictionaries(
+    st.sampled_from([f"alpha.e{n}" for n in range(40)]),
+    st.dictionaries(st.sampled_from(SERVERS), st.floats(0.0, 9.0), max_size=len(SERVERS)),
+    max_size=40,
+)
+
+
+def refused_by(unit: Unit, view: View) -> set[str]:
+    return {name for resident in unit.residents for name in view.refused.get(resident.entity, {})}
+
+
+@given(populations(), DRAINING, REFUSED)
+def test_nothing_is_moved_to_who_refused_it_lately_while_another_takes_entities(
+    residents: list[Resident], draining: frozenset[str], refused: dict[str, dict[str, float]]
+) -> None:
+    view = replace(view_of(residents, draining), refused=refused)
+    targets = {move.entity: move.target for move in relieve(view, BALANCE)}
+    for unit in units_of(residents):
+        to = {targets[resident.entity] for resident in unit.residents if resident.entity in targets}
+        others = set(SERVERS) - draining - {unit.server}
+        if others - refused_by(unit, view) or unit.server not in draining:
+            assert not to & refused_by(unit, view)
+        assert unit.server not in draining or not others or len(to) == 1
+
+
+@given(populations(), DRAINING, st.data())
+def test_a_drain_empties_as_soon_as_all_have_been_tried_if_any_target_takes(
+    residents: list[Resident], draining: frozenset[str], data: st.DataObject
+) -> None:
+    """Of each entity some take it, and some never do."""
+    takers = {r.entity: data.draw(st.frozensets(st.sampled_from(SERVERS)), label=r.entity) for r in residents}
+    refused_at: dict[str, dict[str, int]] = defaultdict(dict)
+    staying = [resident for resident in residents if resident.server in draining]
+    open_ones = set(SERVERS) - draining
+    for turn in range(len(open_ones)):
+        refused = {name: {to: float(turn - at) for to, at in row.items()} for name, row in refused_at.items()}
+        moves = relieve(replace(view_of(staying, draining), refused=refused), BALANCE)
+        for move in moves:
+            if move.target not in takers[move.entity]:
+                refused_at[move.entity][move.target] = turn
+        targets = {move.entity: move.target for move in moves}
+        staying = [one for one in staying if targets.get(one.entity) not in takers[one.entity]]
+    assert all(not takers[resident.entity] & open_ones for resident in staying)
+
+
+def test_who_was_refused_by_all_is_offered_off_a_drained_server_to_whoever_refused_it_longest_ago() -> None:
+    servers = (load("alpha.s1", 0.9, draining=True), load("alpha.s2", 0.1), load("alpha.s3", 0.7))
+    lone = (Resident("alpha.lone", "alpha.s1", 1e9, 0.1),)
+    view = View(servers, lone, refused={"alpha.lone": {"alpha.s2": 0.1, "alpha.s3": 0.2}})
+    assert [move.target for move in relieve(view, BALANCE)] == ["alpha.s3"]
+    hot = (replace(servers[0], draining=False), *servers[1:])
+    assert relieve(replace(view, servers=hot), BALANCE) == []
+
+
 def test_a_server_that_did_not_report_gets_nothing_and_gives_nothing() -> None:
     residents = tuple(Resident(f"alpha.e{n}", "alpha.gone", 1e9, 0.2) for n in range(9))
     assert relieve(View((load("alpha.s1", 0.0),), residents), BALANCE) == []

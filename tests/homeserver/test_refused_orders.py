@@ -1,0 +1,226 @@
+"""What servers do not take is ordered elsewhere, and a drain goes on whatever the policy is."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.clock import Clock
+from authority.errors import Reason
+from authority.hops import Trace
+from authority.messages import Message
+from authority.placement import Balance, Policy, relieve
+from authority.placement_messages import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
+from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
+from authority.refusals import REFUSED_S
+from crypto.keys import Identity
+from homeserver.balancer import Balancer
+from homeserver.store import Store
+from tree.store import Store as TreeStore
+
+SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
+SERVERS = (SOURCE, COOL, ROOMY)
+
+
+class Enough(BaseException):
+    """The time that the test wanted is over."""
+
+
+class Stepped(Clock):
+    """Time that passes only while somebody sleeps, and ends."""
+
+    def __init__(self) -> None:
+        self.now_s, self.end_s = 100.0, 100.0
+        self.in_between: Callable[[], None] = lambda: None
+        self.monotonic_ns: Any = lambda: round(self.now_s * 1e9)
+
+    async def sleep_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.in_between()
+        if self.now_s > self.end_s:
+            raise Enough
+
+
+class Instance:
+    """Three servers, of which COOL has the least to do, and the balancer that gives them orders."""
+
+    def __init__(self, policy: Policy = relieve, *, drained: Collection[str] = (SOURCE,)) -> None:
+        self.rows, self.clock = TreeStore(), Stepped()
+        backend: Any = SimpleNamespace(store=self.rows)
+        keys = Identity.generate().public.to_jwks()
+        for name in SERVERS:
+            self.rows.put(("servers", name), DirectoryRow(name=name, role=Role.SIMSERVER, keys=keys).to_data())
+        for name in drained:
+            self.rows.put(("drains", name), DrainRecord(server=name, id=f"drain-{name}", since_s=0.0).to_data())
+        self.tick_ppm = {SOURCE: 500_000, COOL: 1_000, ROOMY: 300_000}
+        self.held: dict[str, list[str]] = {name: [] for name in SERVERS}
+        self.kinds: dict[str, str] = {}
+        self.why_not: Callable[[str, str], str] = lambda entity, target: ""
+        """Why a target would not take an entity."""
+        self.writes_reasons = False
+        self.orders: list[tuple[float, str, str]] = []
+        self.silent: set[str] = set()
+        self.clock.in_between = self.report
+        self.balancer = Balancer(
+            Store(lambda: backend),
+            self.post,
+            self.clock,
+            leads=lambda: True,
+            balance=Balance(),
+            policy=policy,
+            balancing=True,
+        )
+
+    def put(self, entity: str, server: str = SOURCE, kind: str = "ball") -> None:
+        record = EntityRecord(id=entity, kind=kind, master="alpha.ada", owner="alpha.ada", authority=server)
+        self.rows.put(("entities", entity), record.to_row())
+        self.held[server].append(entity)
+        self.kinds[entity] = kind
+
+    def load(self, name: str) -> Load:
+        return Load(
+            tick_ppm=self.tick_ppm[name], entities=len(self.held[name]), leaving=0, inputs_per_s=0, bytes_per_s=0
+        )
+
+    def report(self) -> None:
+        for name in SERVERS:
+            if name not in self.silent:
+                self.balancer.reported(name, self.load(name))
+
+    async def post(self, message: Message, trace: Trace, to: str, *, on_path: bool) -> None:
+        match message:
+            case CensusRequest():
+                cost_ppm = self.tick_ppm[to] // max(1, len(self.held[to]))
+                rows = [CensusRow(entity=e, here_ms=10**9, cost_ppm=cost_ppm, group="") for e in self.held[to]]
+                census = Census(number=message.number, load=self.load(to), rows=rows[: message.limit])
+                self.balancer.took_census(to, census)
+            case Moves():
+                for move in message.moves:
+                    self.orders.append((self.clock.now_s, move.entity, move.target))
+                    self.carry_out(move, to)
+            case _:
+                pytest.fail(f"{message} is not expected")
+
+    def carry_out(self, move: MoveItem, source: str) -> None:
+        reason = self.why_not(move.entity, move.target)
+        if not reason:
+            self.held[source].remove(move.entity)
+            self.held[move.target].append(move.entity)
+            self.balancer.moved(move.entity, source, move.target)
+        elif self.writes_reasons:
+            transfer = TransferRecord(
+                id=move.transfer_id,
+                entity=move.entity,
+                source=source,
+                target=move.target,
+                phase=Phase.REFUSED,
+                reason=reason,
+            )
+            self.rows.put(("transfers", move.transfer_id), transfer.to_row())
+
+    async def runs(self, seconds: float) -> None:
+        self.report()
+        self.clock.end_s = self.clock.now_s + seconds
+        with pytest.raises(Enough):
+            await self.balancer.serve()
+
+    def ordered_to(self, target: str) -> Counter[str]:
+        return Counter(entity for _, entity, to in self.orders if to == target)
+
+
+@pytest.mark.parametrize("writes_reasons", [False, True])
+async def test_a_drain_ends_though_the_coolest_server_is_full(writes_reasons: bool) -> None:
+    instance = Instance()
+    instance.writes_reasons = writes_reasons
+    for number in range(40):
+        instance.put(f"alpha.e{number}", kind=f"kind-{number % 4}")
+    instance.why_not = lambda entity, target: (
+        Reason.CAPACITY if target == COOL and len(instance.held[COOL]) >= 3 else ""
+    )
+    await instance.runs(2.0)
+    assert {name: len(held) for name, held in instance.held.items()} == {SOURCE: 0, COOL: 3, ROOMY: 37}
+    assert max(instance.ordered_to(COOL).values()) == 1
+
+
+async def test_a_drain_ends_though_the_coolest_server_does_not_know_the_kind_which_costs_one_batch() -> None:
+    """A rolling upgrade: those of the other kind go there meanwhile."""
+    instance = Instance()
+    for number in range(1600):
+        instance.put(f"alpha.e{number}", kind="old" if number % 4 else "new")
+    instance.why_not = lambda entity, target: (
+        Reason.INCOMPATIBLE if target == COOL and instance.kinds[entity] == "old" else ""
+    )
+    await instance.runs(3.0)
+    assert not instance.held[SOURCE]
+    assert sorted(instance.held[COOL]) == sorted(name for name, kind in instance.kinds.items() if kind == "new")
+    refused = [entity for _, entity, target in instance.orders if target == COOL and instance.kinds[entity] == "old"]
+    assert 0 < len(refused) <= 512
+
+
+async def test_where_nobody_takes_it_all_are_tried_in_turn_and_no_faster_than_before() -> None:
+    instance = Instance()
+    instance.put("alpha.crate")
+    instance.why_not = lambda entity, target: Reason.CAPACITY
+    await instance.runs(3.0)
+    targets = [target for _, _, target in instance.orders]
+    assert targets == [COOL, ROOMY] * (len(targets) // 2) + [COOL] * (len(targets) % 2)
+    times = [at_s for at_s, _, _ in instance.orders]
+    assert len(times) > 20
+    assert min(later - at_s for at_s, later in pairwise(times)) > 0.09
+
+
+async def test_a_target_that_has_room_again_is_used_again() -> None:
+    instance = Instance()
+    instance.put("alpha.e0")
+    instance.why_not = lambda entity, target: Reason.CAPACITY if target == COOL else ""
+    await instance.runs(1.0)
+    assert instance.held[ROOMY] == ["alpha.e0"]
+    instance.why_not = lambda entity, target: ""
+    instance.put("alpha.e1")
+    await instance.runs(REFUSED_S / 2)
+    assert instance.held[ROOMY] == ["alpha.e0", "alpha.e1"], "of this kind nobody was taken"
+    await instance.runs(REFUSED_S / 2)
+    instance.put("alpha.e2")
+    await instance.runs(1.5)
+    assert instance.held[COOL] == ["alpha.e2"]
+
+
+async def test_one_that_is_refused_for_a_reason_of_its_own_keeps_nobody_else_from_the_target() -> None:
+    instance = Instance()
+    instance.writes_reasons = True
+    instance.why_not = lambda entity, target: Reason.ATTACHED if (entity, target) == ("alpha.child", COOL) else ""
+    instance.put("alpha.child")
+    await instance.runs(1.0)
+    assert instance.held[ROOMY] == ["alpha.child"]
+    instance.put("alpha.ball")
+    await instance.runs(1.5)
+    assert instance.held[COOL] == ["alpha.ball"]
+
+
+async def test_a_hot_server_is_relieved_though_the_coolest_takes_nothing() -> None:
+    instance = Instance(drained=())
+    instance.tick_ppm = {SOURCE: 900_000, COOL: 1_000, ROOMY: 450_000}
+    for number in range(9):
+        instance.put(f"alpha.e{number}")
+    instance.why_not = lambda entity, target: Reason.CAPACITY if target == COOL else ""
+    await instance.runs(4.0)
+    assert not instance.held[COOL]
+    assert instance.held[ROOMY]
+
+
+async def test_who_is_refused_by_all_is_offered_to_each_no_more_often_than_the_hold_allows() -> None:
+    instance = Instance(drained=())
+    instance.tick_ppm = {SOURCE: 900_000, COOL: 1_000, ROOMY: 300_000}
+    for number in range(9):
+        instance.put(f"alpha.e{number}")
+    instance.why_not = lambda entity, target: Reason.CAPACITY
+    await instance.runs(2 * Balance().min_hold_s)
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for at_s, entity, target in instance.orders:
+        by_pair.setdefault((entity, target), []).append(at_s)
+    assert {target for _, target in by_pair} == {COOL, ROOMY}
+    for times in by_pair.values():
+        assert all(later - at_s >= Balance().min_hold_s for at_s, later in pairwise(times))
