@@ -33,6 +33,7 @@ __all__ = [
     "Unit",
     "View",
     "coolest",
+    "emptied",
     "relieve",
     "units_of",
 ]
@@ -175,6 +176,28 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     return moves
 
 
+def emptied(view: View, proposed: Iterable[Move]) -> list[Move]:
+    """The moves that empty the servers that are drained: as proposed where that can be done, the rest as in `relieve`.
+
+    So a drain goes on whatever a policy thinks of it. It can be done if all of a unit is to go to one server, which
+    takes entities and has not refused it lately.
+    """
+    loads = _Loads(view.servers)
+    draining = {server.name for server in view.servers if server.draining}
+    wanted = {move.entity: move for move in proposed}
+    moves: list[Move] = []
+    unnamed: list[Unit] = []
+    for unit in units_of(view.residents):
+        if unit.server in draining:
+            target = _proposed_for(unit, wanted, loads, view)
+            moves += _moves(unit, target, loads)
+            if target is None:
+                unnamed.append(unit)
+    for unit in unnamed:
+        moves += _moves(unit, _emptied_to(unit, loads, view), loads)
+    return moves
+
+
 class _Loads:
     """The loads as they will be after the moves so far, in a heap: there may be many servers, and very many units."""
 
@@ -228,6 +251,16 @@ def _refusing(unit: Unit, view: View) -> dict[str, float]:
             for name, ago_s in view.refused.get(resident.entity, {}).items():
                 refusing[name] = min(ago_s, refusing.get(name, ago_s))
     return refusing
+
+
+def _proposed_for(unit: Unit, wanted: Mapping[str, Move], loads: _Loads, view: View) -> str | None:
+    """Where a unit is to go by a proposal that can be followed."""
+    moves = [wanted.get(resident.entity) for resident in unit.residents]
+    ends = {None if move is None else (move.source, move.target) for move in moves}
+    end = ends.pop()
+    if ends or end is None or end[0] != unit.server or end[1] == unit.server:
+        return None
+    return end[1] if loads.knows_open(end[1]) and end[1] not in _refusing(unit, view) else None
 
 
 def _emptied_to(unit: Unit, loads: _Loads, view: View) -> str | None:

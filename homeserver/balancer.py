@@ -7,6 +7,9 @@ the next census, and is ordered elsewhere for a while then (`authority.refusals`
 
 A round asks every server that has to give something up (drained, or hot) for a census, and shows the policy all
 that answered. Servers that have not reported lately get nothing: nobody is evacuated to a server that is gone.
+
+Drained servers are emptied whatever the policy is: it may choose where somebody goes, and whom it does not name, or
+names no good target for, leaves the built-in way. A policy that fails has no say in that round.
 """
 
 import importlib
@@ -25,7 +28,7 @@ from authority.governor import Governor
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Message
-from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View
+from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
 from authority.records import Phase
 from authority.refusals import Refusals
@@ -49,6 +52,10 @@ MAX_TAKEN_BACK: Final = 64
 # To search 50,000 rows takes a tenth of a second.
 QUIET_S: Final = 15.0
 MAX_REPORTS: Final = 10_000
+# The policy is asked in between everything else that the homeserver does, the renewal of leases for one.
+SLOW_POLICY_S: Final = 0.1
+SLOW_POLICY_AGAIN_S: Final = 10.0
+MAX_FAILURES: Final = 64
 _PPM: Final = 1_000_000
 _NS: Final = 1_000_000_000
 
@@ -71,6 +78,17 @@ def load_policy(spec: str) -> Policy:
     if not callable(policy):
         raise ConfigError(f"policy {spec!r} is no function")
     return policy
+
+
+def _checked(proposed: Iterable[Move]) -> list[Move]:
+    """What a policy returned, if it is what it should be. Raises whatever comes of it else."""
+    moves = list(proposed)
+    for move in moves:
+        if not isinstance(move, Move):
+            raise TypeError(f"a policy returns moves, and not {move!r:.100}")
+        if not all(isinstance(name, str) for name in (move.entity, move.source, move.target)):
+            raise TypeError(f"a move is between servers of these names, and not {move!r:.300}")
+    return moves
 
 
 class Post(Protocol):
@@ -125,6 +143,8 @@ class Balancer:
         self._turns: Counter[str] = Counter()
         self._nothing_at: dict[str, tuple[int, int]] = {}
         self._asked_s = 0.0
+        self._failures: set[str] = set()
+        self._slow_until_s = 0.0
         self.governor = Governor(balance)
         self._refusals = self._no_refusals()
 
@@ -166,7 +186,7 @@ class Balancer:
                 try:
                     busy = await self._round()
                 except Exception:
-                    # The policy's fault perhaps: it must not take the homeserver with it, nor stop the rounds.
+                    # It must not take the homeserver with it, nor stop the rounds.
                     _log.exception("a round of the balancer ran into an error")
             else:
                 # What is known of moves was true under that leadership.
@@ -185,11 +205,40 @@ class Balancer:
         for entity in self._refusals.still_there(residents, self._asked_s, self._now_s()):
             self.governor.stayed(entity)
         view = View(tuple(loads), tuple(residents), self.governor.anchors, self._refusals.of(residents, self._now_s()))
-        proposed = self._policy(view, self._balance)
+        proposed = self._proposed(view)
+        moves = emptied(view, proposed)
+        done = set(moves)
+        # What the policy says of drained servers and is not done counts as nonsense.
+        moves += [move for move in proposed if move not in done]
         draining = {load.name for load in loads if load.draining}
         holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
-        await self._order(self.governor.admit(proposed, view, self._now_s()), holds_s)
+        await self._order(self.governor.admit(moves, view, self._now_s()), holds_s)
         return any(resident.server in draining for resident in residents)
+
+    def _proposed(self, view: View) -> list[Move]:
+        """What the policy says; nothing if it fails, which is logged once for each type of error."""
+        began_s = self._now_s()
+        try:
+            return _checked(self._policy(view, self._balance))
+        except Exception as error:
+            self.governor.counts["policy_failed"] += 1
+            failure = type(error).__name__
+            if failure not in self._failures and len(self._failures) < MAX_FAILURES:
+                self._failures.add(failure)
+                text = "the placement policy failed and has no say in this round; each further %s is only counted"
+                _log.exception(text, failure)
+            return []
+        finally:
+            self._measured(began_s)
+
+    def _measured(self, began_s: float) -> None:
+        now_s = self._now_s()
+        if now_s - began_s > SLOW_POLICY_S:
+            self.governor.counts["policy_slow"] += 1
+            if now_s >= self._slow_until_s:
+                self._slow_until_s = now_s + SLOW_POLICY_AGAIN_S
+                text = "the placement policy took %.3f s; the homeserver stood still meanwhile"
+                _log.warning(text, now_s - began_s)
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9

@@ -93,7 +93,7 @@ class MetadataSettings(Settings):
 
 
 class PlacementSettings(Settings):
-    """Where entities should be; see `authority.placement`. Drains are done whatever stands here.
+    """Where entities should be; see `authority.placement`. Drains are done whatever stands here, and whatever it does.
 
     With `balance`, entities are moved from hot to cool servers. `policy` names the function that decides, as
     `package.module:function`. The numbers are those of `authority.placement.Balance`.

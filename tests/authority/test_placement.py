@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from authority.placement import Balance, Move, Resident, ServerLoad, Unit, View, coolest, relieve, units_of
+from authority.placement import Balance, Move, Resident, ServerLoad, Unit, View, coolest, emptied, relieve, units_of
 
 BALANCE = Balance()
 SERVERS = ("alpha.s1", "alpha.s2", "alpha.s3", "beta.s1")
@@ -246,6 +246,24 @@ def test_nothing_is_moved_to_who_refused_it_lately_while_another_takes_entities(
         if others - refused_by(unit, view) or unit.server not in draining:
             assert not to & refused_by(unit, view)
         assert unit.server not in draining or not others or len(to) == 1
+
+
+@given(populations(), DRAINING, REFUSED)
+def test_what_a_policy_says_of_drained_servers_is_done_if_it_can_be_and_else_they_are_emptied_all_the_same(
+    residents: list[Resident], draining: frozenset[str], refused: dict[str, dict[str, float]]
+) -> None:
+    view = replace(view_of(residents, draining), refused=refused)
+    last = max(set(SERVERS) - draining, default="")
+    proposed = [Move(resident.entity, resident.server, last) for resident in residents[::2] if last]
+    moves = emptied(view, proposed)
+    assert {move.source for move in moves} <= draining
+    left = [resident for resident in after(residents, moves) if resident.server in draining]
+    assert not left or draining == frozenset(SERVERS)
+    for unit in units_of(residents):
+        if unit.server in draining and last and last not in refused_by(unit, view):
+            of_unit = {Move(resident.entity, unit.server, last) for resident in unit.residents}
+            if of_unit <= set(proposed):
+                assert of_unit <= set(moves)
 
 
 @given(populations(), DRAINING, st.data())

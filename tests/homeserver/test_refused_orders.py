@@ -1,8 +1,10 @@
 """What servers do not take is ordered elsewhere, and a drain goes on whatever the policy is."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from actors.clock import Clock
 from authority.errors import Reason
 from authority.hops import Trace
 from authority.messages import Message
-from authority.placement import Balance, Policy, relieve
+from authority.placement import Balance, Move, Policy, View, relieve
 from authority.placement_messages import Census, CensusRequest, CensusRow, Load, MoveItem, Moves
 from authority.records import DirectoryRow, DrainRecord, EntityRecord, Phase, Role, TransferRecord
 from authority.refusals import REFUSED_S
@@ -224,3 +226,133 @@ async def test_who_is_refused_by_all_is_offered_to_each_no_more_often_than_the_h
     assert {target for _, target in by_pair} == {COOL, ROOMY}
     for times in by_pair.values():
         assert all(later - at_s >= Balance().min_hold_s for at_s, later in pairwise(times))
+
+
+# --- policies of one's own -------------------------------------------------------------------------------------------
+
+
+def raises(view: View, balance: Balance) -> list[Move]:
+    raise RuntimeError("broken")
+
+
+def goes_on_for_ever_until_it_raises(view: View, balance: Balance) -> Iterator[Move]:
+    yield Move(view.residents[0].entity, SOURCE, COOL)
+    raise RuntimeError("broken")
+
+
+def no_moves(view: View, balance: Balance) -> list[Move]:
+    return []
+
+
+def all_to_the_roomy(view: View, balance: Balance) -> list[Move]:
+    return [Move(resident.entity, resident.server, ROOMY) for resident in view.residents]
+
+
+def all_to_a_drained_one(view: View, balance: Balance) -> list[Move]:
+    return [Move(resident.entity, resident.server, COOL) for resident in view.residents]
+
+
+def rubbish(view: View, balance: Balance) -> Any:
+    return [1, "x", Move(view.residents[0].entity, SOURCE, COOL)]
+
+
+def moves_of_rubbish(view: View, balance: Balance) -> Any:
+    return [Move(["alpha.e0"], None, 3)]  # type: ignore[arg-type] # what a user may do
+
+
+POLICIES: list[Any] = [
+    raises,
+    goes_on_for_ever_until_it_raises,
+    lambda view, balance: None,
+    rubbish,
+    moves_of_rubbish,
+    no_moves,
+    all_to_the_roomy,
+    all_to_a_drained_one,
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=range(len(POLICIES)))
+@pytest.mark.parametrize("drained", [(SOURCE,), (SOURCE, COOL), (SOURCE, ROOMY)])
+async def test_a_drain_ends_whatever_the_policy_is(policy: Policy, drained: tuple[str, ...]) -> None:
+    instance = Instance(policy, drained=drained)
+    for number in range(20):
+        instance.put(f"alpha.e{number}")
+    instance.why_not = lambda entity, target: Reason.CAPACITY if entity == "alpha.e7" and target == ROOMY else ""
+    await instance.runs(2.0)
+    stays = 1 if COOL in drained else 0
+    assert len(instance.held[SOURCE]) == stays, "the only server that is left does not take that one"
+    if policy is all_to_the_roomy and drained == (SOURCE,):
+        assert instance.held[COOL] == ["alpha.e7"], "the policy chooses, as long as it can be done"
+
+
+async def test_a_policy_that_fails_is_counted_and_logged_once_for_each_type_of_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = Counter[str]()
+
+    def failing(view: View, balance: Balance) -> list[Move]:
+        calls["all"] += 1
+        raise KeyError(calls["all"]) if calls["all"] % 2 else RuntimeError("broken")
+
+    instance = Instance(failing)
+    instance.put("alpha.e0")
+    instance.why_not = lambda entity, target: Reason.CAPACITY
+    await instance.runs(2.0)
+    assert instance.balancer.governor.counts["policy_failed"] == calls["all"] > 10
+    said = [record.getMessage() for record in caplog.records if "policy failed" in record.getMessage()]
+    assert [text.rsplit(";", maxsplit=1)[1] for text in said] == [
+        " each further KeyError is only counted",
+        " each further RuntimeError is only counted",
+    ]
+
+
+async def test_a_policy_that_takes_long_is_logged_but_not_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    instance = Instance(no_moves)
+    takes_s = 0.05
+
+    def slow(view: View, balance: Balance) -> list[Move]:
+        instance.clock.now_s += takes_s
+        return []
+
+    instance.balancer._policy = slow
+    instance.put("alpha.e0")
+    instance.why_not = lambda entity, target: Reason.CAPACITY
+    await instance.runs(1.0)
+    assert instance.balancer.governor.counts["policy_slow"] == 0
+    takes_s = 0.25
+    await instance.runs(15.0)
+    assert instance.balancer.governor.counts["policy_slow"] > 20
+    said = [record.getMessage() for record in caplog.records if "took" in record.getMessage()]
+    assert said == ["the placement policy took 0.250 s; the homeserver stood still meanwhile"] * 2
+
+
+def example() -> Policy:
+    """The policy in the documentation."""
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = text.partition("### A policy of your own")[2]
+    source = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    exec(compile(source, "operations.md", "exec"), names)  # noqa: S102 — the example from our own page
+    policy: Policy = names["away_from_the_first"]
+    return policy
+
+
+@pytest.mark.parametrize("drained", SERVERS)
+async def test_any_server_is_drained_with_the_policy_in_the_documentation(drained: str) -> None:
+    instance = Instance(example(), drained=(drained,))
+    for number in range(30):
+        instance.put(f"alpha.e{number}", SERVERS[number % 3])
+    await instance.runs(2.0)
+    assert not instance.held[drained]
+    assert not instance.balancer.governor.counts["policy_failed"]
+    assert drained != SOURCE or len(instance.held[COOL]) == 20, "the policy chooses where they go"
+
+
+async def test_the_policy_in_the_documentation_does_not_fail_where_one_server_reports() -> None:
+    instance = Instance(example())
+    instance.put("alpha.e0")
+    instance.silent = {COOL, ROOMY}
+    await instance.runs(2.0)
+    assert instance.balancer.governor.counts["policy_failed"] == 0
+    assert (instance.held[SOURCE], instance.orders) == (["alpha.e0"], [])
