@@ -18,9 +18,10 @@ the next-coolest is taken then. Off a drained server, who was refused by all is 
 """
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Final
 
 __all__ = [
@@ -58,6 +59,8 @@ class Balance:
     oscillation_s: float = 120.0
 
     def __post_init__(self) -> None:
+        if not all(map(math.isfinite, astuple(self))):
+            raise ValueError("limits of placement are finite numbers")
         if not 0.0 < self.cool < self.hot:
             raise ValueError(f"cool ({self.cool}) must be above 0 and below hot ({self.hot})")
         if self.moves_per_s <= 0 or self.drain_moves_per_s <= 0 or self.min_hold_s < 0 or self.oscillation_s < 0:

@@ -1,7 +1,7 @@
 """Configuration of a homeserver and of a relay, as read from TOML."""
 
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,9 @@ __all__ = [
 # Above what a new leader of the log takes to be elected and to be found by those who renew, with the noise of a busy
 # machine; and short enough that players see a pause and not an end.
 DEFAULT_LEASE_TERM_S: Final = 6.0
+
+
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class MemberConfig(Settings):
@@ -101,12 +104,12 @@ class PlacementSettings(Settings):
 
     balance: bool = False
     policy: str = "authority.placement:relieve"
-    hot: float = Balance.hot
-    cool: float = Balance.cool
-    min_hold_s: float = Balance.min_hold_s
-    moves_per_s: float = Balance.moves_per_s
-    drain_moves_per_s: float = Balance.drain_moves_per_s
-    oscillation_s: float = Balance.oscillation_s
+    hot: _Finite = Balance.hot
+    cool: _Finite = Balance.cool
+    min_hold_s: _Finite = Balance.min_hold_s
+    moves_per_s: _Finite = Balance.moves_per_s
+    drain_moves_per_s: _Finite = Balance.drain_moves_per_s
+    oscillation_s: _Finite = Balance.oscillation_s
 
     def limits(self) -> Balance:
         """The numbers as a policy gets them."""

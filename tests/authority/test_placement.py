@@ -1,8 +1,9 @@
 """The policy empties drained servers and cools hot ones, settles, and never takes a move back (FAILURES 33)."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import example, given
@@ -313,3 +314,10 @@ def test_what_is_new_goes_to_the_coolest_server_that_is_not_drained() -> None:
 def test_numbers_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"cool|budgets"):
         Balance(**wrong)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", [limit.name for limit in fields(Balance)])
+def test_numbers_that_are_none_are_refused(name: str, number: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Balance(**{name: number})

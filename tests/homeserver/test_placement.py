@@ -1,5 +1,7 @@
 """Load, drains and balance through a running homeserver: what operators see and may do, and what becomes of it."""
 
+import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +306,7 @@ def test_a_policy_that_cannot_be_one_is_refused_at_the_start(spec: str) -> None:
 def test_numbers_that_cannot_be_meant_are_refused_in_the_configuration() -> None:
     with pytest.raises(ValueError, match="cool"):
         PlacementSettings(hot=0.5, cool=0.6)
+    for limit in fields(Balance):
+        for number in (math.inf, math.nan):
+            with pytest.raises(ValueError, match=rf"{limit.name}\n.*finite number"):
+                PlacementSettings.model_validate({limit.name: number})
