@@ -10,6 +10,7 @@
 them up, watches over them, and does to them what a scenario asks for.
 """
 
+import re
 import shlex
 import shutil
 import tempfile
@@ -271,6 +272,14 @@ class LocalCluster:
         del self._children[name]
         self._progress(Removed(name))
         return end
+
+    def has_removed(self, name: str) -> bool:
+        """Whether it was a simulation server of this cluster, now or at an earlier start: its files have stayed."""
+        instance = name.partition(".")[0]
+        if instance not in self.spec.instances or name in self.spec.simserver_names(instance):
+            return False
+        is_name = re.fullmatch(rf"{re.escape(instance)}\.s[0-9]+", name) is not None
+        return is_name and (self.directory / name / "config.toml").is_file()
 
     def _lay_out_anew(self, spec: ClusterSpec) -> None:
         self._blueprint = lay_out(spec, self.directory, self._ports)

@@ -97,6 +97,8 @@ async def _answer(cluster: LocalCluster, line: bytes) -> dict[str, Any]:
                 return {"server": asdict(await cluster.add_simserver(instance))}
             case {"do": "look", "instance": str(instance)}:
                 return {"server": {"homeservers": cluster.homeserver_urls()[_of(cluster, f"{instance}.")]}}
+            case {"do": "remove", "server": str(name)} if cluster.has_removed(name):
+                return {"server": {"name": name, "was_removed": True}}
             case {"do": "remove", "server": str(name)}:
                 found = asdict(cluster.server(name)) if name in cluster.spec.simserver_names(_of(cluster, name)) else {}
                 await cluster.remove_simserver(name)

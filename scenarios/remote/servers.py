@@ -318,6 +318,7 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
         _check_runs_in(directory, server, server_name)
     path = f"/v1/servers/{server_name}/drain"
     view: dict[str, Any] = {"name": server_name}
+    was_known = True
     try:
         with _telling_that_it_goes_on(server_name, f"baton server remove {server_name}"):
             if status := _wait(server, path, server.call("POST", path), json_wanted, within_s, removing=True):
@@ -327,9 +328,15 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
         # It is out of the directory already, and perhaps its process is still there.
         if directory is None or refused.code not in ("unknown_target", "not_found"):
             raise
+        was_known = False
+    how = "; stop its process"
     if directory is not None:
-        ask_cluster(directory, {"do": "remove", "server": server_name}, server.timeout_s)
-    _tell(view, json_wanted, f"{server_name} is removed" + ("" if directory else "; stop its process"))
+        stopped = ask_cluster(directory, {"do": "remove", "server": server_name}, server.timeout_s)
+        if not stopped.get("was_removed"):
+            how = ""
+        elif not was_known:
+            how = " already"
+    _tell(view, json_wanted, f"{server_name} is removed{how}")
     return 0
 
 

@@ -62,8 +62,12 @@ async def test_servers_come_and_go_and_the_next_start_remembers(tmp_path: Path) 
         assert names == ["alpha.h1", "beta.h1", "alpha.s2", "beta.s1"]
         kept = cluster.server("beta.h1").rest_url
         assert (tmp_path / "alpha.s1" / "config.toml").exists(), "its files stay"
+        again = {"name": "alpha.s1", "was_removed": True}
+        assert (await ask_for(tmp_path, do="remove", server="alpha.s1"))["server"] == again
     assert [event for event in events if isinstance(event, Added | Removed)] == [Added("alpha.s2"), Removed("alpha.s1")]
     async with controlled(tmp_path, events) as cluster:
+        assert [server.name for server in cluster.servers] == names
+        assert (await ask_for(tmp_path, do="remove", server="alpha.s1"))["server"] == again
         assert [server.name for server in cluster.servers] == names
         assert (cluster.server("alpha.s2").rest_url, cluster.server("beta.h1").rest_url) == (added["rest_url"], kept)
 
@@ -74,6 +78,7 @@ async def test_servers_come_and_go_and_the_next_start_remembers(tmp_path: Path) 
         ({"do": "add", "instance": "gamma"}, "no instance 'gamma'"),
         ({"do": "remove", "server": "alpha.s9"}, "no simulation server 'alpha.s9'"),
         ({"do": "remove", "server": "alpha.h1"}, "no simulation server 'alpha.h1'"),
+        ({"do": "remove", "server": "alpha.s1/../alpha.h1"}, "no simulation server 'alpha.s1/../alpha.h1'"),
         ({"do": "remove", "server": "gamma.s1"}, "no instance 'gamma'"),
         ({"do": "look", "instance": "gamma"}, "no instance 'gamma'"),
     ],

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from homeserver.config import HomeserverConfig
-from scenarios.errors import EnvironmentFailed
+from scenarios.errors import EnvironmentFailed, RemoteRefused
 from scenarios.remote import servers, tree
 from scenarios.remote.connection import Server
 from tests.homeserver.process import server_process, wait_ready
@@ -315,6 +315,27 @@ def test_whoever_ends_the_waiting_is_told_that_the_drain_goes_on(
     status, _, err = baton(*command, "alpha.s1")
     assert status == 130
     assert f"the drain of alpha.s1 goes on; wait on with `baton {' '.join(command)} alpha.s1`, end it with" in err
+
+
+@pytest.mark.parametrize("was_removed", [True, False])
+def test_a_server_that_was_removed_may_be_removed_again(
+    baton: Baton, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, was_removed: bool
+) -> None:
+    """Unless only its row was: then its process is still there."""
+
+    def ask(_directory: Path, request: dict[str, str], _timeout_s: float) -> dict[str, Any]:
+        if request["do"] == "look":
+            return {"homeservers": [os.environ["BATON_URL"]]}
+        return {"name": "alpha.s1"} | ({"was_removed": True} if was_removed else {})
+
+    def call(*_: Any) -> dict[str, Any]:
+        raise RemoteRefused("unknown_target", "no simulation server alpha.s1 is registered")
+
+    monkeypatch.setattr(servers, "ask_cluster", ask)
+    monkeypatch.setattr(Server, "call", call)
+    status, out, _ = baton("server", "remove", "alpha.s1", "--dir", str(tmp_path))
+    assert (status, out) == (0, "alpha.s1 is removed already\n" if was_removed else "alpha.s1 is removed\n")
+    assert baton("server", "remove", "alpha.s1")[0] == 1, "without the directory nobody knows that it ever was"
 
 
 @pytest.mark.parametrize(("own", "status"), [("http://127.0.0.1:9", 2), ("{url}", 0), ("{localhost}", 0)])
