@@ -55,6 +55,10 @@ MAX_REPORTS: Final = 10_000
 # The policy is asked in between everything else that the homeserver does, the renewal of leases for one.
 SLOW_POLICY_S: Final = 0.1
 SLOW_POLICY_AGAIN_S: Final = 10.0
+# One that takes longer is left alone for so many times as long: else servers would lose their leases in every round,
+# and no drain would end.
+BLOCKING_POLICY_S: Final = 1.0
+RESTS: Final = 10
 MAX_FAILURES: Final = 64
 _PPM: Final = 1_000_000
 _NS: Final = 1_000_000_000
@@ -145,6 +149,7 @@ class Balancer:
         self._asked_s = 0.0
         self._failures: set[str] = set()
         self._slow_until_s = 0.0
+        self._policy_rests_until_s = 0.0
         self.governor = Governor(balance)
         self._refusals = self._no_refusals()
 
@@ -216,8 +221,10 @@ class Balancer:
         return any(resident.server in draining for resident in residents)
 
     def _proposed(self, view: View) -> list[Move]:
-        """What the policy says; nothing if it fails, which is logged once for each type of error."""
+        """What the policy says; nothing if it fails, which is logged once for each type of error, or has to rest."""
         began_s = self._now_s()
+        if began_s < self._policy_rests_until_s:
+            return []
         try:
             return _checked(self._policy(view, self._balance))
         except Exception as error:
@@ -233,12 +240,15 @@ class Balancer:
 
     def _measured(self, began_s: float) -> None:
         now_s = self._now_s()
-        if now_s - began_s > SLOW_POLICY_S:
+        took_s = now_s - began_s
+        rests_s = RESTS * took_s if took_s > BLOCKING_POLICY_S else 0.0
+        self._policy_rests_until_s = now_s + rests_s
+        if took_s > SLOW_POLICY_S:
             self.governor.counts["policy_slow"] += 1
             if now_s >= self._slow_until_s:
                 self._slow_until_s = now_s + SLOW_POLICY_AGAIN_S
-                text = "the placement policy took %.3f s; the homeserver stood still meanwhile"
-                _log.warning(text, now_s - began_s)
+                text = "the placement policy took %.3f s; the homeserver stood still meanwhile%s"
+                _log.warning(text, took_s, f", and does not ask it for {rests_s:.0f} s" if rests_s else "")
 
     def _now_s(self) -> float:
         return self._clock.monotonic_ns() / 1e9

@@ -327,6 +327,23 @@ async def test_a_policy_that_takes_long_is_logged_but_not_each_time(caplog: pyte
     assert said == ["the placement policy took 0.250 s; the homeserver stood still meanwhile"] * 2
 
 
+async def test_a_policy_that_blocks_is_left_alone_so_that_drains_end(caplog: pytest.LogCaptureFixture) -> None:
+    instance, calls = Instance(no_moves), []
+
+    def blocks(view: View, balance: Balance) -> list[Move]:
+        calls.append(instance.clock.now_s)
+        instance.clock.now_s += 20.0
+        return []
+
+    instance.balancer._policy = blocks
+    instance.put("alpha.e0")
+    instance.why_not = lambda entity, target: Reason.CAPACITY
+    await instance.runs(250.0)
+    assert [round(at_s - 100.0) for at_s in calls] == [0, 220]
+    assert 1500 < len(instance.orders) < 2500, "ten rounds a second while it rests"
+    assert "took 20.000 s; the homeserver stood still meanwhile, and does not ask it for 200 s" in caplog.text
+
+
 def example() -> Policy:
     """The policy in the documentation."""
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
