@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from actors.clock import Clock
 from authority.errors import Reason
 from authority.hops import Trace
 from authority.messages import Message
@@ -21,36 +20,18 @@ from authority.refusals import REFUSED_S
 from crypto.keys import Identity
 from homeserver.balancer import Balancer
 from homeserver.store import Store
+from tests.homeserver.stepped_clock import Enough, Stepped
 from tree.store import Store as TreeStore
 
 SOURCE, COOL, ROOMY = "alpha.s1", "alpha.s2", "alpha.s3"
 SERVERS = (SOURCE, COOL, ROOMY)
 
 
-class Enough(BaseException):
-    """The time that the test wanted is over."""
-
-
-class Stepped(Clock):
-    """Time that passes only while somebody sleeps, and ends."""
-
-    def __init__(self) -> None:
-        self.now_s, self.end_s = 100.0, 100.0
-        self.in_between: Callable[[], None] = lambda: None
-        self.monotonic_ns: Any = lambda: round(self.now_s * 1e9)
-
-    async def sleep_s(self, seconds: float) -> None:
-        self.now_s += seconds
-        self.in_between()
-        if self.now_s > self.end_s:
-            raise Enough
-
-
 class Instance:
     """Three servers, of which COOL has the least to do, and the balancer that gives them orders."""
 
     def __init__(self, policy: Policy = relieve, *, drained: Collection[str] = (SOURCE,)) -> None:
-        self.rows, self.clock = TreeStore(), Stepped()
+        self.rows, self.clock = TreeStore(), Stepped(100.0)
         backend: Any = SimpleNamespace(store=self.rows)
         keys = Identity.generate().public.to_jwks()
         for name in SERVERS:

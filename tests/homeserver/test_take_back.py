@@ -1,12 +1,10 @@
 """What drained servers may still be passed is looked for once a second at most, and all of it gets its turn."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from actors.clock import Clock
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Message
@@ -17,28 +15,10 @@ from crypto.keys import Identity
 from homeserver.balancer import DRAINING_ROUND_S, MAX_TAKEN_BACK, QUIET_S, ROUND_S, Balancer
 from homeserver.rest.models import TransferView
 from homeserver.store import Store
+from tests.homeserver.stepped_clock import Enough, Stepped
 from tree.store import Store as TreeStore
 
 HOLDER, OTHER, THIRD, GONE = "alpha.s1", "alpha.s2", "alpha.s3", "alpha.s9"
-
-
-class Enough(BaseException):
-    """The time that the test wanted is over."""
-
-
-class Stepped(Clock):
-    """Time that passes only while somebody sleeps, and ends."""
-
-    def __init__(self) -> None:
-        self.now_s, self.end_s = 0.0, 0.0
-        self.in_between: Callable[[], None] = lambda: None
-        self.monotonic_ns: Any = lambda: round(self.now_s * 1e9)
-
-    async def sleep_s(self, seconds: float) -> None:
-        self.now_s += seconds
-        self.in_between()
-        if self.now_s > self.end_s:
-            raise Enough
 
 
 class Instance:
