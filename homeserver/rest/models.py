@@ -275,9 +275,9 @@ class NewTransfer(RequestBody):
         default=0,
         ge=0,
         le=MAX_NOTICE_MS,
-        description="give up, and go on, if it stands still for longer before the commit (not with path direct in"
-        " eager mode); 0: as long as it takes, and in staged mode two seconds, more for large states, until the state"
-        " is on the target's disk",
+        description="give up, and go on, if it stands still for longer before the commit (not once a direct pass has"
+        " been sent); a state that is too large to arrive within it goes in staged mode, or is refused; 0: as long as"
+        " it takes, and in staged mode two seconds, more for large states, until the state is on the target's disk",
     )
     path: Literal["home", "direct"] = Field(
         default="home",
