@@ -35,6 +35,10 @@ class Debts:
             rows[:] = [row for row in rows if row[0] > now or row[1] > upto]
             rows.append((now, upto))
 
+    def is_known(self, thing: Hashable, upto: int) -> bool:
+        """Whether somebody was told before that so much of it is durable, whatever became of that."""
+        return any(known >= upto for _, known in self._owed.get(thing, ()))
+
     def owed(self, thing: Hashable) -> int:
         """How much of it must be there now."""
         return max((upto for deaths, upto in self._owed.get(thing, ()) if not self.is_waived(deaths)), default=0)

@@ -203,7 +203,11 @@ class Judge:
             # Who has no lease any more says what was so while it had one.
             deaths = self._deaths_before(chain.server)
             is_kept = fence == chain.fence and upto <= chain.kept.get(source, 0)
-            self.debts.owe((entity, source), upto, min(deaths, chain.kept_after) if is_kept else deaths)
+            if is_kept:
+                self.debts.owe((entity, source), upto, min(deaths, chain.kept_after))
+            elif not self.debts.is_known((entity, source), upto):
+                # Who has just begun repeats what his predecessors said: that is no new word, without a copy of his own.
+                self.debts.owe((entity, source), upto, deaths)
         elif upto > (has := chain.applied.get(source, 0)) and not self._is_waived(entity, chain, fence):
             self._forgotten(chain.server, entity, source, has, upto)
 
