@@ -21,12 +21,15 @@ from typing import Final
 from authority.names import instance_of
 from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
 from authority.recovery import Candidate
+from authority.recovery_messages import RaisedItem
 from authority.rows import Rows
 from authority.transfer_rows import find_transfer
 
 __all__ = [
     "CROSSINGS",
     "asked_abroad",
+    "asked_of",
+    "counts_before",
     "crossed",
     "crossing",
     "has_begun",
@@ -102,14 +105,25 @@ def asked_abroad(
     return tuple(sorted(must - own)), tuple(sorted(may - must - own)), came_epoch
 
 
-def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
-    """Whether a copy is of a fence that its holder can have seen; instances are not trusted with others' entities.
+def counts_before(row: RecoveryRow, holder: str) -> int:
+    """Before which epoch copies of this holder count; instances are not trusted with others' entities.
 
-    Nobody has one of the raised fence, and an instance that the entity has left none of those since.
+    Nobody has one of the raised fence, and an instance that the entity has left none of those since: but for what was
+    staged there for a hand-over of which nothing came, which nobody could tell from what is made up.
     """
     if instance_of(holder) not in row.abroad_too:
-        return epoch < row.epoch
-    return epoch < (row.came_epoch or row.epoch - 1)
+        return row.epoch
+    return row.came_epoch or row.epoch - 1
+
+
+def is_possible(row: RecoveryRow, holder: str, epoch: int) -> bool:
+    """Whether a copy of this epoch counts (`counts_before`)."""
+    return epoch < counts_before(row, holder)
+
+
+def asked_of(row: RecoveryRow, holder: str) -> RaisedItem:
+    """What a server is asked about an entity: who has several copies says which is the best of those that count."""
+    return RaisedItem(entity=row.entity, epoch=row.epoch, sub=0, counts_before=counts_before(row, holder))
 
 
 def is_enough(row: RecoveryRow, best: Candidate | None, silent: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from actors.link import LARGE_MESSAGE_BYTES
 from authority.certificates import Epoch, Hash, Name, OwnerName, TickNumber
+from authority.epoch import MAX_EPOCH, Fence
 from authority.message_base import FencedModel, MessageModel
 from authority.recovery import CopySource
 
@@ -66,7 +67,17 @@ class CopiesKept(MessageModel):
 
 
 class RaisedItem(FencedModel):
-    """An entity, and the fence to which the log has raised it."""
+    """An entity, and the fence to which the log has raised it.
+
+    Of whom is asked only copies of epochs before `counts_before` count; 0: of those before the raised one, as of all.
+    """
+
+    counts_before: Epoch = 0
+
+    @property
+    def counts_below(self) -> Fence:
+        """The fence below which copies count."""
+        return Fence(self.counts_before) if self.counts_before else Fence(MAX_EPOCH, MAX_EPOCH)
 
 
 class Collect(MessageModel):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import trio
 
 from actors.clock import Bell, Clock
-from authority.abroad import is_abroad, is_enough, is_possible
+from authority.abroad import asked_of, is_abroad, is_enough, is_possible
 from authority.epoch import MAX_EPOCH, Fence
 from authority.errors import MessageError, Refused
 from authority.hops import Trace
@@ -82,7 +82,7 @@ class _Round:
     """One question to everybody who is alive: which copies are there of these?"""
 
     number: int
-    items: tuple[RaisedItem, ...]
+    entities: tuple[str, ...]
     asked: dict[str, int]
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class Recoveries:
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
         asked = {name: number for name, number in self.alive().items() if name != server}
-        answers, _ = await self._ask(items, WhoIsThere(asked), self.here)
+        answers, _ = await self._ask([item.entity for item in items], lambda _: items, WhoIsThere(asked), self.here)
         await self._store.confirmed()
         now = {name: number for name, number in self.alive().items() if name != server}
         if now.items() - asked.items():
@@ -264,9 +264,10 @@ class Recoveries:
                     self._takeovers.again(entity, epoch)
 
     async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
-        asked = tuple(RaisedItem(entity=row.entity, epoch=row.epoch, sub=0) for row in rows)
         alive = there.alive
-        answers, silent = await self._ask(asked, there, everybody)
+        answers, silent = await self._ask(
+            [row.entity for row in rows], lambda server: [asked_of(row, server) for row in rows], there, everybody
+        )
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
@@ -417,22 +418,26 @@ class Recoveries:
         return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
     async def _ask(
-        self, items: tuple[RaisedItem, ...], there: WhoIsThere, everybody: Everybody
+        self,
+        entities: Sequence[str],
+        asks: Callable[[str], Sequence[RaisedItem]],
+        there: WhoIsThere,
+        everybody: Everybody,
     ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
-        """What everybody who is there has of these, and which instances were silent.
+        """What everybody who is there has of these, by what each is asked, and which instances were silent.
 
         Waits for each until it has answered, or is dead too, or nobody can say whether it is.
         """
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
-        asking = self._rounds[number] = _Round(number, items, dict(there.alive), self._clock.bell())
+        asking = self._rounds[number] = _Round(number, tuple(entities), dict(there.alive), self._clock.bell())
         now = there
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
                 if not self._in_office():
                     raise NoQuorum("somebody else grants leases now")
                 for server in sorted(asking.asked.keys() - asking.answers.keys()):
-                    await self._tell(Collect(number=number, items=list(items)), server)
+                    await self._tell(Collect(number=number, items=list(asks(server))), server)
                 # Each answer wakes it; until all have come, or those that have not are asked again.
                 repeat_ns = self._clock.monotonic_ns() + round(REPEAT_S * 1e9)
                 while not all_answered(asking.asked, asking.answers.keys(), now.alive):
@@ -447,11 +452,11 @@ class Recoveries:
         return asking.answers, there.silent | now.silent
 
     def _note_deaths(self, asking: _Round) -> None:
-        for item in asking.items:
-            if deaths := asking.deaths[item.entity]:
-                self._died_of[item.entity] = min(deaths, MAX_DEATHS)
+        for entity in asking.entities:
+            if deaths := asking.deaths[entity]:
+                self._died_of[entity] = min(deaths, MAX_DEATHS)
             else:
-                self._died_of.pop(item.entity, None)
+                self._died_of.pop(entity, None)
 
     async def _tell(self, message: Message, server: str) -> None:
         try:

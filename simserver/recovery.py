@@ -166,7 +166,9 @@ class Recovery:
             self._keep_own(holding.life)
         if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
             table.keep(item.entity, handed_over)
-        copies = [copy for copy in (self._staged_of(item), table.get(item.entity)) if copy is not None]
+        # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
+        known = (self._staged_of(item), table.get(item.entity))
+        copies = [copy for copy in known if copy is not None and copy.fence < item.counts_below]
         if not copies:
             return None
         # Of equal ones the first.
@@ -184,8 +186,10 @@ class Recovery:
         )
 
     def _staged_of(self, item: RaisedItem) -> Copy | None:
-        """The latest state that is staged here, of those under fences that the log has given when it asks."""
-        if (staged := self._stages.of(item.entity, item.fence)) is not None:
+        """The latest staged state that counts, of those under fences that the log has given when it asks."""
+        if (kept := self._staged.get(item.entity)) is not None and kept.fence >= item.counts_below:
+            self._staged.drop(item.entity)
+        if (staged := self._stages.of(item.entity, min(item.fence, item.counts_below))) is not None:
             copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.STAGED)
             self._staged.keep(item.entity, copy)
         kept = self._staged.get(item.entity)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authority.abroad import CROSSINGS, crossing, is_abroad, is_enough, is_possible
+from authority.abroad import CROSSINGS, asked_of, crossing, is_abroad, is_enough, is_possible
 from authority.epoch import Fence
 from authority.errors import Reason
 from authority.records import RecoveryRow, Role
@@ -173,6 +173,7 @@ def test_a_copy_of_a_fence_that_its_holder_cannot_have_seen_does_not_count(log: 
     assert (row.epoch, row.abroad_too, row.came_epoch) == (4, ("beta",), 3)
     assert [is_possible(row, S1, epoch) for epoch in (2, 3, 4)] == [True, True, False]
     assert [is_possible(row, FAR, epoch) for epoch in (2, 3, 4)] == [True, False, False], "it had left by then"
+    assert [asked_of(row, server).counts_below for server in (S1, FAR)] == [Fence(4), Fence(3)], "and is asked so"
 
 
 def test_r3_while_the_instance_it_came_from_is_silent_only_what_it_became_since_is_enough(log: Log) -> None:

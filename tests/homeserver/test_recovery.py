@@ -90,7 +90,8 @@ async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have
     async def everybody() -> WhoIsThere:
         return there_is
 
-    await recoveries._ask((RaisedItem(entity="alpha.e", epoch=7, sub=0),), there_is, everybody)
+    asked = [RaisedItem(entity="alpha.e", epoch=7, sub=0)]
+    await recoveries._ask(["alpha.e"], lambda _: asked, there_is, everybody)
     item = recoveries._adopt_item(row, 1)
     assert item is not None
     assert item.deaths == told

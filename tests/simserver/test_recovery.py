@@ -74,8 +74,8 @@ class Scene:
     def send(self, message: Any, trace: Trace, to: str, **_: Any) -> None:
         self.sent.append(message)
 
-    def collect(self, epoch: int, sub: int = 0) -> FoundItem | None:
-        items = [RaisedItem(entity=BALL, epoch=epoch, sub=sub)]
+    def collect(self, epoch: int, sub: int = 0, counts_before: int = 0) -> FoundItem | None:
+        items = [RaisedItem(entity=BALL, epoch=epoch, sub=sub, counts_before=counts_before)]
         self.recovery.collect(Collect(number=1, items=items), HOME)
         answer = self.sent.pop()
         assert isinstance(answer, Collected)
@@ -249,6 +249,28 @@ async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_author
     assert scene.counts["adopt_without_copy"] == 0, "it is what it was asked to go on with"
     later = new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER)
     assert scene.table.offer(BALL, later)
+
+
+async def test_a_later_copy_that_does_not_count_leaves_no_earlier_one_unsaid(scene: Scene) -> None:
+    """It went home from here and was to come back: what was staged for that is not what its home may believe."""
+    copy = new_copy(Fence(2), 26, b"left behind", CopySource.CHECKPOINT)
+    scene.table.keep(BALL, copy)
+    scene.staged = [staged(Fence(4))]
+    for _time in range(2):
+        found = scene.collect(6, counts_before=3)
+        assert (found and (found.fence, found.state_hash)) == (Fence(2), copy.state_hash)
+    item = AdoptItem(entity=BALL, epoch=7, sub=0, tick=26, state_hash=copy.state_hash, owner=ADA, owner_rev=1)
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    assert scene.counts["adopt_without_copy"] == 0
+
+
+async def test_a_staged_state_of_when_it_counts_is_found_behind_one_that_does_not(scene: Scene) -> None:
+    scene.staged = [staged(Fence(4))]
+    assert (found := scene.collect(6)) is not None
+    assert found.fence == Fence(4)
+    scene.staged = [staged(Fence(1)), staged(Fence(4))]
+    assert (found := scene.collect(6, counts_before=3)) is not None
+    assert found.fence == Fence(1)
 
 
 async def test_after_a_restart_what_had_just_left_is_a_copy_too(scene: Scene) -> None:

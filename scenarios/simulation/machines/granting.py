@@ -151,7 +151,7 @@ class Granting:
                     held = {item.entity for found in answers.values() for item in found if item.holds}
                     self._take(lease.server, [one for one in delegated if one.id not in held])
 
-            self.recovering.ask(("sweep", lease.server), items, There(asked), decide)
+            self.recovering.ask(("sweep", lease.server), lambda _: items, There(asked), decide)
         if not self._left_behind(lease):
             seen = {"late": lease.late, "phase": lease.phase.value}
             self._home.run("lease.swept", server=lease.server, incarnation=lease.incarnation, **seen)

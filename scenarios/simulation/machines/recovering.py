@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from authority.abroad import is_possible
+from authority.abroad import asked_of, is_possible
 from authority.epoch import Fence
 from authority.messages import Adopt, Adopted, Collect, Collected
 from authority.records import RecoveryRow
@@ -40,7 +40,7 @@ class There(NamedTuple):
 class _Round:
     """One question to everybody who is alive: which copies are there of these?"""
 
-    items: tuple[RaisedItem, ...]
+    asks: Callable[[str], Sequence[RaisedItem]]
     there: There
     decide: Callable[[Answers], None]
     asked_s: float
@@ -65,20 +65,24 @@ class Recovering:
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def ask(
-        self, name: tuple[str, str], items: tuple[RaisedItem, ...], there: There, decide: Callable[[Answers], None]
+        self,
+        name: tuple[str, str],
+        asks: Callable[[str], Sequence[RaisedItem]],
+        there: There,
+        decide: Callable[[Answers], None],
     ) -> None:
         """Ask everybody who is there, and then decide; one question of a name at a time."""
         if name in self._by_name:
             return
         self._number += 1
         self._by_name[name] = self._number
-        asking = self._rounds[self._number] = _Round(items, there, decide, self._home.schedule.now_s)
+        asking = self._rounds[self._number] = _Round(asks, there, decide, self._home.schedule.now_s)
         self._tell(self._number, asking)
 
     def _tell(self, number: int, asking: _Round) -> None:
         for server in asking.there.alive:
             if server not in asking.answers:
-                self._home.send(server, Collect(number=number, items=list(asking.items)))
+                self._home.send(server, Collect(number=number, items=list(asking.asks(server))))
 
     def collected(self, message: Collected, sender: str) -> None:
         """A server has said what it has."""
@@ -117,8 +121,7 @@ class Recovering:
                 since_s = self._since_s.setdefault((row.entity, row.epoch), now_s)
                 there = self._granting.there_too(tuple(sorted({*row.abroad, *row.abroad_too})), since_s)
                 if there is not None and there.alive:
-                    item = RaisedItem(entity=row.entity, epoch=row.epoch, sub=0)
-                    self.ask(("row", row.entity), (item,), there, partial(self._decide, row, there))
+                    self.ask(("row", row.entity), partial(_asked_of, row), there, partial(self._decide, row, there))
 
     def _decide(self, row: RecoveryRow, there: There, answers: Answers) -> None:
         found = [(holder, item) for holder, some in answers.items() for item in some
@@ -176,3 +179,7 @@ class Recovering:
             for entity, _, _ in adopted:
                 self._told_s.pop(entity, None)
                 self._not_before_s.pop(entity, None)
+
+
+def _asked_of(row: RecoveryRow, server: str) -> Sequence[RaisedItem]:
+    return (asked_of(row, server),)

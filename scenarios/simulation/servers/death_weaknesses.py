@@ -180,18 +180,19 @@ class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
     async def _ask(
-        self, items: Any, there: WhoIsThere, everybody: Any
+        self, entities: Any, asks: Any, there: WhoIsThere, everybody: Any
     ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
-        return await super()._ask(items, replace(there, alive=dict(sorted(there.alive.items())[:1])), everybody)
+        first = replace(there, alive=dict(sorted(there.alive.items())[:1]))
+        return await super()._ask(entities, asks, first, everybody)
 
 
 class _MindsNoSilence(Recoveries):
     """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
 
     async def _ask(
-        self, items: Any, there: WhoIsThere, everybody: Any
+        self, entities: Any, asks: Any, there: WhoIsThere, everybody: Any
     ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
-        answers, _ = await super()._ask(items, there, everybody)
+        answers, _ = await super()._ask(entities, asks, there, everybody)
         return answers, frozenset()
 
 
