@@ -6,9 +6,9 @@ Done by whoever grants leases, and taken up where it stands by the next one: wha
 
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -19,6 +19,7 @@ from authority.errors import MessageError, Refused
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Adopt, Adopted, Collect, Collected, Message
+from authority.names import instance_of
 from authority.records import EntityRecord, LeaseRow, RecoveryRow
 from authority.recovery import Candidate, all_answered, choose
 from authority.recovery_messages import MAX_DEATHS, MAX_RECOVERED, AdoptItem, FoundItem, RaisedItem
@@ -30,7 +31,7 @@ from homeserver.store import Store
 from homeserver.takeover_spans import TakeoverSpans
 from tree.submissions import NoQuorum, OutcomeUnknown
 
-__all__ = ["UNDECIDED", "Everybody", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
+__all__ = ["UNDECIDED", "Everybody", "Heard", "Recovered", "Recoveries", "WhoIsThere", "believed", "in_parts"]
 
 _log = logging.getLogger("homeserver.recovery")
 
@@ -82,12 +83,21 @@ class _Round:
     """One question to everybody who is alive: which copies are there of these?"""
 
     number: int
-    entities: tuple[str, ...]
     asked: dict[str, int]
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
-    deaths: Counter[str] = field(default_factory=Counter)
-    """How often those who have answered have died while they simulated them."""
+    deaths: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class Heard(NamedTuple):
+    """What servers have of what they were asked about, and how often each has died of whom.
+
+    And which instances could not be asked.
+    """
+
+    answers: Mapping[str, tuple[FoundItem, ...]]
+    silent: frozenset[str]
+    deaths: Mapping[str, Mapping[str, int]]
 
 
 class Recoveries:
@@ -111,7 +121,8 @@ class Recoveries:
         self._last_number = 0
         self._over_since_ns: dict[str, int] = {}
         """When this member saw that the leases of servers were over, of those that have not been alive since."""
-        self._in_vain_for: dict[str, tuple[int, bool]] = {}
+        self._in_vain_for: dict[str, tuple[int, int, bool]] = {}
+        """Of whom those who may have copies were asked for nothing; under which epoch, as what was to be waited for."""
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
         self._died_of: dict[str, int] = {}
@@ -162,7 +173,7 @@ class Recoveries:
         """
         items = tuple(RaisedItem(entity=record.id, epoch=record.epoch, sub=MAX_EPOCH) for record in records)
         asked = {name: number for name, number in self.alive().items() if name != server}
-        answers, _ = await self._ask([item.entity for item in items], lambda _: items, WhoIsThere(asked), self.here)
+        answers = (await self._ask(lambda _: items, WhoIsThere(asked), self.here)).answers
         await self._store.confirmed()
         now = {name: number for name, number in self.alive().items() if name != server}
         if now.items() - asked.items():
@@ -209,8 +220,7 @@ class Recoveries:
         while True:
             await self._clock.sleep_s(LOOK_S)
             if not self._in_office():
-                self._takeovers.left_office()
-                self._homeward.left_office()
+                self._left_office()
                 continue
             try:
                 await self._look()
@@ -220,6 +230,23 @@ class Recoveries:
                 self.counts["internal_error"] += 1
                 _log.exception("a recovery ran into an error of ours")
 
+    def _left_office(self) -> None:
+        """What this member has seen is as old as the last time it looked; others look now, if anybody does."""
+        self._takeovers.left_office()
+        self._homeward.left_office()
+        self._over_since_ns.clear()
+        self._forget_all_but(())
+
+    def _forget_all_but(self, rows: Collection[RecoveryRow]) -> None:
+        """Keep what is remembered of these recoveries alone: others are over, whoever has heard of it."""
+        entities = {row.entity for row in rows}
+        for table in (self._in_vain_for, self._waited_for, self._died_of):
+            for entity in table.keys() - entities:
+                del table[entity]
+        open_now = {(row.entity, row.epoch) for row in rows if row.target}
+        for key in self._told_since_ns.keys() - open_now:
+            del self._told_since_ns[key]
+
     async def _look(self) -> None:
         self._note_ends()
         # Before anything is finished: what another member has begun with may be adopted already.
@@ -227,8 +254,7 @@ class Recoveries:
         await self._finish()
         await self._homeward.look()
         rows = self.to_go_on_with()
-        open_now = {(row.entity, row.epoch) for row in rows if row.target}
-        self._told_since_ns = {key: at_ns for key, at_ns in self._told_since_ns.items() if key in open_now}
+        self._forget_all_but(rows)
         # `homeserver.abroad` does the others.
         await self.go_on([row for row in rows if not (row.abroad or row.abroad_too)], self.here)
 
@@ -244,7 +270,9 @@ class Recoveries:
         seen = hash((tuple(sorted(alive.items())), tuple(sorted(there.silent)), tuple(sorted(there.away)), registered))
         await self._have_adopted([row for row in rows if row.target], alive)
         await self._look_again([row for row in rows if row.target in alive])
-        waiting = [row for row in rows if not row.target and self._in_vain_for.get(row.entity) != (seen, row.held)]
+        waiting = [
+            row for row in rows if not row.target and self._in_vain_for.get(row.entity) != (seen, row.epoch, row.held)
+        ]
         for some in in_parts(waiting):
             if alive:
                 await self._collect(some, there, seen, everybody)
@@ -265,14 +293,14 @@ class Recoveries:
 
     async def _collect(self, rows: Sequence[RecoveryRow], there: WhoIsThere, seen: int, everybody: Everybody) -> None:
         alive = there.alive
-        answers, silent = await self._ask(
-            [row.entity for row in rows], lambda server: [asked_of(row, server) for row in rows], there, everybody
-        )
+        heard = await self._ask(lambda server: [asked_of(row, server) for row in rows], there, everybody)
+        answers, silent = heard.answers, heard.silent
+        self._note_deaths(rows, heard)
         found: list[dict[str, Any]] = []
         lost: list[RecoveryRow] = []
         for row in await self._to_decide(rows, there, everybody):
             if row.last not in answers and (self._waits_for_disk(row, answers) or self._waits_for_return(row)):
-                self._in_vain_for[row.entity] = (seen, row.held)
+                self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
                 continue
             found_of = [(holder, item) for holder, some in answers.items() for item in some
                         if item.entity == row.entity and self._may_count(row, holder, item.epoch)]  # fmt: skip
@@ -280,11 +308,11 @@ class Recoveries:
             best = choose(candidates, last=row.last)
             has_begun = not never_began(row, candidates)
             if self._waits_for_later(row, best, there, answers, has_begun=has_begun):
-                self._in_vain_for[row.entity] = (seen, row.held)
+                self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
             elif not is_enough(row, best, silent):
                 # The same question to the same servers has the same answer; whoever fell silent since is another one.
                 if silent == there.silent:
-                    self._in_vain_for[row.entity] = (seen, row.held)
+                    self._in_vain_for[row.entity] = (seen, row.epoch, row.held)
             elif best is None:
                 lost.append(row)
             else:
@@ -298,7 +326,7 @@ class Recoveries:
             done = await self._store.submit("recovery.lost", items=items)
             self._takeovers.changed(done)
             # Only what the log has heard need not be asked again.
-            self._in_vain_for |= {row.entity: (seen, row.held) for row in lost}
+            self._in_vain_for |= {row.entity: (seen, row.epoch, row.held) for row in lost}
             self.counts["lost"] += len(done)
             _log.error("no server that is alive has a copy of %d entities (%s, ...)", len(done), lost[0].entity)
         decided = [self._store.recovery(row.entity) for row in rows]
@@ -417,20 +445,14 @@ class Recoveries:
         """Everybody, if only this instance's servers may have copies."""
         return WhoIsThere(self.alive(), away=frozenset(row.server for row in self._store.away()))
 
-    async def _ask(
-        self,
-        entities: Sequence[str],
-        asks: Callable[[str], Sequence[RaisedItem]],
-        there: WhoIsThere,
-        everybody: Everybody,
-    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
-        """What everybody who is there has of these, by what each is asked, and which instances were silent.
+    async def _ask(self, asks: Callable[[str], Sequence[RaisedItem]], there: WhoIsThere, everybody: Everybody) -> Heard:
+        """What everybody who is there has of what each is asked about, and which instances were silent.
 
         Waits for each until it has answered, or is dead too, or nobody can say whether it is.
         """
         number = max(self._clock.monotonic_ns(), self._last_number + 1)
         self._last_number = number
-        asking = self._rounds[number] = _Round(number, tuple(entities), dict(there.alive), self._clock.bell())
+        asking = self._rounds[number] = _Round(number, dict(there.alive), self._clock.bell())
         now = there
         try:
             while not all_answered(asking.asked, asking.answers.keys(), now.alive):
@@ -448,15 +470,17 @@ class Recoveries:
                     now = await everybody()
         finally:
             del self._rounds[number]
-        self._note_deaths(asking)
-        return asking.answers, there.silent | now.silent
+        return Heard(asking.answers, there.silent | now.silent, asking.deaths)
 
-    def _note_deaths(self, asking: _Round) -> None:
-        for entity in asking.entities:
-            if deaths := asking.deaths[entity]:
-                self._died_of[entity] = min(deaths, MAX_DEATHS)
-            else:
-                self._died_of.pop(entity, None)
+    def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
+        """Servers of an instance that an entity has left have no say in whether it is simulated."""
+        for row in rows:
+            deaths = [
+                died.get(row.entity, 0)
+                for server, died in heard.deaths.items()
+                if instance_of(server) not in row.abroad_too
+            ]
+            self._died_of[row.entity] = min(sum(deaths), MAX_DEATHS)
 
     async def _tell(self, message: Message, server: str) -> None:
         try:
@@ -472,8 +496,7 @@ class Recoveries:
             return
         if asking.asked.get(sender) != message.incarnation:
             raise MessageError(f"{sender} answers what its incarnation {message.incarnation} was not asked")
-        if sender not in asking.answers:
-            asking.deaths.update(message.deaths)
+        asking.deaths[sender] = message.deaths
         asking.answers[sender] = tuple(message.items)
         asking.news.ring()
 

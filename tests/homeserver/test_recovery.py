@@ -7,12 +7,13 @@ import pytest
 
 from actors.clock import Bell
 from authority.lease import LeasePhase
+from authority.messages import Adopt
 from authority.records import LeaseRow, RecoveryRow
 from authority.recovery import CopySource
-from authority.recovery_messages import Collect, Collected, FoundItem, RaisedItem
+from authority.recovery_messages import AdoptItem, Collect, Collected, FoundItem
 from homeserver.recovery import PASSED_NS, Recoveries, WhoIsThere, believed
 
-S1, S2 = "alpha.s1", "alpha.s2"
+S1, S2, FAR = "alpha.s1", "alpha.s2", "beta.s1"
 
 
 def found(epoch: int, sub: int, *, holds: bool) -> FoundItem:
@@ -69,29 +70,53 @@ def test_who_comes_and_goes_and_is_never_quite_back_is_not_waited_for_without_en
     assert recoveries._just_away() == just_away
 
 
-@pytest.mark.parametrize(("here", "there", "told"), [(0, 0, 0), (1, 0, 1), (1, 1, 2), (200, 200, 255)])
-async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
-    here: int, there: int, told: int
-) -> None:
-    record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1)
-    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, target=S2, state_hash="f" * 64)
-    store: Any = SimpleNamespace(entity=lambda _: record, recovery=lambda _: row)
-    clock: Any = SimpleNamespace(monotonic_ns=lambda: 5, bell=Bell)
-    died: dict[str, int] = {S1: here, S2: there}
+def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last() -> None:
+    """Who was away then may have been back for long, and be away for a moment now, with what it was passed."""
+    clock: Any = SimpleNamespace(now_ns=0)
+    clock.monotonic_ns = lambda: clock.now_ns
+    gone = [LeaseRow(server=S2, incarnation=1, nonce="n", phase=LeasePhase.OVER)]
+    store: Any = SimpleNamespace(leases=lambda: gone, away=lambda: gone)
+    nothing: Any = None
+    recoveries = Recoveries(store, nothing, clock, nothing)
+    recoveries._note_ends()
+    recoveries._left_office()
+    clock.now_ns = 10 * PASSED_NS
+    assert recoveries._just_away() == {S2}
 
-    async def post(message: Collect, _trace: object, server: str, **_: object) -> None:
+
+@pytest.mark.parametrize(
+    ("here", "there", "abroad", "told"),
+    [(0, 0, 0, 0), (1, 0, 0, 1), (1, 1, 0, 2), (200, 200, 0, 255), (1, 0, 255, 1)],
+    ids=["none", "one", "two", "many", "in an instance that it has left"],
+)
+async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
+    here: int, there: int, abroad: int, told: int
+) -> None:
+    record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1, born=1)
+    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, abroad_too=("beta",))
+    decided = row.changed(target=S2, state_hash="f" * 64)
+    store: Any = SimpleNamespace(entity=lambda _: record, recovery=lambda _: decided)
+    clock: Any = SimpleNamespace(monotonic_ns=lambda: 5, bell=Bell)
+    died: dict[str, int] = {S1: here, S2: there, FAR: abroad}
+
+    async def submit(procedure: str, **_args: object) -> list[str]:
+        return []
+
+    async def post(message: Collect | Adopt, _trace: object, server: str, **_: object) -> None:
+        if isinstance(message, Adopt):
+            adopted.extend(message.items)
+            return
         answer = Collected(number=message.number, incarnation=1, items=[], deaths={"alpha.e": died[server]})
         for _time in range(2):
             recoveries.collected(answer, server)
 
+    store.submit = submit
     recoveries = Recoveries(store, post, clock, lambda: True)
-    there_is = WhoIsThere({S1: 1, S2: 1})
+    adopted: list[AdoptItem] = []
+    there_is = WhoIsThere({S1: 1, S2: 1, FAR: 1})
 
     async def everybody() -> WhoIsThere:
         return there_is
 
-    asked = [RaisedItem(entity="alpha.e", epoch=7, sub=0)]
-    await recoveries._ask(["alpha.e"], lambda _: asked, there_is, everybody)
-    item = recoveries._adopt_item(row, 1)
-    assert item is not None
-    assert item.deaths == told
+    await recoveries._collect([row], there_is, 1, everybody)
+    assert [item.deaths for item in adopted] == [told]

@@ -13,7 +13,7 @@ from authority.records import RecoveryRow
 from authority.recovery import Copy, CopyTable
 from authority.recovery_messages import CopyItem, FoundItem
 from homeserver.leases import Leases
-from homeserver.recovery import Recoveries, WhoIsThere
+from homeserver.recovery import Heard, Recoveries, WhoIsThere
 from scenarios.players import InputStream
 from scenarios.simulation.servers.parts import Parts
 from simserver.arrivals import Arrivals
@@ -179,21 +179,16 @@ class _NeverAsks(InputStream):
 class _FirstAnswer(Recoveries):
     """Goes on with the first copy that it hears of."""
 
-    async def _ask(
-        self, entities: Any, asks: Any, there: WhoIsThere, everybody: Any
-    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
         first = replace(there, alive=dict(sorted(there.alive.items())[:1]))
-        return await super()._ask(entities, asks, first, everybody)
+        return await super()._ask(asks, first, everybody)
 
 
 class _MindsNoSilence(Recoveries):
     """Decides without what an instance may have from which the entity came, if that cannot be asked at the moment."""
 
-    async def _ask(
-        self, entities: Any, asks: Any, there: WhoIsThere, everybody: Any
-    ) -> tuple[dict[str, tuple[FoundItem, ...]], frozenset[str]]:
-        answers, _ = await super()._ask(entities, asks, there, everybody)
-        return answers, frozenset()
+    async def _ask(self, asks: Any, there: WhoIsThere, everybody: Any) -> Heard:
+        return (await super()._ask(asks, there, everybody))._replace(silent=frozenset())
 
 
 class _ForgetsDisks(Recoveries):
