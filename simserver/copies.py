@@ -91,9 +91,15 @@ class _Copied:
     kept_by: tuple[str, ...] = ()
     """Who keeps the last copy that all of its followers have said to keep; nobody if no other one can be made."""
 
-    def leans_on(self, aside: frozenset[str], peers: tuple[str, ...]) -> bool:
-        """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet."""
-        return not aside.isdisjoint(self.kept_by) and (self.peers is not peers or self.kept_by != self.followers)
+    def leans_on(self, aside: frozenset[str], peers: tuple[str, ...], heard_since_ns: int) -> bool:
+        """Whether one that is `aside` keeps its copy, though others of these `peers` are to, and do not say so yet.
+
+        Or may be about to say so of one that is under way: that is durable then, by this copy alone.
+        """
+        if self.peers is peers and self.kept_by == self.followers:
+            return False
+        sent = [one for one in self.under_way if one.sent_ns >= heard_since_ns]
+        return not aside.isdisjoint({*self.kept_by, *(name for one in sent for name in one.followers)})
 
     def lasts(self, life: Life, peers: tuple[str, ...]) -> bool:
         """Whether the entity has slept since, so that nothing has changed but its tick, and the followers are these."""
@@ -391,8 +397,7 @@ class Copier:
         Only if both certainly have their leases at this moment. Else it may be the word of a dead server, or a dead one
         may be what hears it, and who is asked for copies need not have this one.
         """
-        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
-        heard_since_ns = now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
+        heard_since_ns = self._heard_since_ns()
         for item in message.items:
             copied, holding = self._copied.get(item.entity), self._holdings.get(item.entity)
             if copied is None or holding is None:
@@ -411,6 +416,11 @@ class Copier:
                     copied.under_way.remove(sent)
                     copied.round = self._round - copied.again_after
 
+    def _heard_since_ns(self) -> int:
+        """What was sent before this is too old to be heard of now: its follower may have died since."""
+        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
+        return now_ns - terms.certain_ns if terms is not None and self._lease.may_act(now_ns) else now_ns
+
     def _is_kept(self, holding: Holding, sent: _Sent) -> None:
         """All followers have a copy, and would be asked for it."""
         if self._on_disk.get(holding.id, sent.tick + 1) <= sent.tick:
@@ -420,7 +430,10 @@ class Copier:
     def leaning(self) -> int:
         """Of how many entities here a server that is drained has the copy that is to be elsewhere from now on."""
         aside, peers = self._lease.aside, self._lease.may_follow
-        return sum(copied.leans_on(aside, peers) for copied in self._copied.values()) if aside else 0
+        if not aside:
+            return 0
+        since_ns = self._heard_since_ns()
+        return sum(copied.leans_on(aside, peers, since_ns) for copied in self._copied.values())
 
     def gone_on_with(self, entity: str, tick: int) -> None:
         """This server goes on with a copy, which may be durable by its own disk alone."""

@@ -13,6 +13,7 @@ from actors.web import ApiError, StrictRoute
 from authority.certificates import Name
 from authority.errors import Reason
 from authority.lease import LeasePhase
+from authority.placement_messages import Load
 from authority.records import RecoveryRow, Role
 from authority.recovery import Standing
 from homeserver.balancer import FRESH_S
@@ -132,7 +133,6 @@ def _drain_view(node: Node, name: str) -> DrainView:
     report = node.balancer.report(name)
     load = None if report is None or report.age_s > FRESH_S else report.load
     waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
-    holds_nothing = _has_no_lease(node, name) if load is None else not load.entities
     followed = 0 if _has_no_lease(node, name) else _followed(node)
     return DrainView(
         server=name,
@@ -147,8 +147,22 @@ def _drain_view(node: Node, name: str) -> DrainView:
         waiting=waiting,
         followed=followed,
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
-        empty=record is not None and not (entities or delegated or waiting) and holds_nothing and followed == 0,
+        empty=record is not None and not (entities or delegated or waiting or _why_missed(node, name, load, followed)),
     )
+
+
+def _why_missed(node: Node, name: str, load: Load | None, followed: int | None) -> str:
+    """Why a server that nothing in the log names would be missed all the same; empty if it would not be.
+
+    One that is gone cannot say that it is empty; the log can.
+    """
+    if load is None:
+        return "" if _has_no_lease(node, name) else "it has a lease, and does not report"
+    if load.entities:
+        return f"{load.entities} entities are on it"
+    if followed is None:
+        return "it is not known yet whether others keep the copies that it keeps"
+    return f"it keeps the only copy of {followed} entities of others" if followed else ""
 
 
 def _followed(node: Node) -> int | None:
@@ -182,10 +196,13 @@ async def _remove(node: Node, name: str) -> ServerView:
     await node.store.fresh()
     view = _drain_view(node, name)
     row = node.store.row(name)
-    # One that is gone cannot say that it is empty; the log can. That it is removed is what ends the waiting for it.
-    left = view.entities + view.delegated + (view.held or 0)
-    if row is None or view.id is None or left:
-        how = f"drained, with {left} entities left" if view.draining else "not drained"
+    report = node.balancer.report(name)
+    load = None if report is None or report.age_s > FRESH_S else report.load
+    # What waits for it is no reason: that it is removed is what ends the waiting.
+    named = view.entities + view.delegated
+    why = f"{named} entities are left" if named else _why_missed(node, name, load, view.followed)
+    if row is None or view.id is None or why:
+        how = f"drained, but {why}" if view.draining else "not drained"
         text = f"{name} is {how}: drain it, and remove it when it is empty"
         raise ApiError(409, Reason.NOT_DRAINED, text, name)
     await node.store.submit("server.remove", server=name, drain_id=view.id)

@@ -182,6 +182,20 @@ async def test_a_dead_server_that_holds_nothing_by_the_log_is_empty_though_it_do
     assert (await operator.do("DELETE", f"/v1/servers/{gone}"))["name"] == gone
 
 
+async def test_a_live_server_that_keeps_the_only_copies_of_others_entities_is_not_removed(
+    world: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could reach it any more; one death later they would be lost."""
+    operator = Operator(world)
+    await operator.do("POST", "/v1/servers/alpha.s1/drain")
+    await drained(world, "alpha.s1")
+    with monkeypatch.context() as patched:
+        for followed in (3, None):
+            patched.setattr("homeserver.rest.placement._followed", lambda node, followed=followed: followed)
+            await operator.refused(409, "not_drained", "DELETE", "/v1/servers/alpha.s1")
+    assert (await operator.do("DELETE", "/v1/servers/alpha.s1"))["name"] == "alpha.s1"
+
+
 async def test_a_drained_server_knows_it_and_refuses_entities_that_want_to_come_before_they_are_frozen(
     world: Home,
 ) -> None:

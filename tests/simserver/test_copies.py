@@ -246,6 +246,37 @@ async def test_copies_go_elsewhere_when_their_follower_is_drained_and_it_is_know
         assert copier.leaning() == 0
 
 
+async def test_a_copy_of_which_a_drained_follower_may_still_say_that_it_keeps_it_is_leaned_on(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    """Players are told then that their inputs are durable, by that copy alone."""
+    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
+    holding = place.spawn()
+    (first,) = followers_of(holding.id, HERE, servers, 1)
+    copier = place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S / 5)
+        (sent,) = place.copied
+        place.lease.aside = frozenset({first})
+        assert copier.leaning() == 1
+        copier.kept(kept(holding, sent.tick), first)
+        assert copier.leaning() == 1
+
+
+async def test_a_copy_that_is_too_old_to_be_heard_of_is_not_leaned_on(place: Place, autojump_clock: MockClock) -> None:
+    """Its follower may be dead; a drain need not wait for what it says."""
+    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
+    holding = place.spawn()
+    (first,) = followers_of(holding.id, HERE, servers, 1)
+    copier = place.copier()
+    async with served(copier):
+        await trio.sleep(INTERVAL_S / 5)
+    place.lease.aside = frozenset({first})
+    assert copier.leaning() == 1
+    await trio.sleep(place.lease.holder.terms.certain_ns / 1e9 + 1)
+    assert copier.leaning() == 0
+
+
 async def test_who_follows_all_the_same_since_nobody_else_could_is_not_leaned_on(
     place: Place, autojump_clock: MockClock
 ) -> None:
