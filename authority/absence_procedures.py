@@ -55,8 +55,9 @@ def _left(rows: Rows, record: EntityRecord) -> dict[str, Any]:
 
 
 def _heir(rows: Rows, record: EntityRecord) -> str:
-    candidates = (record.heir, player_only(rows, record.master))
-    return next((name for name in candidates if name and name != record.owner), "")
+    """Who is to own it; not whoever leaves, nor whoever came before and has perhaps left too."""
+    name = record.heir or player_only(rows, record.master)
+    return "" if name == record.owner else name
 
 
 ABSENCE_PROCEDURES: Final[Mapping[str, Callable[[Rows, Mapping[str, Any]], Any]]] = {

@@ -28,6 +28,8 @@ class Reason(StrEnum):
     """The rule, or the master who was asked, said no."""
     DRAINING = "draining"
     """The server is drained: it takes no entities."""
+    EXPIRED = "expired"
+    """Nobody began with what was permitted for ten minutes, and many other transfers have come since."""
     FREEZE_BUDGET = "freeze_budget"
     """The entity would have stood still for longer than it may, so it goes on where it was."""
     FULL = "full"

@@ -82,6 +82,8 @@ def remember_group(rows: Rows, group: GroupRecord) -> None:
 def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Mapping[str, Any]) -> TransferRecord:
     """The authority of a member has frozen it; with the last one all are committed. The transfer after that."""
     group = find_group(rows, transfer.group)
+    # Its authority may have died since it was prepared, and another one has it now.
+    is_counted = transfer.phase is Phase.PREPARED
     transfer = transfer.changed(
         phase=Phase.PREPARED,
         source=args["source"],
@@ -96,7 +98,7 @@ def prepare(rows: Rows, transfer: TransferRecord, record: EntityRecord, args: Ma
         # Nobody waits for it any more: it goes on by itself.
         refuse_group(rows, transfer, Reason.GROUP_FAILED)
     else:
-        group = group.changed(prepared=group.prepared + 1)
+        group = group.changed(prepared=group.prepared + (not is_counted))
         _save(rows, group)
         if group.prepared == len(group.members):
             _commit(rows, group, args.get("now_s", 0.0))

@@ -108,6 +108,9 @@ def _answer_gone(rows: Rows, args: Mapping[str, Any], grave: Fence) -> dict[str,
     existing = find_transfer(rows, args["transfer_id"])
     if existing is not None and existing.entity == args["entity"]:
         unless_gone(rows, existing)
+        if (existing.phase, existing.source) == (Phase.COMMITTED, args["source"]):
+            # Whoever handed it over did not hear of the commit, lets go of the entity now, and reports nothing.
+            save_transfer(rows, existing.changed(phase=Phase.DONE), is_new=False)
     gone = _begin(args).changed(phase=Phase.REFUSED, reason=Reason.GONE.value, epoch=grave.epoch)
     answer = {"outcome": Outcome.REFUSED.value, "transfer": gone.to_data(), "authority": ""}
     return answer | {"epoch": grave.epoch, "sub": grave.sub}

@@ -2,26 +2,29 @@
 
 Rows stand in a queue as they come. Whoever is pushed out of it by later ones is forgotten, or *kept*:
 
-- *open*, as long as it has no result. Forgotten, it would be begun and committed without what it was permitted under,
-  or its question would vanish. So would a commit that nobody reported, while the entity's authority comes from it: the
-  old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer its repeated
-  request with "you are not the holder", it would step down, and the entity would be lost.
-- *late*, for `LATE_S` after that, if somebody signed for it, or it was ordered and then refused: what was signed, or an
-  order, may still come, and would be a new request.
+- *open*, a commit that nobody has reported, while the entity's authority, or what is looked for since that died, comes
+  from it: the old authority may be cut off with the only copy of the state. Were that forgotten, the log would answer
+  its repeated request with "you are not the holder", it would step down, and the entity would be lost.
+- *late*, for `LATE_S`, as long as it has no result: forgotten, it would be begun and committed without what it was
+  permitted under, or its question would vanish. What nobody has begun with by then never will be, as a rule: it is
+  refused (`expired`). And for `LATE_S` more after that, or after any other result, if somebody signed for it, or it
+  was ordered and then refused: what was signed, or an order, may still come, and would be a new request.
 
-What is done in nobody's name (a drain, balance) is forgotten at once. Each of the three queues is looked at from its
-head, a few places for each new row. What is open goes to the end of its queue again. While too many are kept, new
-requests are refused (`check_room`); those that are decided already always find room, one for each entity.
+What is done in nobody's name (a drain, balance) is forgotten as soon as it is over. Each of the three queues is looked
+at from its head, a few places for each new row. What is open goes to the end of its queue again. While too many are
+late, new requests are refused (`check_room`); what is open always finds room, as there is one for each entity.
 
 The time is that of the commands, which the members that submit them set. A clock that is a little behind changes
 nothing. Two that differ by more than `LATE_S` less the lifetime of a proof may have something forgotten too early.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.records import EntityRecord, Phase, TransferRecord
 from authority.rows import Rows
@@ -59,6 +62,8 @@ _PATIENCE_S: Final = 3600
 
 class _Kept(Enum):
     OPEN = auto()
+    UNDECIDED = auto()
+    """Among those that are late, until it is refused."""
     LATE = auto()
 
 
@@ -88,14 +93,14 @@ class _Queues:
         rows.put(_QUEUE, [*places, self.now_s])
 
     @property
-    def kept(self) -> int:
-        """How many are kept."""
-        return self.open_tail - self.open_head + self.late_tail - self.late_head
+    def late(self) -> int:
+        """How many are late."""
+        return self.late_tail - self.late_head
 
     @property
     def are_many_kept(self) -> bool:
         """Whether what is kept is worth looking at: a few hold nobody up."""
-        return self.kept > MAX_TRANSFERS // 10
+        return self.late + self.open_tail - self.open_head > MAX_TRANSFERS // 10
 
     def take(self, rows: Rows) -> str:
         """The oldest, which is in this queue no longer."""
@@ -111,36 +116,32 @@ class _Queues:
         name: str = _taken(rows, path)
         return name
 
-    def take_late(self, rows: Rows) -> str:
-        """The first of those that are late."""
-        path = (*_QUEUE, f"late-{self.late_head}")
+    def take_late(self, rows: Rows) -> tuple[str, str]:
+        """The first of those that are late, and the phase that it was put there in; empty if it had its result."""
+        name, _, phase = self.first_late(rows)
+        rows.delete((*_QUEUE, f"late-{self.late_head}"))
         self.late_head += 1
-        name: str = _taken(rows, path)[0]
-        return name
+        return name, phase
 
-    def first_open(self, rows: Rows) -> str:
-        """The first of those that are open; empty if none is."""
-        name: str = rows.get_or((*_QUEUE, f"open-{self.open_head}"), "")
-        return name
-
-    def first_late_until_s(self, rows: Rows) -> int | None:
-        """Until when the first of those that are late is kept, or None if there is none."""
-        entry = rows.get_or((*_QUEUE, f"late-{self.late_head}"), None)
-        return None if entry is None else entry[1]
+    def first_late(self, rows: Rows) -> tuple[str, int | None, str]:
+        """The first of those that are late, as `take_late`, and until when it is kept, or None if there is none."""
+        name, until_s, *phase = rows.get_or((*_QUEUE, f"late-{self.late_head}"), ("", None))
+        return name, until_s, "".join(phase)
 
     def add(self, rows: Rows, name: str) -> None:
         """A new one."""
         rows.put((*_QUEUE, str(self.tail)), name)
         self.tail += 1
 
-    def keep(self, rows: Rows, name: str, why: _Kept) -> None:
-        """One that is not forgotten; those that are late from now on for `LATE_S`, or from when the time is known."""
-        if why is _Kept.OPEN:
-            rows.put((*_QUEUE, f"open-{self.open_tail}"), name)
-            self.open_tail += 1
-        else:
-            rows.put((*_QUEUE, f"late-{self.late_tail}"), [name, self.now_s and self.now_s + LATE_S])
-            self.late_tail += 1
+    def keep(self, rows: Rows, name: str) -> None:
+        """One that is open."""
+        rows.put((*_QUEUE, f"open-{self.open_tail}"), name)
+        self.open_tail += 1
+
+    def keep_late(self, rows: Rows, name: str, phase: str) -> None:
+        """One that is late from now on for `LATE_S`, or from when the time is known; see `take_late`."""
+        rows.put((*_QUEUE, f"late-{self.late_tail}"), [name, self.now_s and self.now_s + LATE_S, phase])
+        self.late_tail += 1
 
 
 def _taken(rows: Rows, path: tuple[str, ...]) -> Any:
@@ -184,12 +185,9 @@ def recovered(rows: Rows, record: EntityRecord) -> None:
 def check_room(rows: Rows, now_s: float) -> None:
     """Raise `Refused` (`full`) if so many transfers are kept that a new request would have others forgotten."""
     queues = _Queues.read(rows, now_s)
-    if queues.kept < MAX_KEPT:
-        return
-    until_s = queues.first_late_until_s(rows)
-    first = queues.first_open(rows)
-    if _is_late_over(queues, until_s) or (first and _why_kept(rows, first, queues.now_s) is not _Kept.OPEN):
-        # The new one will push it out.
+    _, until_s, _ = queues.first_late(rows)
+    # If that is over, the new one has it looked at.
+    if queues.late < MAX_KEPT or _is_late_over(queues, until_s):
         return
     after_s = 60.0 if until_s is None else float(min(max(1, until_s - queues.now_s), LATE_S))
     text = f"{MAX_KEPT} transfers are under way, or may be asked for again: try again in {after_s:.0f} s"
@@ -235,15 +233,40 @@ def _forget_kept(rows: Rows, queues: _Queues) -> None:
     """Look at the first of those that are kept: who is open no more, or has been late for long enough."""
     for _ in range(min(_QUEUE_LOOKS, queues.open_tail - queues.open_head)):
         _forget_or_keep(rows, queues, queues.take_open(rows))
-    for _ in range(min(_QUEUE_LOOKS, queues.late_tail - queues.late_head)):
-        until_s = queues.first_late_until_s(rows)
-        if _is_late_over(queues, until_s):
-            rows.delete(("transfers", queues.take_late(rows)))
+    for _ in range(min(_QUEUE_LOOKS, queues.late)):
+        name, until_s, phase = queues.first_late(rows)
+        is_over = _is_late_over(queues, until_s)
+        if phase and (is_over or rows.get_or(("transfers", name), {}).get("phase") != phase):
+            queues.take_late(rows)
+            if is_over:
+                _expire(rows, name, phase)
+            _forget_or_keep(rows, queues, name)
+        elif is_over:
+            rows.delete(("transfers", queues.take_late(rows)[0]))
         elif queues.now_s and (not until_s or until_s > queues.now_s + LATE_S):
             # The time was not known yet, or that of a clock far ahead.
-            queues.keep(rows, queues.take_late(rows), _Kept.LATE)
+            queues.keep_late(rows, *queues.take_late(rows))
         else:
             break
+
+
+def _expire(rows: Rows, transfer_id: str, phase: str) -> None:
+    """Refuse what has been in this phase all the time, if it is permitted: nobody has begun with it, or ended it.
+
+    Not what is frozen for a group: whoever has it asks for the result.
+    """
+    row = rows.get_or(("transfers", transfer_id), None)
+    if row is None or row["phase"] != phase or phase == Phase.ASKED.value or _is_frozen(rows, row):
+        return
+    refused = TransferRecord.from_data(row).changed(phase=Phase.REFUSED, reason=Reason.EXPIRED.value)
+    rows.put(("transfers", transfer_id), refused.to_data())
+
+
+def _is_frozen(rows: Rows, row: Mapping[str, Any]) -> bool:
+    if row["phase"] != Phase.PREPARED.value:
+        return False
+    entity = rows.get_or(("entities", row["entity"]), None)
+    return entity is not None and EntityRecord.from_data(entity).fence == TransferRecord.from_data(row).fence
 
 
 def _is_late_over(queues: _Queues, until_s: int | None) -> bool:
@@ -251,11 +274,15 @@ def _is_late_over(queues: _Queues, until_s: int | None) -> bool:
 
 
 def _forget_or_keep(rows: Rows, queues: _Queues, transfer_id: str) -> None:
-    why = _why_kept(rows, transfer_id, queues.now_s)
-    if why is None:
-        rows.delete(("transfers", transfer_id))
-    else:
-        queues.keep(rows, transfer_id, why)
+    match _why_kept(rows, transfer_id, queues.now_s):
+        case _Kept.OPEN:
+            queues.keep(rows, transfer_id)
+        case _Kept.UNDECIDED:
+            queues.keep_late(rows, transfer_id, rows.get_or(("transfers", transfer_id), {})["phase"])
+        case _Kept.LATE:
+            queues.keep_late(rows, transfer_id, "")
+        case None:
+            rows.delete(("transfers", transfer_id))
 
 
 def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _Kept | None:
@@ -269,10 +296,18 @@ def _why_kept(rows: Rows, transfer_id: str, now_s: int) -> _Kept | None:
         was_ordered = phase == Phase.REFUSED.value and row.get("permit_rule_rev", 0) > 0
         return _Kept.LATE if is_signed or was_ordered else None
     if phase == Phase.ASKED.value:
-        return _Kept.OPEN if now_s <= row["ask_expires_at_s"] else _Kept.LATE
+        return _Kept.UNDECIDED if now_s <= row["ask_expires_at_s"] else _Kept.LATE
     entity = rows.get_or(("entities", row["entity"]), None)
     if phase != Phase.COMMITTED.value:
-        return _Kept.LATE if entity is None else _Kept.OPEN
-    if entity is not None and EntityRecord.from_data(entity).fence == TransferRecord.from_data(row).fence:
+        return _Kept.LATE if entity is None else _Kept.UNDECIDED
+    if entity is not None and _comes_from(rows, EntityRecord.from_data(entity), TransferRecord.from_data(row).fence):
         return _Kept.OPEN
     return _Kept.LATE if is_signed else None
+
+
+def _comes_from(rows: Rows, record: EntityRecord, fence: Fence) -> bool:
+    """Whether an entity is where a commit to this fence has brought it, or is looked for since it was there."""
+    if record.fence == fence:
+        return True
+    row = rows.get_or(("recoveries", record.id), None)
+    return row is not None and Fence(row["stay_epoch"], row["stay_sub"]) <= fence

@@ -38,7 +38,7 @@ def silent(log: Log, silent_s: int, source: str = S1, owner_rev: int = 2) -> Any
         ({"on_leave": "freeze", "heir": EVE}, ""),
         ({"on_leave": "adopt"}, ADA),
         ({"on_leave": "adopt", "heir": EVE}, EVE),
-        ({"on_leave": "adopt", "heir": BOB}, ADA),
+        ({"on_leave": "adopt", "heir": BOB}, ""),
     ],
 )
 @pytest.mark.parametrize("how", ["leaves", "silent"])
@@ -58,6 +58,15 @@ def test_failures_row_40_a_master_who_leaves_without_an_heir_leaves_it_to_nobody
     log.run("entity.change_rights", entity=BALL, by=ADA, on_leave="adopt")
     leave(log, ADA, 1)
     assert log.rows.entity(BALL).owner == ""
+
+
+def test_failures_row_40_two_who_are_gone_do_not_own_it_by_turns() -> None:
+    """Each turn would be a step of the log, and nobody who is there could ever have it."""
+    log = new_log()
+    log.run("entity.change_rights", entity=BALL, by=ADA, on_leave="adopt", heir=EVE, owner_timeout_s=1)
+    for owner_rev, owner in ((1, EVE), (2, "")):
+        silent(log, 2, owner_rev=owner_rev)
+        assert log.rows.entity(BALL).owner == owner
 
 
 def test_failures_row_40_what_nobody_owns_then_is_to_be_had_by_who_asks_for_what_is_available() -> None:

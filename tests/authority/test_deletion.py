@@ -8,7 +8,7 @@ from authority import deletion
 from authority.errors import Reason
 from authority.group_commit import GROUP_LIFETIME_S
 from authority.records import EntityRecord, Phase
-from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, new_log, request
+from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log, request
 
 
 def delete(log: Log, **args: object) -> object:
@@ -41,6 +41,26 @@ def test_failures_row_36_whoever_asks_for_a_commit_after_the_deletion_hears_that
         answer = log.run(procedure, **request("transfer-1"), reason="capacity")
         assert (answer["outcome"], answer["authority"], answer["epoch"]) == ("refused", "", 2)
         assert answer["transfer"]["reason"] == "gone"
+
+
+@pytest.mark.parametrize("in_a_group", [True, False])
+def test_failures_row_36_who_hears_that_it_is_gone_before_it_heard_of_its_commit_has_nothing_to_report(
+    log: Log, in_a_group: bool
+) -> None:
+    """It lets go of the entity, and the transfer would stay pending for as long as it lives."""
+    name = "group-001-0" if in_a_group else "transfer-1"
+    if in_a_group:
+        log.run("group.propose", group="group-001", entities=[BALL, OTHER], target=S2, now_s=0.0)
+        log.run("transfer.commit", **request(name), now_s=1.0)
+        log.run("transfer.commit", **request("group-001-1", entity=OTHER), now_s=1.0)
+    else:
+        log.run("transfer.commit", **request(name))
+    assert log.transfer(name).phase is Phase.COMMITTED
+    delete(log)
+    assert log.run("transfer.commit", **request(name, source=S3))["transfer"]["reason"] == "gone"
+    assert log.transfer(name).phase is Phase.COMMITTED, "that one did not have it"
+    assert log.run("transfer.commit", **request(name))["transfer"]["reason"] == "gone"
+    assert log.transfer(name).phase is Phase.DONE
 
 
 @pytest.mark.parametrize("look", ["transfer.expire", "transfer.commit", "transfer.refuse"])

@@ -12,7 +12,7 @@ from authority.epoch import Fence
 from authority.errors import Reason, Refused
 from authority.group_commit import GROUP_LIFETIME_S
 from authority.records import GroupPhase, GroupRecord, Phase
-from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, S3, Log, new_log
+from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 
 GROUP = "group-001"
 THIRD = "alpha.third"
@@ -118,6 +118,25 @@ def test_failures_row_34_with_one_that_fails_none_moves_and_the_frozen_go_on(thr
         assert (answer["outcome"], answer["epoch"], answer["authority"]) == ("refused", 2, HOMES[MEMBERS[number]])
     assert three.transfer(f"{GROUP}-1").phase is Phase.REFUSED
     assert commit(three, 1)["outcome"] == "refused", "a late one is not moved alone"
+
+
+def test_failures_row_34_a_member_that_was_taken_over_and_is_prepared_again_is_one_of_them(three: Log) -> None:
+    """Its authority died with it, frozen; counted twice, it would take the place of one that is still to come."""
+    three.run("lease.take_office", by=HOMESERVER, after=0)
+    for server in (S1, S2, S3):
+        three.run("lease.claim", server=server, incarnation=1, nonce=server, previous_nonce="")
+        three.swept(server)
+    propose(three, entities=[BALL, THIRD])
+    third = {"transfer_id": f"{GROUP}-1"}
+    commit(three, 2, **third)
+    three.run("lease.expire", server=S3, incarnation=1, office=1)
+    three.run("recovery.begin", server=S3, entities=[[THIRD, 1, 0]])
+    copy = {"tick": 1, "state_hash": "0" * 64, "source": "follower"}
+    three.run("recovery.finish", items=[{"entity": THIRD, "epoch": 2, "target": S1} | copy])
+    assert commit(three, 2, **third, source=S1)["outcome"] == "pending"
+    assert group_of(three).phase is GroupPhase.OPEN
+    assert commit(three, 0)["outcome"] == "committed"
+    assert {three.rows.entity(entity).authority for entity in (BALL, THIRD)} == {S2}
 
 
 def test_what_does_not_hold_any_more_when_the_last_one_comes_holds_all_back(three: Log) -> None:

@@ -16,7 +16,7 @@ from authority.records import Phase, TransferRecord
 from authority.sealing import LIFETIME_S
 from authority.transfer_rows import LATE_S, check_room, save_transfer
 from homeserver.rest.access import MAX_PROOF_LIFETIME_S
-from tests.authority.log import ADA, BALL, BOB, OTHER, S1, S2, Log, new_log
+from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
 from tests.authority.rows import DictRows
 
 SMALL, KEPT = 5, 12
@@ -72,6 +72,19 @@ def test_failures_row_39_nor_is_what_the_operator_took_back(log: Log) -> None:
     log.run("transfer.cancel", transfer_id="drained", by="")
     many_others(log)
     assert log.commit("drained", now_s=NOW_S + 11)["outcome"] == "refused"
+
+
+def test_failures_row_13_a_commit_is_known_until_somebody_goes_on_since_its_target_died(log: Log) -> None:
+    """Who handed it over may be cut off, with what it stands still with, and ask again."""
+    log.run("lease.take_office", by=HOMESERVER, after=0)
+    log.run("lease.claim", server=S3, incarnation=1, nonce="n", previous_nonce="")
+    log.swept(S3)
+    log.commit("cut-off", S3, now_s=NOW_S)
+    log.run("lease.expire", server=S3, incarnation=1, office=1)
+    log.run("recovery.begin", server=S3, entities=[[BALL, 2, 0]])
+    assert log.rows.entity(BALL).authority == ""
+    many_others(log)
+    assert log.commit("cut-off", S3)["outcome"] == "committed"
 
 
 @pytest.mark.parametrize("guard", ["rule", "lock", "owner"])
@@ -134,6 +147,42 @@ def test_what_is_refused_of_a_group_at_once_pushes_nothing_open_out(log: Log) ->
 
 def test_what_was_signed_or_ordered_is_over_before_it_is_forgotten() -> None:
     assert LATE_S >= MAX_PROOF_LIFETIME_S + MAX_NOTICE_MS / 1000 + GROUP_LIFETIME_S + 2 * LIFETIME_S
+
+
+def test_what_nobody_begins_with_is_refused_in_the_end(log: Log) -> None:
+    """Its entity may be lost, or who ordered it is gone. Requests that come to nothing would fill the table."""
+    wish(log)
+    many_others(log)
+    many_others(log, NOW_S + LATE_S)
+    assert log.transfer("wish").phase is Phase.PERMITTED
+    many_others(log, NOW_S + LATE_S + 1)
+    assert (log.transfer("wish").phase, log.transfer("wish").reason) == (Phase.REFUSED, "expired")
+    assert log.commit("wish", now_s=NOW_S + LATE_S + 2)["outcome"] == "refused", "an order that came late all the same"
+    many_others(log, NOW_S + 2 * LATE_S + 2)
+    assert log.rows.transfer("wish") is None
+
+
+def test_what_was_permitted_a_moment_ago_is_not_refused_for_how_long_the_question_was_open(log: Log) -> None:
+    log.run("entity.change_rights", entity=BALL, by=ADA, rule="ask")
+    wish(log)
+    many_others(log)
+    log.run("transfer.answer", transfer_id="wish", by=ADA, allow=True, now_s=NOW_S + LATE_S)
+    many_others(log, NOW_S + LATE_S + 1)
+    assert log.transfer("wish").phase is Phase.PERMITTED
+    many_others(log, NOW_S + 2 * LATE_S + 2)
+    assert log.transfer("wish").reason == "expired"
+
+
+def test_what_is_frozen_for_a_group_is_not_refused_behind_its_back(log: Log) -> None:
+    group = log.run("group.propose", group="g", entities=[BALL, OTHER], target=S2, now_s=NOW_S)
+    (name,) = [name for name, entity in group["members"].items() if entity == BALL]
+    log.commit(name, now_s=NOW_S)
+    for number in range(40):
+        log.run("entity.create", entity=f"alpha.e{number}", kind="ball", spawner=ADA, server=S1)
+        log.propose(f"move-{number}", entity=f"alpha.e{number}", now_s=NOW_S + number * LATE_S)
+    assert log.transfer(name).phase is Phase.PREPARED
+    assert log.commit(name, now_s=NOW_S + 40 * LATE_S)["outcome"] == "refused"
+    assert log.rows.entity(BALL).epoch == 2, "and goes on under the next"
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
