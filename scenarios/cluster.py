@@ -175,7 +175,9 @@ class LocalCluster:
                     fate.failed = not _only_ends(error)
                     raise
                 finally:
-                    fate.unclean = await cluster._take_down()
+                    unclean = await cluster._take_down()
+                    # Who is given no time to end in peace is killed; nothing is wrong with it.
+                    fate.unclean = unclean if grace_s else []
 
     # ---- what is there ----
 

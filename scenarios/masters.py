@@ -5,6 +5,7 @@ question as soon as there is one, and the master's signed answer goes back. The 
 times out or is cancelled. The function is called once for each question, also when the answer has to be sent again.
 """
 
+import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class Question:
 
 
 Decide = Callable[[Question], bool | None]
-"""Yes, no, or (None) no answer: the question times out."""
+"""Yes, no, or (None) no answer: the question times out. Nothing else is one; nor is it awaited (`async def`)."""
 
 
 class Master:
@@ -54,7 +55,8 @@ class Master:
         name: the player's; its keys must be registered.
         identity: its keys, to sign with.
         client: for talking to the instance.
-        decide: the user's function. One that raises leaves the question without an answer.
+        decide: the user's function; other questions, and all else in this thread, wait for it. One that raises, or
+            says anything but yes, no and None, leaves the question without an answer.
         clock: for the expiry of signatures.
     """
 
@@ -124,7 +126,7 @@ class Master:
     def _decision(self, question: Question) -> bool | None:
         if question.transfer_id not in self._decided:
             try:
-                allow = self._decide(question)
+                allow = _checked(self._decide(question))
             except Exception:
                 _log.exception("%s could not decide about %s", self._name, question)
                 allow = None
@@ -132,3 +134,13 @@ class Master:
             while len(self._decided) > MAX_REMEMBERED:
                 self._decided.popitem(last=False)
         return self._decided[question.transfer_id]
+
+
+def _checked(said: object) -> bool | None:
+    """What the user's function said; raises `TypeError` if that is no answer."""
+    if said is None or isinstance(said, bool):
+        return said
+    if inspect.iscoroutine(said):
+        # Else Python warns of it, somewhere else.
+        said.close()
+    raise TypeError(f"decide has to say True, False or None, not {said!r:.80}")

@@ -97,6 +97,8 @@ class Entity(Server[Life]):
             world, carried = self._step(life)
             life.require_portable(world)
             destination = self._env.world.destination(world, self._env.server, life.ticks_here + 1)
+            if destination is not None and not isinstance(destination, str):
+                raise TypeError(f"destination has to name a server or be None, not {destination!r:.40}")
             wants_sleep = may_sleep(self._env.world, world)
         except Exception as error:
             life.stand_still(f"{type(error).__name__}: {error}")

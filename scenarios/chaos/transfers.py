@@ -101,8 +101,10 @@ async def _run(trials: list[Trial], seed: int, show: Callable[[TrialResult], Non
     cases = sorted({trial.case for trial in trials})
     with tempfile.TemporaryDirectory(prefix="baton-") as directory:
         parted = any(trial.parts for trial in trials)
-        async with handover_ground(Path(directory), seed, cases, parted=parted) as ground:
-            for trial in trials:
-                show(await ground.do(trial))
-        # The files that network namespaces are bound to.
-        detach_mounts_below(Path(directory))
+        try:
+            async with handover_ground(Path(directory), seed, cases, parted=parted) as ground:
+                for trial in trials:
+                    show(await ground.do(trial))
+        finally:
+            # The files that network namespaces are bound to; else nothing of it can be deleted.
+            detach_mounts_below(Path(directory))

@@ -47,11 +47,11 @@ class Instance:
 class Judge:
     """Says what it was told to say, and counts how often it was asked."""
 
-    def __init__(self, **answers: bool | None) -> None:
+    def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.asked: list[str] = []
 
-    def __call__(self, question: Question) -> bool | None:
+    def __call__(self, question: Question) -> Any:
         self.asked.append(question.transfer_id)
         return self.answers[question.transfer_id]
 
@@ -99,3 +99,20 @@ async def test_without_an_answer_the_question_waits_until_its_time_is_up(caplog:
     assert (instance.answers, judge.asked) == ([], ["one", "two"])
     assert instance.looks == ["", "one,two"], "nobody waits for what there will be no answer to"
     assert "could not decide" in caplog.text
+
+
+async def _coroutine() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("said", [1, "no", object(), "coroutine"])
+async def test_what_is_no_answer_leaves_this_question_without_one_and_no_other(
+    said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    instance, judge = Instance("one", "two"), Judge(two=True)
+    judge.answers["one"] = _coroutine() if said == "coroutine" else said
+    ada = master(instance, judge)
+    for _ in range(2):
+        await ada.answer_all("alpha")
+    assert (instance.answers, judge.asked) == ([("two", True)], ["one", "two"])
+    assert "True, False or None" in caplog.text

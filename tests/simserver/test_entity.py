@@ -105,6 +105,19 @@ async def test_the_world_may_want_it_elsewhere(
     assert stage.wishes == wishes
 
 
+async def test_a_world_that_wants_it_to_go_to_what_is_no_server_fails_as_if_it_had_raised(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    world: Any = Tally()
+    world.goes_to = 5
+    stage = Stage(system, world=world)
+    ref = stage.start(stage.fresh("tally"))
+    with caplog.at_level(logging.CRITICAL):
+        ticks(ref)
+        assert "destination has to name a server" in (await inspect(ref))["broken"]
+    assert stage.wishes == []
+
+
 @pytest.mark.parametrize("where", ["step", "destination"])
 async def test_a_world_that_fails_leaves_the_entity_standing_still_with_its_inputs(
     system: System, where: str, caplog: pytest.LogCaptureFixture
