@@ -6,11 +6,13 @@ Rules:
 2. A takeover raises the fence in the log *before* it asks anybody for copies (R5 in FAILURES). Whoever is asked notes
    the raised fence first, and from then on keeps no copy under a lower one: what the old authority still sends comes
    too late, is not acknowledged, and so is nobody's durable state. The word of a later authority is as good: whoever
-   has a copy under its fence, or had one that was too large or had to make room, keeps none under a lower one.
+   has a copy under its fence, or had one that was too large, found no room or had to make some, keeps none under a
+   lower one.
 3. Of all copies the one under the highest fence counts, and of those the one of the highest tick. Of equal ones it is
    what the authority itself had: since it sent a copy of its last tick there may have been other inputs and owners.
 4. The decision waits for every server that has a lease. One that has none is dead; what only it had is lost, or comes
    back with it.
+5. What was acknowledged is not pushed out by what comes later while an authority may rely on it: who is full refuses.
 """
 
 import hashlib
@@ -23,6 +25,7 @@ from typing import Any, Final
 from authority.epoch import Fence
 
 __all__ = [
+    "ASKED_NS",
     "Candidate",
     "Copy",
     "CopySource",
@@ -68,6 +71,9 @@ class CopySource(StrEnum):
     """The authority's own durable store."""
     FOLLOWER = "follower"
 
+
+ASKED_NS: Final = 3600 * 1_000_000_000
+"""For so long a copy that was asked for is kept as if its authority renewed it: by then operators have others back."""
 
 _PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
@@ -141,50 +147,86 @@ class Copy:
         return (self.fence, self.tick)
 
 
+@dataclass(slots=True)
+class _Row:
+    """A copy, when it was last renewed, and until when it is kept for somebody who has asked for it."""
+
+    copy: Copy
+    renewed_ns: int
+    asked_until_ns: int = 0
+
+
 class CopyTable:
     """The copies that a server keeps, of entities that it does not simulate: the latest of each, and the raised fences.
 
-    Bounded by the bytes of the states (`max_bytes`) and by the number of rows: those that were not renewed for the
-    longest time go first.
+    Bounded by the bytes of the states (`max_bytes`) and by the number of rows. Inputs are durable by what was kept, so
+    no copy that was renewed within `fresh_ns` makes room for what is offered: that is refused. Others do, those first
+    that were not renewed for the longest time; with a `fresh_ns` of 0, all. What this server itself had goes before.
+
+    The times given are those of one clock, which does not go back.
     """
 
-    def __init__(self, max_bytes: int, max_rows: int) -> None:
+    def __init__(self, max_bytes: int, max_rows: int, fresh_ns: int = 0) -> None:
         self.max_bytes: Final = max_bytes
         self._max_rows: Final = max_rows
-        self._copies: OrderedDict[str, Copy] = OrderedDict()
+        self.fresh_ns = fresh_ns
+        # In the order in which they were renewed.
+        self._rows: OrderedDict[str, _Row] = OrderedDict()
         self._raised: OrderedDict[str, Fence] = OrderedDict()
         self.bytes = 0
+        self.without_room = 0
+        """How many were refused because they had no room."""
+        self.evicted = 0
+        """How many had to make room, though an authority may rely on them, or somebody has asked for them."""
 
     def __len__(self) -> int:
-        return len(self._copies)
+        return len(self._rows)
 
-    def offer(self, entity: str, copy: Copy) -> bool:
-        """Keep a copy, unless a higher fence was heard of; whether this one, or a later one, is kept now."""
-        known = self._copies.get(entity)
-        if copy.fence < self._raised.get(entity, copy.fence) or (known is not None and copy.fence < known.fence):
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Keep a copy, unless a higher fence was heard of, or it has no room; whether this, or a later one, is kept.
+
+        Of an entity whose later copy has no room the earlier one stays: that is what was acknowledged.
+        """
+        row = self._rows.get(entity)
+        if copy.fence < self._raised.get(entity, copy.fence) or (row is not None and copy.fence < row.copy.fence):
             return False
-        if self.keep(entity, copy):
+        if row is not None:
+            self._renew(entity, row, now_ns)
+            if row.copy.rank >= copy.rank:
+                return True
+        if self._makes_room(entity, copy, now_ns):
+            self._put(entity, copy, now_ns)
             return True
-        # There is no room for it. What its authority has said counts all the same.
+        self.without_room += 1
+        # What its authority has said counts all the same.
         self.raised(entity, copy.fence)
         return False
 
-    def keep(self, entity: str, copy: Copy) -> bool:
-        """Keep what this server itself had, whatever fence was heard of: it is a copy like any other. As `offer`."""
-        known = self._copies.get(entity)
-        if known is not None and known.rank >= copy.rank:
-            self._copies.move_to_end(entity)
-            return True
+    def keep(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Keep what this server itself had, whatever fence was heard of: it is a copy like any other. As `offer`.
+
+        There may be nothing else of it, so the oldest make room if all are fresh.
+        """
+        row = self._rows.get(entity)
+        if row is not None:
+            self._renew(entity, row, now_ns)
+            if row.copy.rank >= copy.rank:
+                return True
         if len(copy.state) > self.max_bytes:
             return False
-        self.drop(entity)
-        self._copies[entity] = copy
-        self.bytes += len(copy.state)
-        while self.bytes > self.max_bytes or len(self._copies) > self._max_rows:
-            oldest, copy = next(iter(self._copies.items()))
-            self.drop(oldest)
-            self.raised(oldest, copy.fence)
+        if not self._makes_room(entity, copy, now_ns):
+            while self._lacks_room(entity, copy):
+                self._push_out(next(iter(self._rows)))
+                self.evicted += 1
+        self._put(entity, copy, now_ns)
         return True
+
+    def asked(self, entity: str, now_ns: int) -> None:
+        """It is asked for: its authority is dead, so nobody renews what may be all that is left, and has to wait."""
+        row = self._rows.get(entity)
+        if row is not None:
+            self._renew(entity, row, now_ns)
+            row.asked_until_ns = now_ns + ASKED_NS
 
     def raised(self, entity: str, fence: Fence) -> None:
         """The log, or a later authority, has raised the fence of an entity: copies under lower ones come too late."""
@@ -195,10 +237,49 @@ class CopyTable:
 
     def get(self, entity: str) -> Copy | None:
         """The copy of an entity, if there is one."""
-        return self._copies.get(entity)
+        row = self._rows.get(entity)
+        return None if row is None else row.copy
 
     def drop(self, entity: str) -> None:
         """Forget the copy of an entity."""
-        known = self._copies.pop(entity, None)
-        if known is not None:
-            self.bytes -= len(known.state)
+        row = self._rows.pop(entity, None)
+        if row is not None:
+            self.bytes -= len(row.copy.state)
+
+    def _renew(self, entity: str, row: _Row, now_ns: int) -> None:
+        row.renewed_ns = now_ns
+        self._rows.move_to_end(entity)
+
+    def _put(self, entity: str, copy: Copy, now_ns: int) -> None:
+        self.drop(entity)
+        self._rows[entity] = _Row(copy, now_ns)
+        self.bytes += len(copy.state)
+
+    def _makes_room(self, entity: str, copy: Copy, now_ns: int) -> bool:
+        """Push out what is not fresh for as long as it has to be; whether there is room for this copy then.
+
+        If there is an earlier one of the entity, it was renewed just now: all others go before it.
+        """
+        if len(copy.state) > self.max_bytes:
+            return False
+        while self._lacks_room(entity, copy):
+            oldest, row = next(iter(self._rows.items()))
+            if row.renewed_ns < now_ns < row.asked_until_ns:
+                self._renew(oldest, row, now_ns)
+            elif now_ns - row.renewed_ns < self.fresh_ns:
+                return False
+            else:
+                self._push_out(oldest)
+        return True
+
+    def _lacks_room(self, entity: str, copy: Copy) -> bool:
+        """Whether there is too little for it in place of the copy that there is."""
+        row = self._rows.get(entity)
+        others, others_bytes = (
+            (len(self), self.bytes) if row is None else (len(self) - 1, self.bytes - len(row.copy.state))
+        )
+        return others_bytes + len(copy.state) > self.max_bytes or others >= self._max_rows
+
+    def _push_out(self, entity: str) -> None:
+        self.raised(entity, self._rows[entity].copy.fence)
+        self.drop(entity)

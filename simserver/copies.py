@@ -52,6 +52,15 @@ _AGAIN_AFTER: Final = 10
 # Who sleeps on is copied ever more seldom, down to once in so many intervals. That is for how long a follower that was
 # restarted within its lease may be without the copy, and how late a timer of a sleeper may end after a takeover.
 _ASLEEP_AGAIN_AFTER: Final = 60
+# A round of very many takes longer than its interval. Nobody is copied again later than after so many times what its
+# rounds are meant to take: its follower would think that nobody relies on its copy any more.
+_AGAIN_LATE: Final = 2
+# So it thinks after so many times as long as all that takes, and the term of the lease of an authority that has died
+# since. What is older makes room for others.
+_STALE_AFTER: Final = 4
+# Others may send copies at another interval than this server, or it none at all.
+_LEAST_INTERVAL_S: Final = 0.5
+_WARN_AGAIN_NS: Final = 60_000_000_000
 # Copies on the way of one entity; of more, the oldest receipts mean nothing any more.
 _MAX_UNDER_WAY: Final = 8
 _PUT_AWAY: Final = object()
@@ -85,6 +94,7 @@ class _Copied:
     followers: tuple[str, ...]
     peers: tuple[str, ...]
     round: int
+    taken_ns: int
     sleep: Sleep | None = None
     again_after: int = _AGAIN_AFTER
     under_way: list[_Sent] = field(default_factory=list)
@@ -154,6 +164,11 @@ class Copier:
         self._copied: dict[str, _Copied] = {}
         self._writing: list[tuple[Life, dict[str, int]]] = []
         self._round = 0
+        self._again_ns = round(_AGAIN_LATE * _ASLEEP_AGAIN_AFTER * interval_s * 1e9)
+        self._renewed_ns = round(_ASLEEP_AGAIN_AFTER * max(interval_s, _LEAST_INTERVAL_S) * 1e9)
+        self.table.fresh_ns = _STALE_AFTER * self._renewed_ns
+        self._looked_ns = self._without_lease_ns = 0
+        self._warn_from_ns = 0
         # What lived here when this interval began, and what has begun (again) since it was last looked at.
         self._turn: list[Holding] = []
         self._begun: dict[str, None] = {}
@@ -177,6 +192,7 @@ class Copier:
         while True:
             for part in range(_PARTS):
                 await self._clock.sleep_s(max(self._interval_s / _PARTS, rest_s))
+                self._kept_at_ns()
                 due = self._due(part)
                 rest_s = await self._in_turns(due, self._copy) if due else 0.0
                 if self._checkpoint_ns and (late := self._without_checkpoint()):
@@ -262,7 +278,7 @@ class Copier:
         life, copied, peers = holding.life, self._copied.get(holding.id), self._lease.may_follow
         again_after = _AGAIN_AFTER
         if copied is not None and copied.lasts(life, peers):
-            if self._round - copied.round < copied.again_after:
+            if self._is_recent(copied, copied.again_after):
                 return
             again_after = copied.again_of_sleeper()
         heard = life.heard
@@ -276,16 +292,16 @@ class Copier:
         if (
             copied is not None
             and (copied.marks, copied.followers) == (marks, followers)
-            and self._round - copied.round < _AGAIN_AFTER
+            and self._is_recent(copied, _AGAIN_AFTER)
             and life.passive is None
             and _are_equal(copied.world, life.world)
         ):
             return
         state = life.encoded_if_portable()
         under_way, kept_by = (list[_Sent](), ()) if copied is None else (copied.under_way, copied.kept_by)
-        round_, sleep = self._round, life.sleep
+        now_ns, sleep = self._clock.monotonic_ns(), life.sleep
         world = _PUT_AWAY if life.passive is not None else life.world
-        copied = _Copied(world, marks, followers, peers, round_, sleep, again_after, under_way, kept_by)
+        copied = _Copied(world, marks, followers, peers, self._round, now_ns, sleep, again_after, under_way, kept_by)
         self._copied[holding.id] = copied
         if state is None:
             # Nor is that tried again before it has changed, or its time has come.
@@ -298,12 +314,16 @@ class Copier:
             copied.kept_by = ()
             return
         if followers:
-            now_ns = self._clock.monotonic_ns()
             copied.under_way.append(_Sent(life.fence, life.tick, now_ns, applied, set(followers), followers))
             del copied.under_way[:-_MAX_UNDER_WAY]
         item = CopyItem(entity=holding.id, epoch=life.fence.epoch, sub=life.fence.sub, tick=life.tick, state=state)
         for follower in followers:
             outgoing[follower].append(item)
+
+    def _is_recent(self, copied: _Copied, again_after: int) -> bool:
+        """Whether it was copied less than so many intervals ago, and if those take long, not too long ago either."""
+        is_late = self._clock.monotonic_ns() - copied.taken_ns >= self._again_ns
+        return self._round - copied.round < again_after and not is_late
 
     def _check_in(self, life: Life, copied: _Copied, state: bytes, applied: dict[str, int]) -> None:
         """Write a checkpoint, if the last one is long enough ago, or if nobody else gets a copy.
@@ -456,6 +476,7 @@ class Copier:
             return
         kept = [item for item in message.items if self._keep_one(item)]
         self._counts["copies_refused"] += len(message.items) - len(kept)
+        self._tell_of_room()
         if kept and self._lease.may_act(self._clock.monotonic_ns()):
             # Without a lease nobody would ask for them: they are kept, but that makes nothing durable.
             items = [KeptItem(entity=one.entity, epoch=one.epoch, sub=one.sub, tick=one.tick) for one in kept]
@@ -464,7 +485,48 @@ class Copier:
     def _keep_one(self, item: CopyItem) -> bool:
         if self._holdings.is_past(item.entity, item.fence):
             return False
-        return self.table.offer(item.entity, new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER))
+        copy = new_copy(item.fence, item.tick, item.state, CopySource.FOLLOWER)
+        return self.table.offer(item.entity, copy, self._kept_at_ns())
+
+    def keep_own(self, entity: str, copy: Copy) -> None:
+        """Keep what this server itself had, whatever else has to make room for it."""
+        self.table.keep(entity, copy, self._kept_at_ns())
+        self._tell_of_room()
+
+    def asked_for(self, entity: str) -> None:
+        """Home asks for the copy of an entity: it is not to make room while others are waited for."""
+        self.table.asked(entity, self._kept_at_ns())
+
+    def _kept_at_ns(self) -> int:
+        """The time of the table, which stands still while this server has no lease.
+
+        Where there is no quorum nobody has one, and nobody sends copies. All would be stale when there is one again.
+        """
+        now_ns, terms = self._clock.monotonic_ns(), self._lease.holder.terms
+        if not self._lease.may_act(now_ns):
+            self._without_lease_ns += now_ns - self._looked_ns
+        self._looked_ns = now_ns
+        if terms is not None:
+            self.table.fresh_ns = _STALE_AFTER * (self._renewed_ns + terms.granter_ns)
+        return now_ns - self._without_lease_ns
+
+    def _tell_of_room(self) -> None:
+        """Count what has no room, and say now and then what to do about it."""
+        table, now_ns = self.table, self._clock.monotonic_ns()
+        news = {"copies_without_room": table.without_room, "copies_evicted": table.evicted}
+        if all(self._counts[name] == count for name, count in news.items()):
+            return
+        self._counts.update({name: count - self._counts[name] for name, count in news.items()})
+        if now_ns >= self._warn_from_ns:
+            self._warn_from_ns = now_ns + _WARN_AGAIN_NS
+            _log.warning(
+                "no room for more copies than these %d (%d bytes): %d were refused since the start, so their inputs "
+                "are not durable, and %d had to go that others may rely on. Raise max_copies_bytes, or add servers",
+                len(table),
+                table.bytes,
+                table.without_room,
+                table.evicted,
+            )
 
 
 def _is_simulated(life: Life) -> bool:

@@ -99,7 +99,7 @@ class Recovery:
     def _keep_own(self, life: Life) -> None:
         """What it stands still with, or has come to, is a copy like any other, if it can be written."""
         if (state := life.encoded_if_portable(whole=True)) is not None:
-            self._copier.table.keep(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
+            self._copier.keep_own(life.id, new_copy(life.fence, life.tick, state, CopySource.OWN))
 
     def remember(self, ledger: Ledger) -> None:
         """After a restart: the checkpoints of what lived here are copies too, and so is what had just left.
@@ -107,11 +107,11 @@ class Recovery:
         That first, since it makes room first: others have it.
         """
         for entity, copy in self._copier.handed_over.of_before():
-            self._copier.table.keep(entity, copy)
+            self._copier.keep_own(entity, copy)
         for row in ledger.interrupted:
             checkpoint = ledger.checkpoint_of(row.entity)
             if checkpoint is not None:
-                self._copier.table.keep(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
+                self._copier.keep_own(row.entity, new_copy(*checkpoint, CopySource.CHECKPOINT))
 
     # --- what the home instance asks -------------------------------------------------------------------------------
 
@@ -165,7 +165,9 @@ class Recovery:
             # If it is leaving, this is what it stands still with, and perhaps the only state that is left.
             self._keep_own(holding.life)
         if (handed_over := self._copier.handed_over.of(item.entity)) is not None:
-            table.keep(item.entity, handed_over)
+            self._copier.keep_own(item.entity, handed_over)
+        if holding is None:
+            self._copier.asked_for(item.entity)
         # The latest need not count of whoever is asked, and one that does must not stay unsaid for that.
         known = (self._staged_of(item), table.get(item.entity))
         copies = [copy for copy in known if copy is not None and copy.fence < item.counts_below]
@@ -191,7 +193,8 @@ class Recovery:
             self._staged.drop(item.entity)
         if (staged := self._stages.of(item.entity, min(item.fence, item.counts_below))) is not None:
             copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.STAGED)
-            self._staged.keep(item.entity, copy)
+            # All are equally old to it, so the oldest goes first.
+            self._staged.keep(item.entity, copy, now_ns=0)
         kept = self._staged.get(item.entity)
         if kept is None or not self._has_had(item.entity, kept.fence):
             return kept

@@ -20,13 +20,13 @@ def copy(fence: Fence, tick: int, size: int = 1) -> Copy:
 
 def test_failures_row_44_the_last_word_of_a_former_authority_is_dropped_and_not_acknowledged() -> None:
     table = CopyTable(1000, 10)
-    assert table.offer(BALL, copy(Fence(1), 5))
-    assert table.offer(BALL, copy(Fence(1, 1), 3)), "what was passed directly may begin before the last copy"
+    assert table.offer(BALL, copy(Fence(1), 5), 0)
+    assert table.offer(BALL, copy(Fence(1, 1), 3), 0), "what was passed directly may begin before the last copy"
     for late in (copy(Fence(1), 5), copy(Fence(1), 9)):
-        assert not table.offer(BALL, late)
-    assert table.offer(BALL, copy(Fence(1, 1), 2)), "of the same authority, which has a later one kept here"
-    assert table.offer(BALL, copy(Fence(2), 1))
-    assert not table.offer(BALL, copy(Fence(1, 1), 9))
+        assert not table.offer(BALL, late, 0)
+    assert table.offer(BALL, copy(Fence(1, 1), 2), 0), "of the same authority, which has a later one kept here"
+    assert table.offer(BALL, copy(Fence(2), 1), 0)
+    assert not table.offer(BALL, copy(Fence(1, 1), 9), 0)
     assert table.get(BALL) == copy(Fence(2), 1)
 
 
@@ -38,7 +38,7 @@ def test_failures_row_44_whatever_comes_in_whichever_order_the_highest_fence_is_
     before: tuple[Fence, int] | None = None
     for fence, tick in heard:
         highest = max(highest, fence)
-        assert table.offer(BALL, copy(fence, tick)) is (fence == highest)
+        assert table.offer(BALL, copy(fence, tick), 0) is (fence == highest)
         kept = table.get(BALL)
         assert kept is not None
         assert before is None or kept.rank >= before
@@ -50,11 +50,11 @@ def test_failures_row_44_whatever_comes_in_whichever_order_the_highest_fence_is_
 def test_failures_row_44_nor_does_what_had_no_room_let_an_earlier_one_in(
     heard: Sequence[tuple[Fence, int, int]],
 ) -> None:
-    """Its copies make room for those of others, or are too large to be kept at all."""
-    table, highest = CopyTable(50, 10), Fence(0)
-    for fence, tick, size in heard:
-        is_kept = table.offer(BALL, copy(fence, tick, size))
+    """Its copies find no room, make room for others when they are stale, or are too large to be kept at all."""
+    table, highest = CopyTable(50, 10, fresh_ns=2), Fence(0)
+    for now_ns, (fence, tick, size) in enumerate(heard):
+        is_kept = table.offer(BALL, copy(fence, tick, size), now_ns)
         highest = max(highest, fence)
         assert fence == highest or not is_kept
         if size == 40:
-            table.offer(OTHER, copy(Fence(1), tick, size))
+            table.offer(OTHER, copy(Fence(1), now_ns, size), now_ns)

@@ -13,7 +13,17 @@ from authority.epoch import Fence
 from authority.errors import Reason
 from authority.lease_procedures import find_lease
 from authority.records import RecoveryRow, Role
-from authority.recovery import Candidate, Copy, CopySource, CopyTable, OrphanPolicy, all_answered, choose, followers_of
+from authority.recovery import (
+    ASKED_NS,
+    Candidate,
+    Copy,
+    CopySource,
+    CopyTable,
+    OrphanPolicy,
+    all_answered,
+    choose,
+    followers_of,
+)
 from tests.authority.log import ADA, BALL, FAR, HOMESERVER, S1, S2, S3, Log, passing, request
 from tests.authority.rows import directory_row
 
@@ -91,20 +101,20 @@ def test_a_server_whose_lease_is_over_is_not_waited_for() -> None:
 
 def test_after_a_fence_was_raised_no_copy_under_a_lower_one_is_kept() -> None:
     table = CopyTable(1000, 10)
-    assert table.offer(BALL, copy(1, 5))
+    assert table.offer(BALL, copy(1, 5), 0)
     table.raised(BALL, Fence(2))
-    assert not table.offer(BALL, copy(1, 6))
+    assert not table.offer(BALL, copy(1, 6), 0)
     assert table.get(BALL) == copy(1, 5)
     table.raised(BALL, Fence(1))
-    assert not table.offer(BALL, copy(1, 7)), "a fence does not sink"
-    assert table.offer(BALL, copy(2, 1))
+    assert not table.offer(BALL, copy(1, 7), 0), "a fence does not sink"
+    assert table.offer(BALL, copy(2, 1), 0)
 
 
 def test_an_older_copy_does_not_replace_a_later_one() -> None:
     table = CopyTable(1000, 10)
-    assert table.offer(BALL, copy(2, 5))
-    assert table.offer(BALL, copy(2, 4)), "a later state than this is kept"
-    assert not table.offer(BALL, copy(1, 9)), "nobody is told that this is kept"
+    assert table.offer(BALL, copy(2, 5), 0)
+    assert table.offer(BALL, copy(2, 4), 0), "a later state than this is kept"
+    assert not table.offer(BALL, copy(1, 9), 0), "nobody is told that this is kept"
     assert table.get(BALL) == copy(2, 5)
 
 
@@ -112,10 +122,155 @@ def test_an_older_copy_does_not_replace_a_later_one() -> None:
 def test_the_table_keeps_to_its_bounds(offers: list[tuple[int, int]]) -> None:
     table = CopyTable(60, 3)
     for tick, (entity, size) in enumerate(offers):
-        table.offer(f"alpha.e{entity}", copy(1, tick, size))
+        table.offer(f"alpha.e{entity}", copy(1, tick, size), tick)
         assert len(table) <= 3
         assert table.bytes <= 60
-    assert not table.offer(BALL, copy(1, 1, 61))
+    assert not table.offer(BALL, copy(1, 1, 61), 0)
+
+
+FRESH_NS = 100
+E1, E2, E3 = "alpha.e1", "alpha.e2", "alpha.e3"
+
+
+def test_what_was_acknowledged_makes_no_room_for_what_comes_later() -> None:
+    table = CopyTable(1 << 20, 10, FRESH_NS)
+    kept = [entity for number in range(5) if table.offer(entity := f"alpha.e{number}", copy(1, 1, 300_000), number)]
+    assert kept == ["alpha.e0", "alpha.e1", "alpha.e2"]
+    assert all(table.get(entity) for entity in kept)
+    assert (len(table), table.without_room, table.evicted) == (3, 2, 0)
+    table = CopyTable(1 << 20, 1, FRESH_NS)
+    assert table.offer(E1, copy(1, 1), 0)
+    assert not table.offer(E2, copy(1, 1), FRESH_NS - 1), "nor by their number"
+
+
+def test_who_has_no_room_is_believed_about_its_fence() -> None:
+    table = CopyTable(10, 10, FRESH_NS)
+    assert table.offer(E1, copy(1, 1, 10), 0)
+    assert not table.offer(E2, copy(3, 1), 0)
+    table.drop(E1)
+    assert not table.offer(E2, copy(2, 1), 0)
+    assert table.offer(E2, copy(3, 1), 0)
+
+
+def test_what_was_not_renewed_for_too_long_makes_room_the_oldest_first_and_only_as_much_as_is_needed() -> None:
+    table = CopyTable(30, 10, FRESH_NS)
+    for now_ns, entity in enumerate((E1, E2, E3)):
+        assert table.offer(entity, copy(5, 1, 10), now_ns)
+    assert table.offer(E1, copy(5, 1, 10), 50), "it is renewed"
+    assert table.offer(BALL, copy(5, 1, 10), 110)
+    assert (table.get(E1), table.get(E2), table.get(E3)) == (copy(5, 1, 10), None, copy(5, 1, 10))
+    assert not table.offer(E2, copy(4, 9, 10), 110), "what made room has its fence noted"
+    assert not table.offer(E2, copy(5, 2, 20), 120), "what is left is fresh"
+    assert (table.without_room, table.evicted) == (1, 0)
+
+
+def test_a_later_copy_that_has_grown_displaces_nobody_and_leaves_the_earlier_one_as_fresh_as_itself() -> None:
+    """That is what was acknowledged, and its authority relies on it until it hears of a later one."""
+    table = CopyTable(30, 10, FRESH_NS)
+    assert table.offer(E1, copy(1, 1, 10), 0)
+    assert table.offer(E2, copy(1, 1, 20), 50)
+    assert not table.offer(E1, copy(1, 2, 11), 60)
+    assert (table.get(E1), table.get(E2)) == (copy(1, 1, 10), copy(1, 1, 20))
+    assert not table.offer(E3, copy(1, 1), 149), "neither is stale"
+    assert table.offer(E1, copy(1, 3, 11), 150), "but one of them now"
+    assert (table.get(E1), table.get(E2)) == (copy(1, 3, 11), None)
+    assert table.offer(E1, copy(1, 4, 30), 151), "its own room is its own"
+
+
+def test_a_later_copy_under_a_higher_fence_without_room_leaves_the_earlier_one_and_none_under_its_fence_comes() -> None:
+    table = CopyTable(30, 10, FRESH_NS)
+    assert table.offer(E1, copy(1, 1, 10), 0)
+    assert table.offer(E2, copy(1, 1, 20), 0)
+    assert not table.offer(E1, copy(2, 1, 11), 0)
+    assert table.get(E1) == copy(1, 1, 10), "of those that there are it may count: it was acknowledged"
+    assert not table.offer(E1, copy(1, 2, 10), 0), "but its authority is one of the past"
+    assert table.offer(E1, copy(2, 2, 10), 0)
+
+
+def test_what_the_server_itself_had_makes_room_for_itself_by_what_is_stale_and_then_by_the_oldest() -> None:
+    table = CopyTable(30, 10, FRESH_NS)
+    assert table.offer(E1, copy(1, 1, 10), 0)
+    assert table.offer(E2, copy(3, 1, 10), 80)
+    assert table.offer(E3, copy(1, 1, 10), 90)
+    assert table.keep(BALL, copy(1, 1, 10), 100)
+    assert (table.get(E1), table.evicted) == (None, 0)
+    assert table.keep(BALL, copy(1, 2, 20), 101)
+    assert (table.get(E2), table.get(E3), table.evicted) == (None, copy(1, 1, 10), 1)
+    assert not table.offer(E2, copy(2, 9), 102), "what made room has its fence noted"
+    assert not table.keep(BALL, copy(1, 3, 31), 103)
+    assert (table.get(BALL), table.bytes) == (copy(1, 2, 20), 30)
+
+
+def test_what_was_asked_for_does_not_get_stale_until_nobody_waits_with_it_any_more() -> None:
+    """Its authority is dead, and whoever else may have a copy is waited for."""
+    table = CopyTable(10, 10, FRESH_NS)
+    assert table.offer(E1, copy(1, 1, 5), 0)
+    assert table.offer(E2, copy(1, 1, 5), 1)
+    table.asked(E1, 2)
+    table.asked(E3, 2)
+    assert table.offer(E3, copy(1, 1, 5), ASKED_NS)
+    assert (table.get(E1), table.get(E2)) == (copy(1, 1, 5), None)
+    assert not table.offer(E2, copy(1, 1, 5), ASKED_NS)
+    later_ns = ASKED_NS + FRESH_NS
+    assert table.offer(E3, copy(1, 1, 5), later_ns)
+    assert table.offer(E2, copy(1, 1, 5), later_ns)
+    assert table.get(E1) is None
+
+
+def test_where_nothing_counts_as_fresh_the_oldest_goes_first_whoever_asked_for_it() -> None:
+    table = CopyTable(10, 10)
+    for entity in (E1, E2):
+        assert table.keep(entity, copy(1, 1, 5), 0)
+        table.asked(entity, 0)
+    assert table.keep(E3, copy(1, 1, 5), 1)
+    assert (table.get(E1), table.get(E2), table.evicted) == (None, copy(1, 1, 5), 0)
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(("offer", "offer", "offer", "keep", "asked", "raised", "drop")),
+        st.sampled_from((E1, E2, E3, BALL)),
+        st.integers(1, 3),
+        st.sampled_from((10, 25, 40)),
+        st.sampled_from((0, 1, FRESH_NS // 2, FRESH_NS)),
+    ),
+    max_size=60,
+)
+
+
+@given(CALLS)
+def test_whatever_is_offered_and_kept_what_was_acknowledged_is_there_while_it_is_fresh(calls: list[Any]) -> None:
+    table, now_ns = CopyTable(60, 3, FRESH_NS), 0
+    acknowledged: dict[str, tuple[Fence, int]] = {}
+    heard_ns: dict[str, int] = {}
+    for tick, (call, entity, epoch, size, passes_ns) in enumerate(calls):
+        now_ns += passes_ns
+        evicted, new = table.evicted, copy(epoch, tick, size)
+        if call == "offer":
+            if table.offer(entity, new, now_ns):
+                acknowledged[entity] = new.rank
+                heard_ns[entity] = now_ns
+        elif call == "keep":
+            table.keep(entity, new, now_ns)
+        elif call == "asked":
+            table.asked(entity, now_ns)
+        elif call == "raised":
+            table.raised(entity, Fence(epoch))
+        else:
+            table.drop(entity)
+            acknowledged.pop(entity, None)
+        missing = 0
+        for one, rank in list(acknowledged.items()):
+            there = table.get(one)
+            if there is None or there.rank < rank:
+                missing += now_ns - heard_ns[one] < FRESH_NS
+                del acknowledged[one]
+        assert missing <= table.evicted - evicted
+        assert call == "keep" or table.evicted == evicted
+        there_now = [found for one in (E1, E2, E3, BALL) if (found := table.get(one)) is not None]
+        assert (len(table), table.bytes) == (len(there_now), sum(len(one.state) for one in there_now))
+        assert len(table) <= 3
+        assert table.bytes <= 60
 
 
 # --- procedures -------------------------------------------------------------------------------------------------------
@@ -548,7 +703,8 @@ class Takeover:
         self.tick += 1
         table = self.tables[follower]
         new = copy(1, self.tick)
-        kept = table.offer(BALL, new) if self.rules.follower_refuses else table.keep(BALL, new)
+        offer = table.offer if self.rules.follower_refuses else table.keep
+        kept = offer(BALL, new, self.tick)
         if kept:
             self.durable = self.tick
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -409,6 +410,144 @@ async def test_nobody_keeps_copies_of_strangers_or_of_what_lives_here(place: Pla
     copier.keep(offer(BALL, 4, 7), FOLLOWER, ("127.0.0.1", 17000))
     assert (place.posted, copier.table.get(BALL)) == ([], None)
     assert (place.counts["copies_of_strangers"], place.counts["copies_refused"]) == (1, 1)
+
+
+# --- where there is no room for more ----------------------------------------------------------------------------------
+
+WHERE = ("127.0.0.1", 17000)
+LARGE = b"\0" * 300_000
+ROWS = ("alpha.e1", "alpha.e2", "alpha.e3")
+
+
+def large(entity: str, tick: int = 1, size: int = len(LARGE)) -> Copies:
+    return Copies(items=[CopyItem(entity=entity, epoch=1, sub=0, tick=tick, state=LARGE[:1] * size)])
+
+
+def said(place: Place) -> list[str]:
+    """Of which entities this follower has said that it keeps them."""
+    return [item.entity for _, message in place.posted for item in message.items]
+
+
+def full(place: Place) -> Copier:
+    """A follower that has room for three large copies, and has them."""
+    copier = place.copier()
+    for entity in ROWS:
+        copier.keep(large(entity), FOLLOWER, WHERE)
+    return copier
+
+
+async def test_a_follower_says_to_keep_only_what_has_room_and_still_has_all_of_that(
+    place: Place, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    copier = full(place)
+    for entity in ("alpha.e4", "alpha.e5", "alpha.e1"):
+        copier.keep(large(entity, 2, 600_000), FOLLOWER, WHERE)
+    assert said(place) == list(ROWS)
+    assert all(place.table.get(entity) for entity in ROWS)
+    assert (place.counts["copies_refused"], place.counts["copies_without_room"]) == (3, 3)
+    (line,) = caplog.messages
+    assert "Raise max_copies_bytes, or add servers" in line
+    await trio.sleep(60)
+    copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+    assert len(caplog.messages) == 2, "it is said again, though not for each copy"
+
+
+async def test_a_copy_that_its_authority_has_not_renewed_for_longer_than_it_ever_takes_makes_room(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    """Sent again at last after 60 intervals, or asked for when its authority is dead and its lease over."""
+    place.lease.holder.terms = LeaseTerms(3600_000_000_000)
+    copier, term_s = full(place), 3600
+    async with served(copier):
+        await trio.sleep(3 * (60 * INTERVAL_S + term_s))
+        copier.keep(large("alpha.e1"), FOLLOWER, WHERE)
+        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+        assert "alpha.e4" not in said(place)
+        await trio.sleep(60 * INTERVAL_S + term_s)
+        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+    assert said(place)[-1] == "alpha.e4"
+    assert [place.table.get(entity) is None for entity in ROWS] == [False, True, False]
+
+
+async def test_no_copy_gets_older_while_there_are_no_leases(place: Place, autojump_clock: MockClock) -> None:
+    """Without a quorum nobody renews any. Who sends first when there is one again is not to displace the others'."""
+    copier = full(place)
+    async with served(copier):
+        place.lease.may_act = lambda now_ns: False
+        await trio.sleep(1000 * INTERVAL_S)
+        place.lease.may_act = lambda now_ns: True
+        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+    assert said(place) == list(ROWS)
+
+
+async def test_what_a_server_itself_had_makes_room_for_itself_and_what_that_costs_is_counted(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    copier = full(place)
+    copier.keep_own(BALL, new_copy(Fence(1), 1, LARGE, CopySource.OWN))
+    assert (place.table.get("alpha.e1"), place.counts["copies_evicted"]) == (None, 1)
+    assert place.table.get(BALL) is not None
+
+
+async def test_what_home_has_asked_for_makes_no_room_while_others_are_waited_for(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    copier = full(place)
+    copier.asked_for("alpha.e1")
+    for entity in ("alpha.e2", "alpha.e3"):
+        copier.keep(large(entity, 2), FOLLOWER, WHERE)
+    async with served(copier):
+        await trio.sleep(350 * INTERVAL_S)
+        copier.keep(large("alpha.e4"), FOLLOWER, WHERE)
+    assert [place.table.get(entity) is None for entity in ROWS] == [False, True, False]
+
+
+async def test_what_no_follower_has_room_for_is_applied_and_not_durable_and_keeps_a_drain_waiting(
+    system: System, place: Place, autojump_clock: MockClock
+) -> None:
+    place.lease.peers = servers = (HERE, FOLLOWER, "alpha.s3")
+    holding = spawn_with_input(place)
+    (first,) = followers_of(holding.id, HERE, servers, 1)
+    (other,) = {FOLLOWER, "alpha.s3"} - {first}
+    there = Place(system)
+    there.table = CopyTable(1 << 20, 3)
+    copier, follower = place.copier(), full(there)
+    async with served(copier):
+        await trio.sleep(INTERVAL_S)
+        copier.kept(kept(holding, place.copied[-1].tick), first)
+        assert holding.life.durable == {ADA: 1}
+        place.lease.aside = frozenset({first})
+        holding.life.take_input(ADA, 1, 2, b"\0" * 12)
+        holding.life.commit(holding.life.world, now_ns=1)
+        await trio.sleep(2 * INTERVAL_S)
+        (to, message) = place.posted[-1]
+        assert to == other
+        follower.keep(message, FOLLOWER, WHERE)
+        assert said(there) == list(ROWS)
+        assert [upto for _, _, upto in holding.life.heard] == [2]
+        assert (holding.life.durable, copier.leaning()) == ({ADA: 1}, 1)
+
+
+async def test_who_sleeps_is_copied_again_in_time_also_where_an_interval_takes_far_longer(
+    system: System, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its follower would take it for one that nobody relies on."""
+    place = Place(system, Naps())
+    holding, copier = place.spawn(), place.copier()
+    take, sent_s = copier._take, [trio.current_time()]
+
+    def slowly(due: Sequence[Holding]) -> dict[str, list[CopyItem]]:
+        autojump_clock.jump(20 * INTERVAL_S)
+        return take(due)
+
+    monkeypatch.setattr(copier, "_take", slowly)
+    async with served(copier):
+        while len(sent_s) < 20:
+            await place.has_posted()
+            sent_s.append(trio.current_time())
+            copier.kept(kept(holding, place.copied[-1].tick), FOLLOWER)
+    longest_s = max(later - before for before, later in pairwise(sent_s))
+    assert longest_s <= 2 * 60 * INTERVAL_S + 22 * INTERVAL_S
 
 
 # --- what was handed over, and what begins ----------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def test_failures_row_41_whoever_goes_on_from_a_copy_or_a_checkpoint_takes_that_
     life.stand_still(WHY)
     after = new_copy(life.fence, life.tick, life.encoded(), CopySource.FOLLOWER)
     for copy in (before, after, before):
-        copies.keep(BALL, copy)
+        copies.keep(BALL, copy, 0)
     kept = copies.get(BALL)
     assert kept is not None
     assert gone_on_with(kept.state).broken == WHY

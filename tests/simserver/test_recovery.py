@@ -38,6 +38,7 @@ class Scene:
         self.raised: list[tuple[str, Fence]] = []
         self.leaving: set[str] = set()
         self.hurried: list[str] = []
+        self.asked: list[str] = []
         self.staged: list[Staged] = []
         self.was_handed_over: Copy | None = None
         self.of_before: list[tuple[str, Copy]] = []
@@ -48,7 +49,13 @@ class Scene:
         self.unsettled = me
         self.recovery = Recovery(self.holdings, me, me, me, me, me, me, self.counts)
 
-    # As arrivals, departures, stages, courier.
+    # As arrivals, departures, stages, courier, copier.
+    def keep_own(self, entity: str, copy: Copy) -> None:
+        self.table.keep(entity, copy, 0)
+
+    def asked_for(self, entity: str) -> None:
+        self.asked.append(entity)
+
     def fence_raised(self, entity: str, fence: Fence) -> None:
         self.raised.append((entity, fence))
 
@@ -122,7 +129,7 @@ async def test_what_was_copied_here_after_a_pass_that_this_server_has_not_made_i
 ) -> None:
     """Of what the log gave to somebody else meanwhile the copy counts."""
     scene.live()
-    scene.table.keep(BALL, Copy(fence, 9, b"theirs", "f" * 64))
+    scene.table.keep(BALL, Copy(fence, 9, b"theirs", "f" * 64), 0)
     found = scene.collect(5)
     assert found is not None
     assert (found.tick, found.holds) == ((9, False) if counts else (1, True))
@@ -139,9 +146,9 @@ async def test_whoever_holds_it_by_a_chain_has_copies_kept_also_by_those_who_wer
     """Nobody takes it from its holder; without copies nothing would be durable until it moves through the log."""
     copy = new_copy(Fence(3, 2), 9, b"state", CopySource.FOLLOWER)
     scene.collect(3, MAX_EPOCH)
-    assert (scene.raised, scene.table.offer(BALL, copy)) == ([(BALL, Fence(3, MAX_EPOCH))], True)
+    assert (scene.raised, scene.table.offer(BALL, copy, 0)) == ([(BALL, Fence(3, MAX_EPOCH))], True)
     scene.collect(4)
-    assert not scene.table.offer(BALL, copy), "now it is taken"
+    assert not scene.table.offer(BALL, copy, 0), "now it is taken"
 
 
 async def test_what_is_leaving_stays_as_it_stands_still_and_is_a_copy(scene: Scene) -> None:
@@ -204,7 +211,7 @@ async def test_failures_row_12_a_staged_state_that_is_later_than_all_copies_is_t
     assert holding is not None
     state = holding.life.encoded()
     scene.holdings.drop(BALL)
-    scene.table.offer(BALL, new_copy(Fence(3), 1, b"copied", CopySource.FOLLOWER))
+    scene.table.offer(BALL, new_copy(Fence(3), 1, b"copied", CopySource.FOLLOWER), 0)
     scene.staged = [staged(Fence(3), 2, state)]
     found = scene.collect(4)
     assert found is not None
@@ -230,17 +237,17 @@ async def test_who_has_begun_with_a_staged_state_does_not_say_that_it_was_only_s
 async def test_a_staged_state_under_a_fence_that_was_never_given_displaces_no_copy(scene: Scene) -> None:
     """Neither the one that there is, nor those of the next authority."""
     copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
-    scene.table.offer(BALL, copy)
+    scene.table.offer(BALL, copy, 0)
     scene.staged = [staged(Fence(1002)), staged(Fence(4))]
     found = scene.collect(4)
     assert (found and (found.fence, found.state_hash)) == (Fence(3), copy.state_hash)
     assert scene.table.get(BALL) == copy
-    assert scene.table.offer(BALL, new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER))
+    assert scene.table.offer(BALL, new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER), 0)
 
 
 async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_authority_sent(scene: Scene) -> None:
     copy = new_copy(Fence(3), 5, b"copied", CopySource.FOLLOWER)
-    scene.table.offer(BALL, copy)
+    scene.table.offer(BALL, copy, 0)
     scene.staged = [staged(Fence(3, 2**60))]
     scene.collect(4)
     assert scene.table.get(BALL) == copy
@@ -248,13 +255,13 @@ async def test_a_staged_state_does_not_take_the_place_of_the_copy_that_an_author
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     assert scene.counts["adopt_without_copy"] == 0, "it is what it was asked to go on with"
     later = new_copy(Fence(5), 6, b"next", CopySource.FOLLOWER)
-    assert scene.table.offer(BALL, later)
+    assert scene.table.offer(BALL, later, 0)
 
 
 async def test_a_later_copy_that_does_not_count_leaves_no_earlier_one_unsaid(scene: Scene) -> None:
     """It went home from here and was to come back: what was staged for that is not what its home may believe."""
     copy = new_copy(Fence(2), 26, b"left behind", CopySource.CHECKPOINT)
-    scene.table.keep(BALL, copy)
+    scene.table.keep(BALL, copy, 0)
     scene.staged = [staged(Fence(4))]
     for _time in range(2):
         found = scene.collect(6, counts_before=3)
@@ -292,6 +299,28 @@ async def test_after_a_restart_what_had_left_makes_room_for_what_lived_here(scen
     ledger: Any = SimpleNamespace(interrupted=(row,), checkpoint_of=lambda entity: (Fence(3), 9, b"12345"))
     scene.recovery.remember(ledger)
     assert scene.table.get(BALL) is not None
+
+
+async def test_what_is_asked_for_is_kept_for_whoever_waits_and_not_what_lives_here(scene: Scene) -> None:
+    scene.table.offer(BALL, new_copy(Fence(3), 9, b"copied", CopySource.FOLLOWER), 0)
+    scene.collect(5)
+    assert scene.asked == [BALL]
+    scene.live(Fence(6))
+    scene.collect(6, MAX_EPOCH)
+    assert scene.asked == [BALL]
+
+
+async def test_of_staged_states_that_home_was_told_of_the_oldest_are_forgotten_first(system: System) -> None:
+    """They are still on the disk, or nothing comes of them; a copy of an authority has no such place."""
+    scene = Scene(system)
+    scene.table = CopyTable(10, 10, fresh_ns=10**9)
+    me: Any = scene
+    scene.recovery = Recovery(scene.holdings, me, me, me, me, me, me, scene.counts)
+    for entity in ("alpha.e1", "alpha.e2", "alpha.e3"):
+        scene.staged = [staged(Fence(3), state=b"12345")]
+        items = [RaisedItem(entity=entity, epoch=4, sub=0)]
+        scene.recovery.collect(Collect(number=1, items=items), HOME)
+    assert [scene.recovery._staged.get(f"alpha.e{number}") is None for number in (1, 2, 3)] == [True, False, False]
 
 
 async def test_going_on_from_a_copy_is_told_and_why_it_could_not_be(scene: Scene) -> None:

@@ -172,7 +172,7 @@ class Keeping:
         server = self._server
         stay.frozen = True
         server.judge.stops(stay.entity, server.name)
-        self.table.keep(stay.entity, copy_of(stay.fence, stay.state, CopySource.OWN))
+        self.table.keep(stay.entity, copy_of(stay.fence, stay.state, CopySource.OWN), server.now_ns)
         server.lived[stay.entity] = stay.fence
         if not stays:
             server.forget(stay.entity)
@@ -211,11 +211,11 @@ class Keeping:
         server = self._server
         stay = server.stays.get(entity)
         if stay is not None:
-            return False if stay.fence >= copy.fence else self.table.offer(entity, copy)
+            return False if stay.fence >= copy.fence else self.table.offer(entity, copy, server.now_ns)
         gone, lived = server.gone.get(entity), server.lived.get(entity)
         if (gone is not None and gone[1] > copy.fence) or (lived is not None and lived > copy.fence):
             return False
-        return self.table.offer(entity, copy)
+        return self.table.offer(entity, copy, server.now_ns)
 
     def kept(self, message: KeptCopies, _sender: str) -> None:
         """Somebody keeps a copy: what it has is durable."""
@@ -238,7 +238,7 @@ class Keeping:
         """After a restart: the checkpoints of what lived here are copies too."""
         for entity, copy in self._disk.checkpoints.items():
             if entity in self._server.lived:
-                self.table.keep(entity, copy)
+                self.table.keep(entity, copy, self._server.now_ns)
 
     # --- what the home instance asks -------------------------------------------------------------------------------
 
@@ -271,9 +271,11 @@ class Keeping:
         if holds:
             self.unsettled.hurry(entity)
         if stay is not None:
-            table.keep(entity, copy_of(stay.fence, stay.state, CopySource.OWN))
+            table.keep(entity, copy_of(stay.fence, stay.state, CopySource.OWN), server.now_ns)
         if (handed_over := self._handed_over.get(entity)) is not None:
-            table.keep(entity, handed_over)
+            table.keep(entity, handed_over, server.now_ns)
+        if stay is None:
+            table.asked(entity, server.now_ns)
         copies = [copy for copy in (self._staged_of(item), table.get(entity)) if copy is not None]
         if not copies:
             return None

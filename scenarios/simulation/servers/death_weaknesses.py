@@ -97,24 +97,24 @@ class _ForgetfulTable(CopyTable):
 class _EmptyTable(CopyTable):
     """Says that it keeps copies, and keeps none of others' entities."""
 
-    def offer(self, entity: str, copy: Copy) -> bool:
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
         return True
 
 
 class _StaleTable(CopyTable):
     """Keeps the first copy that it was given of an entity's life here or there."""
 
-    def offer(self, entity: str, copy: Copy) -> bool:
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
         known = self.get(entity)
-        return known is not None or super().offer(entity, copy)
+        return known is not None or super().offer(entity, copy, now_ns)
 
 
 class _LastComer(CopyTable):
     """Keeps the copy that came last, whoever sent it, and when."""
 
-    def offer(self, entity: str, copy: Copy) -> bool:
+    def offer(self, entity: str, copy: Copy, now_ns: int) -> bool:
         self.drop(entity)
-        return super().offer(entity, copy)
+        return super().offer(entity, copy, now_ns)
 
 
 class _BelievesAnybody(InputStream):
