@@ -32,11 +32,11 @@ MAX_COPY_BYTES: Final = LARGE_MESSAGE_BYTES - 64 * 1024
 # Entities in one message of a recovery, which stays below 128 KiB.
 MAX_RECOVERED: Final = 256
 
-# How often a server says to have died of an entity; more than enough to have it stand still.
-MAX_DEATHS: Final = 255
+# Deaths of one entity in a message, and of one server that remembers them; more than enough to have it stand still.
+MAX_DEATHS: Final = 8
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Deaths = Annotated[int, Field(ge=0, le=MAX_DEATHS)]
+Deaths = Annotated[list[Epoch], Field(max_length=MAX_DEATHS)]
 
 
 class CopyItem(FencedModel):
@@ -103,7 +103,7 @@ class FoundItem(FencedModel):
 class Collected(MessageModel):
     """Simulation server → home: what I have of what was asked in request `number`, as incarnation `incarnation`.
 
-    And of which of these I have died lately while I simulated them, how often (`simserver.black_box`).
+    And of which of these I have died lately while I simulated them, under which epochs (`simserver.black_box`).
     """
 
     type: Literal["collected"] = "collected"
@@ -116,14 +116,14 @@ class Collected(MessageModel):
 class AdoptItem(FencedModel):
     """An entity that the log has given to a server, with the copy to go on from, and its owner.
 
-    `deaths` is how often servers that could be asked have died while they simulated it, lately.
+    `deaths` are the epochs under which servers that could be asked have died while they simulated it, lately.
     """
 
     tick: TickNumber
     state_hash: Hash
     owner: OwnerName
     owner_rev: Epoch
-    deaths: Deaths = 0
+    deaths: Deaths = Field(default_factory=list)
 
 
 class Adopt(MessageModel):

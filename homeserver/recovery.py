@@ -86,18 +86,18 @@ class _Round:
     asked: dict[str, int]
     news: Bell
     answers: dict[str, tuple[FoundItem, ...]] = field(default_factory=dict)
-    deaths: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    deaths: dict[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
 class Heard(NamedTuple):
-    """What servers have of what they were asked about, and how often each has died of whom.
+    """What servers have of what they were asked about, and under which epochs each has died of whom.
 
     And which instances could not be asked.
     """
 
     answers: Mapping[str, tuple[FoundItem, ...]]
     silent: frozenset[str]
-    deaths: Mapping[str, Mapping[str, int]]
+    deaths: Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class Recoveries:
@@ -125,8 +125,8 @@ class Recoveries:
         """Of whom those who may have copies were asked for nothing; under which epoch, as what was to be waited for."""
         self._waited_for: dict[str, tuple[int, tuple[str, ...]]] = {}
         """For whose later copies entities wait, though there are earlier ones; of recoveries under such epochs."""
-        self._died_of: dict[str, int] = {}
-        """How often servers have died of what is to be gone on with, as far as those say so who could be asked."""
+        self._died_of: dict[str, list[int]] = {}
+        """Under which epochs servers have died of what is to be gone on with, as those say who could be asked."""
         self._adopted: dict[str, RecoveryRow] = {}
         self._told_since_ns: dict[tuple[str, int], int] = {}
         self.counts: Final[Counter[str]] = Counter()
@@ -408,7 +408,7 @@ class Recoveries:
             state_hash=row.state_hash,
             owner=record.owner,
             owner_rev=record.owner_rev,
-            deaths=self._died_of.get(row.entity, 0),
+            deaths=self._died_of.get(row.entity, []),
         )
 
     def adopted(self, message: Adopted, sender: str) -> None:
@@ -475,12 +475,14 @@ class Recoveries:
     def _note_deaths(self, rows: Sequence[RecoveryRow], heard: Heard) -> None:
         """Servers of an instance that an entity has left have no say in whether it is simulated."""
         for row in rows:
-            deaths = [
-                died.get(row.entity, 0)
+            epochs = [
+                epoch
                 for server, died in heard.deaths.items()
                 if instance_of(server) not in row.abroad_too
+                for epoch in died.get(row.entity, ())
             ]
-            self._died_of[row.entity] = min(sum(deaths), MAX_DEATHS)
+            # A release is of an epoch, and the latest deaths are of the highest ones.
+            self._died_of[row.entity] = sorted(epochs)[-MAX_DEATHS:]
 
     async def _tell(self, message: Message, server: str) -> None:
         try:

@@ -119,7 +119,7 @@ def build(config: SimserverConfig, client: httpx.AsyncClient, clock: Clock) -> N
         period_s=1.0 / config.tick_hz,
         custody=custody,
         monotonic_ns=clock.monotonic_ns,
-        black_box=BlackBox(config.directory, clock.unix_s()),
+        black_box=BlackBox(config.directory, clock.unix_s),
         may_act=lambda now_ns: lease.may_act(now_ns),  # noqa: PLW0108
         keeps_copies=lambda: copier.copies,
         begun=lambda entity: copier.begun(entity),  # noqa: PLW0108

@@ -10,18 +10,25 @@ Who is asked for copies says how often it has died so (`authority.recovery_messa
 to whoever is to go on with the entity. At `TOO_OFTEN` deaths, of one server or of several, it stands still there, as
 if its world had raised: one death may be bad luck, since somebody is being simulated at most moments at which a busy
 server is killed. A server that is not started again says nothing.
+
+A release has to hold wherever the entity is next, and servers that remember deaths do not hear of it. So each death is
+of an epoch, and the state says under which epoch it was released last (`Snapshot.released_epoch`): deaths under earlier
+ones count no more. No clock is needed for that: what a server has died of goes on under a higher epoch, so all deaths
+before a release are of lower ones, also those that a server finds only when it is started long after.
 """
 
 import json
 import logging
 import mmap
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from authority.epoch import MAX_EPOCH, check_epoch
 from authority.names import BadName, check_name
+from authority.recovery_messages import MAX_DEATHS
 from tree.disk import DiskFailed, replace_file
 
 __all__ = ["TOO_OFTEN", "BlackBox"]
@@ -31,39 +38,46 @@ _log = logging.getLogger("simserver.black_box")
 TOO_OFTEN: Final = 2
 REMEMBERED_S: Final = 3600.0
 MAX_ENTITIES: Final = 64
-MAX_DEATHS: Final = 8
 MAX_HEARD: Final = 4096
 _BYTES: Final = 256
+
+
+class _Death(NamedTuple):
+    """A server died of an entity under this epoch; that was found or heard of at this Unix time."""
+
+    at_s: float
+    epoch: int
 
 
 class BlackBox:
     """The entity whose world is at work, kept in two files of `directory`; without one nothing is kept or known."""
 
-    def __init__(self, directory: Path | None = None, now_s: float = 0.0) -> None:
-        """Reads what an earlier life has left, and says so in the log; `now_s` is Unix time.
+    def __init__(self, directory: Path | None = None, unix_s: Callable[[], float] = lambda: 0.0) -> None:
+        """Reads what an earlier life has left, and says so in the log; `unix_s` says what time it is.
 
         Whoever cannot have the files is a server all the same: it simulates without them.
         """
         self._file: Final = None if directory is None else directory / "deaths.json"
-        self._deaths: dict[str, list[float]] = {}
+        self._unix_s: Final = unix_s
+        self._deaths: dict[str, list[_Death]] = {}
         # What was heard of others, of entities that this server was given or is about to be given.
-        self._heard: OrderedDict[str, int] = OrderedDict()
+        self._heard: OrderedDict[str, list[_Death]] = OrderedDict()
         self._page: mmap.mmap | bytearray = bytearray(_BYTES)
         if directory is not None and self._file is not None:
             try:
                 self._page = _mapped(directory / "simulating")
-                self._deaths = _read(self._file, now_s)
+                self._deaths = _read(self._file, unix_s())
             except OSError as error:
                 _log.warning("who kills this server will not be known: %s", error)
-            self._autopsy(now_s)
+            self._autopsy()
 
-    def _autopsy(self, now_s: float) -> None:
-        entity = _name_in(self._page)
+    def _autopsy(self) -> None:
+        entity, epoch = _left_in(self._page)
         self._page[0] = 0
         if not entity:
             return
         deaths = self._deaths.setdefault(entity, [])
-        deaths.append(now_s)
+        deaths.append(_Death(self._unix_s(), epoch))
         del deaths[:-MAX_DEATHS]
         while len(self._deaths) > MAX_ENTITIES:
             del self._deaths[next(iter(self._deaths))]
@@ -71,44 +85,53 @@ class BlackBox:
         self._write()
 
     @contextmanager
-    def simulating(self, entity: str) -> Iterator[None]:
-        """While the world is at work on this entity."""
-        self.enter(entity)
+    def simulating(self, entity: str, epoch: int) -> Iterator[None]:
+        """While the world is at work on this entity, under a fence of this epoch."""
+        self.enter(entity, epoch)
         try:
             yield
         finally:
             self.leave()
 
-    def enter(self, entity: str) -> None:
-        """The world begins to work on this entity."""
-        name = entity.encode()
-        size = len(name)
-        self._page[1 : 1 + size] = name
+    def enter(self, entity: str, epoch: int) -> None:
+        """The world begins to work on this entity, under a fence of this epoch."""
+        line = f"{entity} {epoch}".encode()
+        size = len(line)
+        self._page[1 : 1 + size] = line
         self._page[0] = size
 
     def leave(self) -> None:
         """It has come back."""
         self._page[0] = 0
 
-    def deaths(self, entity: str) -> int:
-        """How often this server has died of an entity lately."""
-        return len(self._deaths.get(entity, ()))
+    def deaths(self, entity: str) -> list[int]:
+        """Under which epochs this server has died of an entity within the last hour, an epoch for each death."""
+        return self._lately(self._deaths.get(entity, ()))
 
-    def heard(self, entity: str, deaths: int) -> None:
-        """So often servers have died of it, this one included, as its home instance has heard."""
-        if deaths:
-            self._heard[entity] = deaths
+    def heard(self, entity: str, deaths: Iterable[int]) -> None:
+        """Under these epochs servers have died of it, this one included, as its home instance has heard."""
+        now_s = self._unix_s()
+        if heard := [_Death(now_s, epoch) for epoch in deaths]:
+            self._heard[entity] = heard
             self._heard.move_to_end(entity)
             if len(self._heard) > MAX_HEARD:
                 self._heard.popitem(last=False)
 
-    def verdict(self, entity: str) -> str:
-        """Why nobody should simulate it until people have looked at it; empty if nothing is known against it."""
-        deaths = max(self.deaths(entity), self._heard.get(entity, 0))
+    def _lately(self, deaths: Iterable[_Death]) -> list[int]:
+        now_s = self._unix_s()
+        return [death.epoch for death in deaths if _is_remembered(death.at_s, now_s)]
+
+    def verdict(self, entity: str, released_epoch: int = 0) -> str:
+        """Why nobody should simulate it until people have looked at it; empty if nothing is known against it.
+
+        `released_epoch` is the epoch under which they have done so last: what was before does not count.
+        """
+        known = (self.deaths(entity), self._lately(self._heard.get(entity, ())))
+        deaths = max(sum(epoch >= released_epoch for epoch in epochs) for epochs in known)
         return f"servers died {deaths} times while they simulated it" if deaths >= TOO_OFTEN else ""
 
     def forget(self, entity: str) -> None:
-        """People have looked at it: its next death is its first."""
+        """People have looked at it: its next death is its first. Others know that by what its state says."""
         self._heard.pop(entity, None)
         if self._deaths.pop(entity, None) is not None:
             self._write()
@@ -128,15 +151,21 @@ def _mapped(file: Path) -> mmap.mmap:
         return mmap.mmap(opened.fileno(), _BYTES)
 
 
-def _name_in(page: mmap.mmap | bytearray) -> str:
-    """The name that was left there, empty if there is none that could be one."""
+def _left_in(page: mmap.mmap | bytearray) -> tuple[str, int]:
+    """The name and the epoch that were left there; the name is empty if there is none that could be one."""
     try:
-        return check_name(bytes(page[1 : 1 + page[0]]).decode()) if page[0] else ""
-    except (BadName, UnicodeDecodeError):
-        return ""
+        name, _, epoch = bytes(page[1 : 1 + page[0]]).decode().partition(" ")
+        return (check_name(name), check_epoch(int(epoch))) if name else ("", 0)
+    except (BadName, ValueError, OverflowError):
+        return "", 0
 
 
-def _read(file: Path, now_s: float) -> dict[str, list[float]]:
+def _is_remembered(at_s: float, now_s: float) -> bool:
+    # Who was written down by a clock that was ahead is believed for an hour too.
+    return abs(now_s - at_s) < REMEMBERED_S
+
+
+def _read(file: Path, now_s: float) -> dict[str, list[_Death]]:
     """The deaths of the last hour; none if the file is not what was written, or there is none."""
     try:
         rows = json.loads(file.read_bytes())
@@ -144,10 +173,17 @@ def _read(file: Path, now_s: float) -> dict[str, list[float]]:
         return {}
     if not isinstance(rows, Mapping):
         return {}
-    # Who was written down by a clock that was ahead is believed for an hour too.
     recent = {
-        entity: [at_s for at_s in deaths if isinstance(at_s, int | float) and abs(now_s - at_s) < REMEMBERED_S]
+        entity: [death for row in deaths if (death := _death_in(row)) and _is_remembered(death.at_s, now_s)]
         for entity, deaths in rows.items()
         if isinstance(deaths, list)
     }
     return {entity: deaths for entity, deaths in recent.items() if deaths}
+
+
+def _death_in(row: Any) -> _Death | None:
+    match row:
+        case [int() | float() as at_s, int() as epoch] if 0 <= epoch <= MAX_EPOCH:
+            return _Death(at_s, epoch)
+        case _:
+            return None

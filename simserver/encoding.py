@@ -75,20 +75,22 @@ class LifeEncoder:
 
     def _around(self, life: "Life") -> tuple[bytes, bytes]:
         """Up to the number of the tick, and after the world."""
-        beside, broken = self._beside, life.quarantine
+        beside, broken, released = self._beside, life.quarantine, life.released_epoch
         if (
             beside[0] is not life.carried
             or beside[1] != life.ownership
             or beside[2] != life.schema
             or beside[3] != broken
+            or beside[4] != released
         ):
             after = {"ownership": life.ownership.to_data(), "schema": life.schema} | life.carried.to_data()
             after |= {"broken": broken} if broken else {}
+            after |= {"released": released} if released else {}
             front = _front(life.kind, len(("kind", "tick", "inbox", "world")) + len(after))
             # Without the head of a map of its own, which is one byte for fewer than 24 fields.
             back = cbor2.dumps(after, canonical=True)[1:]
-            beside = self._beside = (life.carried, life.ownership, life.schema, broken, (front, back))
-        around: tuple[bytes, bytes] = beside[4]
+            beside = self._beside = (life.carried, life.ownership, life.schema, broken, released, (front, back))
+        around: tuple[bytes, bytes] = beside[5]
         return around
 
     def _inbox_of(self, inbox: "Inbox") -> bytes:

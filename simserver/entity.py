@@ -92,7 +92,7 @@ class Entity(Server[Life]):
         if life.sleep is not None and not life.wakes_now():
             return
         now_ns = self._env.monotonic_ns()
-        self._env.black_box.enter(life.id)
+        self._env.black_box.enter(life.id, life.fence.epoch)
         try:
             world, carried = self._step(life)
             life.require_portable(world)

@@ -292,9 +292,9 @@ class Holdings:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        with self._environment.black_box.simulating(entity):
+        with self._environment.black_box.simulating(entity, fence.epoch):
             life = Life(self._environment, entity, fence, snapshot)
-        if not life.broken and (why := self._environment.black_box.verdict(entity)):
+        if not life.broken and (why := self._environment.black_box.verdict(entity, life.released_epoch)):
             _log.error("%s stands still: %s", entity, why)
             life.stand_still(why)
         life.owned(ownership)
@@ -310,7 +310,7 @@ class Holdings:
         All of that is one step.
         """
         self._notes.lives(holding.id, holding.life.kind, holding.fence)
-        with self._environment.black_box.simulating(holding.id):
+        with self._environment.black_box.simulating(holding.id, holding.fence.epoch):
             holding.life.rehydrate()
         self.attend(holding.life)
 

@@ -87,6 +87,7 @@ class Life:
         "ownership",
         "passive",
         "ref",
+        "released_epoch",
         "schema",
         "sleep",
         "state_bytes",
@@ -116,6 +117,7 @@ class Life:
         self.step_ns = 0
         self.frozen = self.over = self._is_unread = False
         self.broken = snapshot.broken
+        self.released_epoch = snapshot.released_epoch
         self.ref: Ref | None = None
         self._crashes: RestartWindow | None = None
         self.state_bytes = 0
@@ -202,6 +204,7 @@ class Life:
             self.wake()
             return True
         self.broken, self._is_unread, self._crashes = "", False, None
+        self.released_epoch = self.fence.epoch
         self._env.count("entity_released")
         self._env.black_box.forget(self.id)
         if discard_inputs:
@@ -604,6 +607,7 @@ class Life:
             self.carried,
             self.quarantine,
             NO_PARTS if parts is None else parts.shown,
+            self.released_epoch,
         )
 
     def encoded(self) -> bytes:

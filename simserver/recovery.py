@@ -252,6 +252,9 @@ class Recovery:
             _log.error("the copy of %s cannot be read: %s", item.entity, error)
             return "unreadable"
         self._holdings.black_box.heard(item.entity, item.deaths)
+        # Whoever made it may say that it was released, but not that this will be so under epochs after its own.
+        released_epoch = min(snapshot.released_epoch, copy.fence.epoch)
+        snapshot = replace(snapshot, released_epoch=released_epoch)
         self._arrivals.adopt(item.entity, Fence(item.epoch, item.sub), snapshot, Ownership(item.owner, item.owner_rev))
         self._copier.table.drop(item.entity)
         self._staged.drop(item.entity)

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import cbor2
 
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.ownership import UNTOLD, Ownership
 from simserver.participants import KEY, NO_PARTS, read_parts
 from simserver.stepping import NOTHING_CARRIED, Carried
@@ -33,6 +33,8 @@ class Snapshot:
     """Why it stands still wherever it goes, until somebody releases it."""
     parts: Mapping[str, bytes] = field(default_factory=lambda: NO_PARTS)
     """What of it goes along beside the state; see `simserver.participants`."""
+    released_epoch: int = 0
+    """Under which epoch it was released last; servers that died of it before do not count (`simserver.black_box`)."""
 
     @property
     def parts_bytes(self) -> int:
@@ -45,6 +47,7 @@ class Snapshot:
         fields |= {"ownership": self.ownership.to_data(), "schema": self.schema}
         fields |= {"broken": self.broken} if self.broken else {}
         fields |= {KEY: dict(self.parts)} if self.parts else {}
+        fields |= {"released": self.released_epoch} if self.released_epoch else {}
         return cbor2.dumps(fields | self.carried.to_data(), canonical=True)
 
     @classmethod
@@ -58,9 +61,12 @@ class Snapshot:
         broken = fields.get("broken", "")
         if not isinstance(broken, str) or len(broken) > MAX_BROKEN_CHARS:
             raise ValueError(f"why it stands still has at most {MAX_BROKEN_CHARS} characters")
+        released_epoch = fields.get("released", 0)
+        if not isinstance(released_epoch, int) or not 0 <= released_epoch <= MAX_EPOCH:
+            raise ValueError(f"{released_epoch!r} is no epoch")
         carried, parts = Carried.from_data(fields), read_parts(fields)
         kind, tick, world, inbox = fields["kind"], fields["tick"], fields["world"], fields["inbox"]
-        return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts)
+        return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts, released_epoch)
 
 
 def state_hash(encoded: bytes) -> str:

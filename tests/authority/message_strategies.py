@@ -59,7 +59,7 @@ _FIELDS: Final[dict[str, st.SearchStrategy[Any]]] = {
     "grant": TOKENS,
     "freeze_budget_ms": st.integers(0, 10_000),
     "aside": st.lists(NAMES, max_size=3),
-    "deaths": st.dictionaries(NAMES, st.integers(0, 255), max_size=3),
+    "deaths": st.dictionaries(NAMES, st.lists(WHOLE, max_size=3), max_size=3),
     "grouped": st.booleans(),
     "inputs": st.lists(ITEMS, max_size=3),
     "incarnation": st.integers(1, 2**63 - 1),
@@ -149,7 +149,7 @@ _FIELDS_OF: Final[dict[tuple[type[BaseModel], str], st.SearchStrategy[Any]]] = {
         recovery_messages.FoundItem, **FOUND, source=st.sampled_from(CopySource), holds=st.booleans()
     ),
     (messages.Adopt, "items"): _rows(
-        recovery_messages.AdoptItem, **FOUND, owner=NAMES, owner_rev=WHOLE, deaths=st.integers(0, 255)
+        recovery_messages.AdoptItem, **FOUND, owner=NAMES, owner_rev=WHOLE, deaths=st.lists(WHOLE, max_size=3)
     ),
     (messages.Adopted, "items"): _rows(recovery_messages.AdoptedItem, **ROWS),
 }

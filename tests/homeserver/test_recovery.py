@@ -86,18 +86,24 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
 
 @pytest.mark.parametrize(
     ("here", "there", "abroad", "told"),
-    [(0, 0, 0, 0), (1, 0, 0, 1), (1, 1, 0, 2), (200, 200, 0, 255), (1, 0, 255, 1)],
+    [
+        ([], [], [], []),
+        ([3], [], [], [3]),
+        ([5], [3], [], [3, 5]),
+        ([*range(4, 12)], [*range(8)], [], [4, 5, 5, 6, 6, 7, 7, *range(8, 12)][-8:]),
+        ([3], [], [4, 5], [3]),
+    ],
     ids=["none", "one", "two", "many", "in an instance that it has left"],
 )
 async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
-    here: int, there: int, abroad: int, told: int
+    here: list[int], there: list[int], abroad: list[int], told: list[int]
 ) -> None:
     record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1, born=1)
     row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, abroad_too=("beta",))
     decided = row.changed(target=S2, state_hash="f" * 64)
     store: Any = SimpleNamespace(entity=lambda _: record, recovery=lambda _: decided)
     clock: Any = SimpleNamespace(monotonic_ns=lambda: 5, bell=Bell)
-    died: dict[str, int] = {S1: here, S2: there, FAR: abroad}
+    died = {S1: here, S2: there, FAR: abroad}
 
     async def submit(procedure: str, **_args: object) -> list[str]:
         return []

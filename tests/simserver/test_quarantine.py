@@ -5,7 +5,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from authority.epoch import Fence
+from authority.epoch import MAX_EPOCH, Fence
 from authority.ownership import Ownership
 from authority.recovery import CopySource, CopyTable
 from simserver.copies import new_copy
@@ -75,7 +75,8 @@ def test_what_stood_still_before_it_was_written_down_is_read_as_it_was() -> None
     life = begun()
     old = life.encoded()
     assert "broken" not in cbor2.loads(old)
-    assert Snapshot.decode(old).broken == ""
+    assert "released" not in cbor2.loads(old)
+    assert (Snapshot.decode(old).broken, Snapshot.decode(old).released_epoch) == ("", 0)
 
 
 def test_a_frozen_one_is_named_already() -> None:
@@ -90,6 +91,13 @@ def test_a_frozen_one_is_named_already() -> None:
 def test_anything_else_is_no_reason(broken: object) -> None:
     fields = cbor2.loads(begun().encoded()) | {"broken": broken}
     with pytest.raises(ValueError, match="why it stands still"):
+        Snapshot.decode(cbor2.dumps(fields, canonical=True))
+
+
+@pytest.mark.parametrize("released", ["7", None, -1, MAX_EPOCH + 1])
+def test_anything_else_is_no_epoch_of_a_release(released: object) -> None:
+    fields = cbor2.loads(begun().encoded()) | {"released": released}
+    with pytest.raises(ValueError, match="is no epoch"):
         Snapshot.decode(cbor2.dumps(fields, canonical=True))
 
 

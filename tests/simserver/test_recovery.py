@@ -14,6 +14,7 @@ from authority.ownership import Ownership
 from authority.recovery import Copy, CopySource, CopyTable
 from authority.recovery_messages import AdoptItem, FoundItem, RaisedItem
 from authority.spans import ADOPTION, takeover_id
+from simserver.black_box import _Death
 from simserver.copies import new_copy
 from simserver.holdings import Holdings
 from simserver.life import Snapshot
@@ -346,16 +347,40 @@ async def test_failures_row_41_it_says_of_whom_it_died_and_lets_stand_still_of_w
     scene.live()
     found = scene.collect(4)
     assert found is not None
-    scene.holdings.black_box.heard(BALL, 1)
+    scene.holdings.black_box.heard(BALL, [1])
     items = [RaisedItem(entity=BALL, epoch=4, sub=0), RaisedItem(entity="alpha.other", epoch=4, sub=0)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
     assert scene.sent.pop().deaths == {}, "what others have died of is theirs to say"
-    scene.holdings.black_box._deaths[BALL] = [0.0]
+    scene.holdings.black_box._deaths[BALL] = [_Death(0.0, 2)]
     scene.recovery.collect(Collect(number=1, items=items), HOME)
-    assert scene.sent.pop().deaths == {BALL: 1}
+    assert scene.sent.pop().deaths == {BALL: [2]}
     wanted = found.state_hash
-    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=wanted, owner=ADA, owner_rev=1, deaths=2)
+    item = AdoptItem(entity=BALL, epoch=5, sub=0, tick=1, state_hash=wanted, owner=ADA, owner_rev=1, deaths=[1, 2])
     scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
     holding = scene.holdings.get(BALL)
     assert holding is not None
     assert (holding.fence, holding.life.quarantine) == (Fence(5), "servers died 2 times while they simulated it")
+
+
+@pytest.mark.parametrize(
+    ("released_epoch", "died_under", "stands_still"),
+    [(3, [1, 2], False), (3, [2, 5], False), (3, [3, 5], True), (0, [1, 2], True), (MAX_EPOCH, [3, 5], True)],
+    ids=["before", "once since", "since", "never released", "says so for ever"],
+)
+async def test_failures_row_41_what_was_released_is_gone_on_with_unless_servers_have_died_of_it_since(
+    scene: Scene, released_epoch: int, died_under: list[int], stands_still: bool
+) -> None:
+    """Whoever had it last says when it was released, and so lets go on what it had itself; not what comes of that."""
+    scene.live()
+    holding = scene.holdings.get(BALL)
+    assert holding is not None
+    holding.life.released_epoch = released_epoch
+    found = scene.collect(6)
+    assert found is not None
+    item = AdoptItem(
+        entity=BALL, epoch=7, sub=0, tick=1, state_hash=found.state_hash, owner=ADA, owner_rev=1, deaths=died_under
+    )
+    scene.recovery.adopt(Adopt(incarnation=7, items=[item]), HOME)
+    adopted = scene.holdings.get(BALL)
+    assert adopted is not None
+    assert (adopted.fence, bool(adopted.life.quarantine)) == (Fence(7), stands_still)
