@@ -1,8 +1,11 @@
-"""What holds every placement policy: minimum hold, a budget per second, groups kept together, oscillations counted.
+"""What holds every placement policy: minimum hold, a budget per second, groups kept together, who is immovable.
 
 Policies may be anybody's (`authority.placement`); a wrong one must not be able to make entities run in circles, or to
 keep the servers busy with moving them. So whatever is proposed passes through here, and what is not let through is
 dropped: if it is still wanted in the next round, it will be proposed again.
+
+Minimum hold and who is immovable count for balance only: a drained server is emptied of everybody. Moves back are
+counted as oscillations.
 
 Moves that a player or a world asked for do not pass through here and are never held up. They are noted
 (`Governor.noted`), because an entity that has just moved, for whatever reason, is left alone for the hold.
@@ -47,8 +50,9 @@ class TokenBucket:
 class Governor:
     """Lets through which of the proposed moves may happen now; one for each leader, forgotten with it.
 
-    `counts` is for people: moves let through (`moves`, `drain_moves`), `held`, `over_budget`, `nonsense` (unknown ends,
-    drained targets, parts of groups), and `oscillations`: moves back to where an entity was not long before.
+    `counts` is for people: moves let through (`moves`, `drain_moves`), `held`, `immovable` (they, and their groups),
+    `over_budget`, `nonsense` (unknown ends, drained targets, parts of groups), and `oscillations`: moves back to where
+    an entity was not long before.
     """
 
     def __init__(self, balance: Balance) -> None:
@@ -97,6 +101,9 @@ class Governor:
         if len(moves) != len(unit.residents) or len({move.target for move in moves}) != 1:
             # A policy that tears a group apart.
             self.counts["nonsense"] += len(moves)
+            return []
+        if not draining and unit.immovable:
+            self.counts["immovable"] += len(moves)
             return []
         if not draining and (unit.here_s < self._balance.min_hold_s or self._is_held(unit, now_s)):
             self.counts["held"] += len(moves)

@@ -3,7 +3,7 @@
 Two things move entities that nobody asked for: a server that is being emptied (drained), and one that is hot while
 others are cool. A *policy* looks at a `View` and proposes moves; `relieve` is the one that is used unless the
 configuration names another (`policy = "package.module:function"`). What a policy proposes is not done blindly: the
-`authority.governor.Governor` holds every policy, ours too, to minimum hold, budget and groups.
+`authority.governor.Governor` holds every policy, ours too, to minimum hold, budget, groups and who is immovable.
 
 Load is the part of the tick period that a server needs for its ticks: 1.0 means that it has no time left, and above it
 ticks are skipped. A server is hot above `hot`. It is relieved down to half-way between `hot` and `cool`, by moves after
@@ -12,6 +12,11 @@ the sum of the squared loads smaller; with a load that does not change there are
 back, and load that wavers by less than `hot - cool` starts none.
 
 Entities of the same affinity group interact, and move together or not at all.
+
+Of some entities their world says that they are immovable, as long as they are in this state: they are expensive to
+move, say, or in the middle of something. They stay when load is balanced, whatever that costs, and with them the part
+of their group that is on the same server: moved without them it would be parted. A drained server gives them up all
+the same: its operator takes it down, and nothing may be left on it then.
 
 The coolest server may have no room, or not know the kind. What a server would not take lately is data of the `View`:
 the next-coolest is taken then. Off a drained server, who was refused by all is offered to each of them in turn.
@@ -86,13 +91,17 @@ class ServerLoad:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """One entity and where it is: for how long, what it costs (a part of the tick period), and its affinity group."""
+    """One entity and where it is: for how long, what it costs (a part of the tick period), and its affinity group.
+
+    An `immovable` one leaves a server only if that is drained, or somebody asks for it.
+    """
 
     entity: str
     server: str
     here_s: float = 0.0
     cost: float = 0.0
     group: str = ""
+    immovable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,11 @@ class Unit:
         """Since when all of it has been here."""
         return min(resident.here_s for resident in self.residents)
 
+    @property
+    def immovable(self) -> bool:
+        """Whether one of it is, so that all of it stays: to move the others would part them."""
+        return any(resident.immovable for resident in self.residents)
+
 
 def units_of(residents: Iterable[Resident]) -> list[Unit]:
     """The residents as units, the most expensive first; equals by name, so that the answer depends on nothing else."""
@@ -161,8 +175,8 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     """Empty the servers that are drained, and move from hot to cool ones.
 
     The servers that are drained come first. Their units go to whichever server is coolest then, however hot: nobody may
-    stay. Nothing is moved to a server that is drained, or that did not report; nor to one that refused it lately, but
-    off a drained server if all did.
+    stay, immovable or not. Nothing is moved to a server that is drained, or that did not report; nor to one that
+    refused it lately, but off a drained server if all did. Off a hot server nothing is moved that is immovable.
     """
     loads = _Loads(view.servers)
     draining = {server.name for server in view.servers if server.draining}
@@ -174,7 +188,7 @@ def relieve(view: View, balance: Balance) -> list[Move]:
     for unit in units:
         if unit.server not in draining and loads.of(unit.server) > balance.hot:
             loads.hot.add(unit.server)
-        if unit.server in loads.hot and loads.of(unit.server) > balance.settled:
+        if unit.server in loads.hot and loads.of(unit.server) > balance.settled and not unit.immovable:
             moves += _moves(unit, _relieved_to(unit, loads, view, balance), loads)
     return moves
 

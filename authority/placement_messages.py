@@ -4,9 +4,9 @@ None of it is a numbered hop, and none needs an answer: reports follow each othe
 was ordered and did not happen shows in the next census.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from authority.certificates import Name, TransferId
 from authority.message_base import MessageModel
@@ -68,12 +68,24 @@ class CensusRequest(MessageModel):
 
 
 class CensusRow(MessageModel):
-    """One entity: since when it has been here, what it costs (millionths of the tick period), its affinity group."""
+    """One entity: since when it has been here, what it costs (millionths of the tick period), its affinity group.
+
+    `immovable` says that balance is to leave it there, as its world wants; it is not sent if it is false, which is what
+    servers of before send and understand.
+    """
 
     entity: Name
     here_ms: Whole
     cost_ppm: Whole
     group: Annotated[str, Field(max_length=MAX_GROUP_CHARS)]
+    immovable: bool = False
+
+    @model_serializer(mode="wrap")
+    def _as_before_if_it_can_be(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        if not self.immovable:
+            fields.pop("immovable", None)
+        return fields
 
 
 class Census(MessageModel):

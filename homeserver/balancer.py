@@ -17,8 +17,8 @@ import logging
 import math
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import trio
@@ -28,7 +28,7 @@ from authority.governor import Governor
 from authority.hops import Trace
 from authority.lease import LeasePhase
 from authority.messages import Message
-from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied
+from authority.placement import Balance, Move, Policy, Resident, ServerLoad, View, emptied, units_of
 from authority.placement_messages import MAX_CENSUS, MAX_MOVES, Census, CensusRequest, Load, MoveItem, Moves
 from authority.records import Phase
 from authority.refusals import Refusals
@@ -207,6 +207,8 @@ class Balancer:
         residents = await self._ask(givers) if givers else []
         if not residents:
             return False
+        draining = {load.name for load in loads if load.draining}
+        residents = self._with_parents_of_immovable_ones(residents, draining)
         for entity in self._refusals.still_there(residents, self._asked_s, self._now_s()):
             self.governor.stayed(entity)
         view = View(tuple(loads), tuple(residents), self.governor.anchors, self._refusals.of(residents, self._now_s()))
@@ -215,10 +217,25 @@ class Balancer:
         done = set(moves)
         # What the policy says of drained servers and is not done counts as nonsense.
         moves += [move for move in proposed if move not in done]
-        draining = {load.name for load in loads if load.draining}
         holds_s = {load.name: 0.0 if load.draining else self._balance.min_hold_s for load in loads}
         await self._order(self.governor.admit(moves, view, self._now_s()), holds_s)
         return any(resident.server in draining for resident in residents)
+
+    def _with_parents_of_immovable_ones(self, residents: list[Resident], draining: Collection[str]) -> list[Resident]:
+        """The same, but whoever would take somebody along who has to stay is immovable too; drained ones go anyway.
+
+        Worlds know nothing of hierarchies, and whoever is above takes along what is below (`homeserver.hierarchies`).
+        """
+        if not any(resident.immovable for resident in residents):
+            return residents
+        stays = (unit for unit in units_of(residents) if unit.immovable and unit.server not in draining)
+        above: set[str] = set()
+        for entity in (resident.entity for unit in stays for resident in unit.residents):
+            parent = self._store.parent_of(entity)
+            while parent and parent not in above:
+                above.add(parent)
+                parent = self._store.parent_of(parent)
+        return [replace(one, immovable=True) if one.entity in above else one for one in residents]
 
     def _proposed(self, view: View) -> list[Move]:
         """What the policy says; nothing if it fails, which is logged once for each type of error, or has to rest."""
@@ -350,7 +367,7 @@ class Balancer:
             await self._tell(request, server)
         await self._complete.wait(CENSUS_TIMEOUT_S)
         return [
-            Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group)
+            Resident(row.entity, server, row.here_ms / 1000, row.cost_ppm / _PPM, row.group, row.immovable)
             for server, census in self._awaited.items()
             if census is not None
             for row in census.rows

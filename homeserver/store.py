@@ -178,6 +178,12 @@ class Store:
         kind: str = "" if data is None else data["kind"]
         return kind
 
+    def parent_of(self, entity_id: str) -> str:
+        """The parent of an entity of this instance, as this member knows it; empty if it knows none."""
+        data = self._get(("entities", entity_id))
+        parent: str = "" if data is None else data.get("parent", "")
+        return parent
+
     def transfer(self, transfer_id: str) -> TransferRecord | None:
         """The record of a transfer, as this member knows it."""
         data = self._get(("transfers", transfer_id))

@@ -7,7 +7,7 @@ skipped. An entity's cost is its share of that, by the time that the world's cod
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final, Protocol, runtime_checkable
@@ -22,9 +22,9 @@ from authority.records import DirectoryRow
 from simserver.departures import Departures
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
-from simserver.world import World
+from simserver.world import World, yes_or_no
 
-__all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "census_rows", "moved_bytes"]
+__all__ = ["REPORT_EVERY_S", "Affine", "LoadMeter", "Loads", "Rooted", "census_rows", "moved_bytes"]
 
 _log = logging.getLogger("simserver.load")
 
@@ -43,6 +43,20 @@ class Affine(Protocol):
 
     def affinity(self, state: Any) -> str:
         """The group of an entity in this state, at most 64 characters; empty if it is in none."""
+
+
+@runtime_checkable
+class Rooted(Protocol):
+    """A world of whose entities some are *immovable*: balance leaves them where they are.
+
+    With them stay those of their affinity group that are on the same server: a group is moved whole or not at all. Who
+    asks for a move gets it, `destination` and the player among them. A drained server gives them up too: it is about to
+    be taken down, and who stayed would be taken over elsewhere from a copy, with less than it had. Who is quarantined
+    is not asked about: it stays without that.
+    """
+
+    def immovable(self, state: Any) -> bool:
+        """Whether an entity in this state has to stay."""
 
 
 def moved_bytes(link: Mapping[str, int]) -> int:
@@ -116,7 +130,8 @@ def census_rows(
     """At most `limit` of the entities that may be moved (`stays`), groups beside each other.
 
     Whoever reads it takes what there is of a group for all of it. So of whom not all can be named, or may be moved
-    now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first.
+    now, nobody is, unless the server is drained: then all have to go, and the later ones go after the first. Who is
+    immovable gets the room that is left: were they named first, a hot server full of them could never be relieved.
     """
     # What stands still wherever it goes costs nothing, and is not to be sent about.
     everybody = [holding for holding in holdings if is_drained or not holding.life.quarantine]
@@ -127,16 +142,26 @@ def census_rows(
     # Ten times a second while ten thousand are drained: a look at each of them was a tenth of what the server had.
     staying = list(islice(may_go, limit)) if is_drained else list(may_go)
     spent_ns = sum(_cost_ns(holding.life) for _, holding in (placed if is_drained else staying)) or 1
-    named = staying if is_drained else _whole_groups(placed, staying, limit)
+    rooted = {one.id for _, one in staying if _is_immovable(world, one)} if isinstance(world, Rooted) else set[str]()
+    named = (
+        staying if is_drained else _whole_groups(placed, _movable_first(staying, rooted) if rooted else staying, limit)
+    )
     return [
         CensusRow(
             entity=holding.id,
             here_ms=int(holding.life.ticks_here * period_s * 1000),
             cost_ppm=load.tick_ppm * _cost_ns(holding.life) // spent_ns,
             group=group,
+            immovable=holding.id in rooted,
         )
         for group, holding in named[:limit]
     ]
+
+
+def _movable_first(staying: list[_Placed], rooted: Collection[str]) -> list[_Placed]:
+    """In the same order, but those at the end that are `rooted`, or in a group with one who is."""
+    rooted_groups = {group for group, holding in staying if group and holding.id in rooted}
+    return sorted(staying, key=lambda pair: pair[1].id in rooted or pair[0] in rooted_groups)
 
 
 def _whole_groups(placed: list[_Placed], staying: list[_Placed], limit: int) -> list[_Placed]:
@@ -169,6 +194,21 @@ def _group(world: Affine, holding: Holding) -> str:
         # Its state is the same until it is brought back.
         passive.group = group
     return group
+
+
+def _is_immovable(world: Rooted, holding: Holding) -> bool:
+    passive = holding.life.passive
+    if passive is not None and passive.immovable is not None:
+        return passive.immovable
+    try:
+        immovable = yes_or_no("immovable", world.immovable(holding.life.look()))
+    except Exception:
+        # As of its group.
+        _log.exception("the world cannot say whether %s is immovable", holding.id)
+        immovable = False
+    if passive is not None:
+        passive.immovable = immovable
+    return immovable
 
 
 class Post(Protocol):

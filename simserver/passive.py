@@ -29,7 +29,7 @@ _LEVEL: Final = 1
 class Passive:
     """One entity. `heard` has each source with what was accepted of it and what was applied, in the inbox's order.
 
-    `group` is the affinity group that its world has named since, if it was asked.
+    `group` and `immovable` are what its world has said since of both, if it was asked.
     """
 
     heard: tuple[tuple[str, int, int], ...]
@@ -37,6 +37,7 @@ class Passive:
     _rest: bytes
     _is_compressed: bool
     group: str | None = None
+    immovable: bool | None = None
 
     @classmethod
     def of(cls, around_tick: tuple[bytes, bytes], inbox: Inbox) -> Self:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from simserver.world import yes_or_no
+
 __all__ = ["NEVER", "Rounds", "Sleep", "may_sleep"]
 
 NEVER: Final = 2**63
@@ -63,8 +65,4 @@ def may_sleep(world: Any, state: Any) -> bool:
     asked = getattr(world, "may_sleep", None)
     if asked is None:
         return False
-    said = asked(state)
-    # numpy calls its own `bool`, and did call it `bool_`.
-    if said is not True and said is not False and type(said).__name__ not in {"bool", "bool_"}:
-        raise TypeError(f"may_sleep has to say True or False, not {said!r:.40}")
-    return bool(said)
+    return yes_or_no("may_sleep", asked(state))

@@ -19,6 +19,13 @@ What a world may have beside `World`'s methods:
 `may_sleep(state) -> bool`
     Whether steps without inputs would leave this state, its timers and chance as they are, and `destination` too. Then
     there are none, until an input comes or a timer ends; see `simserver.sleep`. Every tick is wanted, if absent.
+`affinity(state) -> str`
+    The affinity group of an entity in this state, at most 64 characters: whom drain and balance keep together. In none,
+    if it is empty or absent; see `simserver.load`.
+`immovable(state) -> bool`
+    Whether balance has to leave an entity in this state on the server that it is on, and with it those of its affinity
+    group there. Drained servers give it up all the same, and it goes where somebody asks for it, `destination` among
+    them. Nobody is, if absent; see `simserver.load`.
 `participants: Mapping[str, Participant]`
     What it keeps of an entity in this process, outside of its state, moves along with a hand-over, part by part:
     `dehydrate(entity, state)` gives it at the freeze, as CBOR data, `rehydrate(entity, state, data)` takes it up where
@@ -35,7 +42,7 @@ from authority.settings import ConfigError
 from simserver.inputs import PendingInput
 from simserver.world_flaws import flaw
 
-__all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes"]
+__all__ = ["World", "load_world", "migrated", "require_kind", "schema_version", "takes", "yes_or_no"]
 
 
 class World(Protocol):
@@ -99,6 +106,18 @@ def migrated(world: World, kind: str, state: Any, version: int) -> Any:
         )
     present = schema_version(world)
     return state if version == present else getattr(world, "migrate")(kind, state, version)  # noqa: B009 — optional
+
+
+def yes_or_no(method: str, said: Any) -> bool:
+    """What a method of a world said that has to say yes or no.
+
+    Raises:
+        TypeError: it said anything else; a text such as "no" would be taken for a yes.
+    """
+    # numpy calls its own `bool`, and did call it `bool_`.
+    if said is not True and said is not False and type(said).__name__ not in {"bool", "bool_"}:
+        raise TypeError(f"{method} has to say True or False, not {said!r:.40}")
+    return bool(said)
 
 
 def load_world(spec: str, options: dict[str, Any]) -> World:

@@ -10,7 +10,7 @@ from simserver.participants import MAX_PART_NAME, MAX_PARTS
 __all__ = ["flaw"]
 
 _NEEDED: Final = ("spawn", "destination")
-_METHODS: Final = ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity")
+_METHODS: Final = ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable")
 _OF_A_PART: Final = ("dehydrate", "rehydrate", "release")
 
 

@@ -29,7 +29,9 @@ ITEMS = st.builds(
 )
 
 LOADS = st.builds(Load, **dict.fromkeys(Load.model_fields, WHOLE))
-CENSUS_ROWS = st.builds(CensusRow, entity=NAMES, here_ms=WHOLE, cost_ppm=WHOLE, group=st.text(max_size=20))
+CENSUS_ROWS = st.builds(
+    CensusRow, entity=NAMES, here_ms=WHOLE, cost_ppm=WHOLE, group=st.text(max_size=20), immovable=st.booleans()
+)
 LETTERS = st.builds(BatchItem, trace=TRACES.map(Trace.to_data), on_path=st.booleans(), body=st.binary(max_size=20))
 
 # One strategy for each name of a field; a field has the same meaning in whichever message it stands.

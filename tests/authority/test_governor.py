@@ -22,11 +22,14 @@ class Place:
         self.where = {f"alpha.e{n}": SERVERS[n % len(SERVERS)] for n in range(entities)}
         self.group = {f"alpha.e{n}": f"g{n % groups}" if groups and n % 2 else "" for n in range(entities)}
         self.since_s = dict.fromkeys(self.where, 0.0)
+        self.immovable = frozenset[str]()
         self.governor = Governor(BALANCE)
 
     def view(self) -> View:
         residents = [
-            Resident(entity, server, self.now_s - self.since_s[entity], 0.01, self.group[entity])
+            Resident(
+                entity, server, self.now_s - self.since_s[entity], 0.01, self.group[entity], entity in self.immovable
+            )
             for entity, server in self.where.items()
         ]
         return View(tuple(ServerLoad(n, 0.9, draining=n in self.draining) for n in SERVERS), tuple(residents))
@@ -85,9 +88,52 @@ def test_a_group_is_moved_whole_or_not_at_all(seed: int, groups: int) -> None:
             assert moved[id(unit)] in (set(), {resident.entity for resident in unit.residents})
 
 
+ENTITIES = [f"alpha.e{n}" for n in range(18)]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 3), st.frozensets(st.sampled_from(ENTITIES)), st.booleans())
+def test_the_worst_policy_moves_nobody_who_is_immovable_unless_the_server_is_drained(
+    seed: int, groups: int, immovable: frozenset[str], drains: bool
+) -> None:
+    dice = random.Random(seed)
+    place = Place(len(ENTITIES), frozenset(SERVERS[:1] if drains else ()), groups)
+    place.immovable = immovable
+    for _ in range(30):
+        place.now_s += 2.0
+        rooted = {
+            resident.entity
+            for unit in units_of(place.view().residents)
+            for resident in unit.residents
+            if immovable & {one.entity for one in unit.residents}
+        }
+        for move in place.round(restless(place.view(), dice)):
+            assert move.entity not in rooted or move.source in place.draining
+
+
+def test_who_is_immovable_is_counted_and_costs_the_others_no_budget() -> None:
+    place = Place(9)
+    place.immovable = frozenset({"alpha.e0", "alpha.e3", "alpha.e6"})
+    proposed = [Move(entity, server, SERVERS[1]) for entity, server in place.where.items() if server == SERVERS[0]]
+    assert place.round(proposed) == []
+    assert place.governor.counts == Counter(immovable=3)
+    assert len(place.round([Move("alpha.e2", SERVERS[2], SERVERS[1]), Move("alpha.e5", SERVERS[2], SERVERS[1])])) == 2
+
+
+def test_with_an_immovable_one_its_group_stays_on_that_server_and_its_other_part_may_go() -> None:
+    place = Place(6)
+    place.group = dict.fromkeys(place.where, "crew")
+    place.immovable = frozenset({"alpha.e0"})
+    proposed = [Move(entity, server, SERVERS[2]) for entity, server in place.where.items() if server != SERVERS[2]]
+    assert {move.entity for move in place.round(proposed)} == {"alpha.e1", "alpha.e4"}
+    place.draining = frozenset({SERVERS[0]})
+    place.now_s += 1.0
+    assert {move.entity for move in place.round(proposed[:1] + proposed[2:3])} == {"alpha.e0", "alpha.e3"}
+
+
 @given(st.lists(st.floats(0.05, 1.0), min_size=20, max_size=60))
 def test_a_drained_server_is_emptied_within_its_budget_whatever_the_hold(pauses: list[float]) -> None:
     place = Place(30, draining=frozenset({SERVERS[0]}))
+    place.immovable = frozenset(list(place.where)[::2])
     place.since_s = dict.fromkeys(place.where, place.now_s)
     start_s, moved = place.now_s, 0
     for pause in pauses:

@@ -23,6 +23,7 @@ from authority.messages import (
     encode_link,
     encode_message,
 )
+from authority.placement_messages import CensusRow
 from tests.authority.message_strategies import (
     PLAYER_KINDS,
     PLAYER_MESSAGES,
@@ -81,6 +82,13 @@ def test_messages_know_the_fence_under_which_they_were_sent() -> None:
 
 
 # --- hostile bytes ----------------------------------------------------------------------------------------------------
+
+
+def test_of_whom_nobody_says_that_it_is_immovable_is_told_as_before_there_were_any() -> None:
+    """So that releases of before read a census in which nobody is, and theirs is read here."""
+    fields: dict[str, Any] = {"entity": "alpha.e1", "here_ms": 1, "cost_ppm": 2, "group": ""}
+    assert CensusRow(**fields).model_dump() == fields
+    assert CensusRow(**fields, immovable=True).model_dump() == fields | {"immovable": True}
 
 
 @given(st.binary(max_size=200))

@@ -41,14 +41,19 @@ def squares(view: View) -> float:
 
 @st.composite
 def populations(draw: st.DrawFn) -> list[Resident]:
-    """Up to 40 entities with costs from nothing to a third of a period, exact in binary; some of them in groups."""
+    """Up to 40 entities with costs from nothing to a third of a period, exact in binary; some grouped, or immovable."""
     rows = draw(
         st.lists(
-            st.tuples(st.sampled_from(SERVERS), st.integers(0, 42), st.sampled_from(["", "", "", "g1", "g2"])),
+            st.tuples(
+                st.sampled_from(SERVERS),
+                st.integers(0, 42),
+                st.sampled_from(["", "", "", "g1", "g2"]),
+                st.sampled_from([False, False, False, True]),
+            ),
             max_size=40,
         )
     )
-    return [Resident(f"alpha.e{n}", s, 1e9, c / 128, g) for n, (s, c, g) in enumerate(rows)]
+    return [Resident(f"alpha.e{n}", s, 1e9, c / 128, g, i) for n, (s, c, g, i) in enumerate(rows)]
 
 
 DRAINING = st.frozensets(st.sampled_from(SERVERS), max_size=len(SERVERS))
@@ -93,9 +98,9 @@ def test_with_a_load_that_does_not_change_it_settles(residents: list[Resident]) 
 
 
 def assert_nothing_fits_elsewhere(hot: str, residents: list[Resident]) -> None:
-    """Twin: tries every unit of the server on every other server, with loads counted anew each time."""
+    """Twin: tries every unit of the server that may go on every other server, with loads counted anew each time."""
     for unit in units_of(residents):
-        if unit.server != hot or unit.cost == 0:
+        if unit.server != hot or unit.cost == 0 or any(resident.immovable for resident in unit.residents):
             continue
         for target in SERVERS:
             if target != hot:
@@ -135,6 +140,40 @@ def test_groups_stay_together(residents: list[Resident], draining: frozenset[str
         moved = {move.entity for move in moves}
         (unit,) = [u for u in units_of(residents) if moved & {r.entity for r in u.residents}]
         assert moved == {resident.entity for resident in unit.residents}
+
+
+def rooted(residents: Sequence[Resident]) -> set[str]:
+    """Who is immovable, or has one of its group beside it who is; each compared with each."""
+    return {
+        one.entity
+        for one in residents
+        for other in residents
+        if other.immovable
+        and (other.entity == one.entity or (one.group and (one.group, one.server) == (other.group, other.server)))
+    }
+
+
+@given(populations(), DRAINING)
+# All of a group would fit elsewhere, and one of it is immovable.
+@example([Resident(f"alpha.e{n}", "alpha.s1", 1e9, 0.2, "g1" if n < 2 else "", n == 0) for n in range(5)], frozenset())
+def test_off_a_hot_server_nobody_is_moved_who_is_immovable_nor_part_of_a_group_with_one(
+    residents: list[Resident], draining: frozenset[str]
+) -> None:
+    moves = relieve(view_of(residents, draining), BALANCE)
+    stay = rooted(residents)
+    assert all(move.source in draining for move in moves if move.entity in stay)
+
+
+def test_a_hot_server_gives_up_others_in_place_of_who_is_immovable() -> None:
+    servers = (load("alpha.s1", 0.9), load("alpha.s2", 0.1), load("alpha.s3", 0.1))
+    tower = Resident("alpha.tower", "alpha.s1", 1e9, 0.3, immovable=True)
+    guard, guarded = (Resident(f"alpha.{name}", "alpha.s1", 1e9, 0.2, "gate") for name in ("guard", "guarded"))
+    wagon = Resident("alpha.wagon", "alpha.s1", 1e9, 0.25)
+    view = View(servers, (tower, guard, replace(guarded, immovable=True), wagon))
+    assert [move.entity for move in relieve(view, BALANCE)] == ["alpha.wagon"]
+    assert relieve(replace(view, residents=view.residents[:3]), BALANCE) == [], "it stays hot"
+    drained = replace(view, servers=(replace(servers[0], draining=True), *servers[1:]))
+    assert len(relieve(drained, BALANCE)) == 4
 
 
 @given(populations(), DRAINING, st.randoms(use_true_random=False))
@@ -179,6 +218,8 @@ class Twin:
             self.move(unit, target)
 
     def cool(self, unit: Unit) -> None:
+        if any(resident.immovable for resident in unit.residents):
+            return
         target, here = self.lowest(unit), self.loads()[unit.server][0]
         if here > BALANCE.settled and unit.cost > 0 and target is not None:
             there = self.loads()[target][0] + unit.cost

@@ -18,6 +18,7 @@ from authority.settings import ConfigError
 from crypto.keys import Identity
 from homeserver.balancer import load_policy
 from homeserver.config import PlacementSettings
+from simserver.balls import Balls
 from tests.homeserver.served import Home, homeserver_config, new_ports, served, until
 from tree.submissions import NoQuorum
 
@@ -309,6 +310,36 @@ async def test_failures_33_a_policy_of_ones_own_moves_entities_within_hold_and_b
             assert (table["balancing"], table["paused_since_s"]) == (True, None)
             assert table["counts"]["moves"] == 4
             assert table["counts"].get("oscillations", 0) == 0
+
+
+class Towers(Balls):
+    """A world in which balls with ballast are immovable."""
+
+    def immovable(self, state: Any) -> bool:
+        return bool(state["ballast"])
+
+
+async def test_balance_leaves_who_is_immovable_and_a_request_or_a_drain_moves_it(tmp_path: Path) -> None:
+    placement = PlacementSettings(
+        balance=True, policy=f"{__name__}:all_to_the_last", hot=2e-6, cool=1e-6, min_hold_s=0.0
+    )
+    with new_ports() as ports:
+        config = homeserver_config(tmp_path, ports).model_copy(update={"placement": placement})
+        async with served(config) as home:
+            for name in ("alpha.s1", "alpha.s2"):
+                await home.simserver(name, world=f"{__name__}:Towers")
+            first, last = (home.simservers[name].holdings for name in ("alpha.s1", "alpha.s2"))
+            tower = await home.entity("alpha.tower", await home.player("alpha.eve"), "alpha.s1", params={"ballast": 1})
+            await spawn(home, 3, "alpha.s1")
+            counts = home.node.balancer.governor.counts
+            await until(lambda: len(last) == 3 and counts["immovable"] >= 3)
+            assert first.ids() == {tower["id"]}
+            body = {"to": "alpha.s2", "transfer_id": "asked-for"}
+            await home.api.do("POST", "/v1/entities/alpha.tower/transfers", body)
+            assert (await home.finished("asked-for"))["result"] == "done"
+            await Operator(home).do("POST", "/v1/servers/alpha.s2/drain")
+            await drained(home, "alpha.s2")
+            assert tower["id"] in first.ids()
 
 
 @pytest.mark.parametrize("spec", ["nowhere:f", "authority.placement:nothing", "authority.placement", "json:__name__"])

@@ -1,4 +1,4 @@
-"""What servers do not take is ordered elsewhere, and a drain goes on whatever the policy is."""
+"""What servers do not take is ordered elsewhere, a drain goes on whatever the policy is, and the immovable stay."""
 
 import re
 from collections import Counter
@@ -41,6 +41,8 @@ class Instance:
         self.tick_ppm = {SOURCE: 500_000, COOL: 1_000, ROOMY: 300_000}
         self.held: dict[str, list[str]] = {name: [] for name in SERVERS}
         self.kinds: dict[str, str] = {}
+        self.immovable: set[str] = set()
+        self.groups: dict[str, str] = {}
         self.why_not: Callable[[str, str], str] = lambda entity, target: ""
         """Why a target would not take an entity."""
         self.writes_reasons = False
@@ -57,8 +59,10 @@ class Instance:
             balancing=True,
         )
 
-    def put(self, entity: str, server: str = SOURCE, kind: str = "ball") -> None:
-        record = EntityRecord(id=entity, kind=kind, master="alpha.ada", owner="alpha.ada", authority=server)
+    def put(self, entity: str, server: str = SOURCE, kind: str = "ball", parent: str = "") -> None:
+        record = EntityRecord(
+            id=entity, kind=kind, master="alpha.ada", owner="alpha.ada", authority=server, parent=parent
+        )
         self.rows.put(("entities", entity), record.to_row())
         self.held[server].append(entity)
         self.kinds[entity] = kind
@@ -77,7 +81,11 @@ class Instance:
         match message:
             case CensusRequest():
                 cost_ppm = self.tick_ppm[to] // max(1, len(self.held[to]))
-                rows = [CensusRow(entity=e, here_ms=10**9, cost_ppm=cost_ppm, group="") for e in self.held[to]]
+                fixed: dict[str, Any] = {"here_ms": 10**9, "cost_ppm": cost_ppm}
+                rows = [
+                    CensusRow(entity=e, group=self.groups.get(e, ""), immovable=e in self.immovable, **fixed)
+                    for e in self.held[to]
+                ]
                 census = Census(number=message.number, load=self.load(to), rows=rows[: message.limit])
                 self.balancer.took_census(to, census)
             case Moves():
@@ -229,7 +237,7 @@ def all_to_the_roomy(view: View, balance: Balance) -> list[Move]:
     return [Move(resident.entity, resident.server, ROOMY) for resident in view.residents]
 
 
-def all_to_a_drained_one(view: View, balance: Balance) -> list[Move]:
+def all_to_the_cool(view: View, balance: Balance) -> list[Move]:
     return [Move(resident.entity, resident.server, COOL) for resident in view.residents]
 
 
@@ -249,7 +257,7 @@ POLICIES: list[Any] = [
     moves_of_rubbish,
     no_moves,
     all_to_the_roomy,
-    all_to_a_drained_one,
+    all_to_the_cool,
 ]
 
 
@@ -354,3 +362,72 @@ async def test_the_policy_in_the_documentation_does_not_fail_where_one_server_re
     await instance.runs(2.0)
     assert instance.balancer.governor.counts["policy_failed"] == 0
     assert (instance.held[SOURCE], instance.orders) == (["alpha.e0"], [])
+
+
+# --- who is immovable ------------------------------------------------------------------------------------------------
+
+
+def hot(policy: Policy = relieve) -> Instance:
+    instance = Instance(policy, drained=())
+    instance.tick_ppm = {SOURCE: 900_000, COOL: 1_000, ROOMY: 450_000}
+    return instance
+
+
+@pytest.mark.parametrize("policy", [relieve, all_to_the_roomy])
+async def test_balance_leaves_who_is_immovable_where_it_is_whatever_the_policy(policy: Policy) -> None:
+    instance = hot(policy)
+    for number in range(9):
+        instance.put(f"alpha.e{number}")
+    instance.immovable = {f"alpha.e{number}" for number in range(0, 9, 2)}
+    await instance.runs(4.0)
+    assert instance.orders
+    assert not instance.immovable & {entity for _, entity, _ in instance.orders}
+
+
+async def test_a_policy_sees_who_is_immovable_and_what_it_proposes_of_them_is_counted() -> None:
+    seen: dict[str, bool] = {}
+
+    def looks(view: View, balance: Balance) -> list[Move]:
+        seen.update((resident.entity, resident.immovable) for resident in view.residents)
+        return all_to_the_roomy(view, balance)
+
+    instance = hot(looks)
+    instance.put("alpha.tower")
+    instance.put("alpha.wagon")
+    instance.immovable = {"alpha.tower"}
+    await instance.runs(0.5)
+    assert seen == {"alpha.tower": True, "alpha.wagon": False}
+    assert instance.balancer.governor.counts == Counter(immovable=1, moves=1)
+
+
+async def test_nor_is_anybody_moved_who_would_take_an_immovable_one_along() -> None:
+    instance = hot(all_to_the_roomy)
+    family = {"fleet": "", "ship": "fleet", "cook": "ship", "mate": "ship", "raft": "", "boat": "", "rower": "boat"}
+    for entity, parent in family.items():
+        instance.put(f"alpha.{entity}", parent=f"alpha.{parent}" if parent else "")
+    instance.put("alpha.guard")
+    instance.groups = dict.fromkeys(("alpha.rower", "alpha.guard"), "watch")
+    instance.immovable = {"alpha.cook", "alpha.guard"}
+    await instance.runs(0.5)
+    assert {entity for _, entity, _ in instance.orders} == {"alpha.mate", "alpha.raft"}
+
+
+async def test_whoever_is_above_an_immovable_one_that_is_drained_may_go_as_that_goes_anyway() -> None:
+    instance = Instance(all_to_the_cool, drained=(ROOMY,))
+    instance.tick_ppm = {SOURCE: 900_000, COOL: 1_000, ROOMY: 300_000}
+    instance.put("alpha.ship")
+    instance.put("alpha.cook", ROOMY, parent="alpha.ship")
+    instance.immovable = {"alpha.cook"}
+    await instance.runs(0.5)
+    first_s = instance.orders[0][0]
+    assert {entity for at_s, entity, _ in instance.orders if at_s == first_s} == {"alpha.ship", "alpha.cook"}
+
+
+async def test_a_drain_takes_the_immovable_along_too() -> None:
+    instance = Instance()
+    for number in range(9):
+        instance.put(f"alpha.e{number}", parent="alpha.e0" if number else "")
+    instance.immovable = set(instance.held[SOURCE])
+    await instance.runs(1.0)
+    assert not instance.held[SOURCE]
+    assert instance.balancer.governor.counts == Counter(drain_moves=9)

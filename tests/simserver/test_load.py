@@ -88,6 +88,18 @@ class Squads(Balls):
         return str(state)
 
 
+class Towns(Squads):
+    """Who is in state `squad!` is immovable; of `squad?` and `squad1` the world does not know it."""
+
+    def affinity(self, state: Any) -> str:
+        return super().affinity(state.strip("!?1"))
+
+    def immovable(self, state: Any) -> Any:
+        if "?" in state:
+            raise KeyError("not known")
+        return 1 if "1" in state else "!" in state
+
+
 def rows(holdings: list[Holding], world: Any = None, limit: int = 512, gone: str = "") -> list[CensusRow]:
     return census_rows(holdings, world or Balls(), LOAD, 0.05, limit, lambda name: name != gone)  # type: ignore[arg-type]  # what is needed of holdings
 
@@ -150,6 +162,62 @@ def test_failures_row_41_what_is_quarantined_is_not_sent_about_unless_all_have_t
     those: list[Any] = holdings
     census = census_rows(those, Squads(), LOAD, 0.05, MAX_CENSUS, lambda _: True, is_drained=True)
     assert (len(census), census[-1].entity, census[-1].cost_ppm) == (5, "alpha.x", 0)
+
+
+def in_states(*states: str) -> list[Holding]:
+    return [Holding(f"alpha.e{n}", Life(1000, 10**6, state)) for n, state in enumerate(states)]
+
+
+def rooted(census: list[CensusRow]) -> set[str]:
+    return {row.entity for row in census if row.immovable}
+
+
+def test_who_is_immovable_is_named_so_and_keeps_nobody_else_from_being_named() -> None:
+    towers = [Holding(f"alpha.tower-{n}", Life(1000, 10**6, "!")) for n in range(MAX_CENSUS)]
+    census = rows([*towers, *in_states("", "", "b", "a!", "a", "b")], Towns())
+    assert len(census) == MAX_CENSUS
+    assert [row.entity for row in census[:4]] == ["alpha.e0", "alpha.e1", "alpha.e2", "alpha.e5"]
+    assert rooted(census) == {row.entity for row in census[4:]}, "the others of its group come last, if there is room"
+    assert {row.cost_ppm for row in census} == {LOAD.tick_ppm // (MAX_CENSUS + 6)}, "what they cost counts"
+
+
+def test_the_group_of_one_who_is_immovable_is_named_whole_and_balance_moves_none_of_it() -> None:
+    census = rows(in_states("a", "b", "a!", "b", "a", ""), Towns())
+    assert [row.entity[-1] for row in census] == ["5", "1", "3", "0", "2", "4"]
+    assert rooted(census) == {"alpha.e2"}
+    residents = tuple(
+        Resident(one.entity, "alpha.s1", 1000.0, one.cost_ppm / 1e6, one.group, one.immovable) for one in census
+    )
+    view = View((ServerLoad("alpha.s1", 1.2, 6), ServerLoad("alpha.s2", 0.0)), residents)
+    balance = Balance(hot=0.2, cool=0.1)
+    moves = Governor(balance).admit(relieve(view, balance), view, 1000.0)
+    assert {move.entity[-1] for move in moves} == {"5", "1", "3"}
+
+
+def test_a_world_that_cannot_say_whether_it_is_immovable_keeps_it_from_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert rooted(rows(in_states("?", "1", "!"), Towns())) == {"alpha.e2"}
+    assert "cannot say whether alpha.e0 is immovable" in caplog.text
+    assert "immovable has to say True or False, not 1" in caplog.text
+
+
+def test_a_world_that_says_nothing_of_it_has_nobody_who_is_immovable() -> None:
+    assert rooted(rows(in_states("!", "a!"), Squads())) == set()
+
+
+def test_a_drained_server_names_who_is_immovable_like_all_others_and_asks_of_nobody_else() -> None:
+    asked: list[str] = []
+
+    class Asked(Balls):
+        def immovable(self, state: Any) -> bool:
+            asked.append(state)
+            return bool(state == "!")
+
+    holdings: list[Any] = in_states("!", "", "!", "")
+    census = census_rows(holdings, Asked(), LOAD, 0.05, 3, lambda _: True, is_drained=True)
+    assert [(row.entity[-1], row.immovable) for row in census] == [("0", True), ("1", False), ("2", True)]
+    assert asked == ["!", "", "!"]
 
 
 def test_a_drained_server_names_whom_it_can_whoever_belongs_together() -> None:

@@ -181,7 +181,7 @@ def test_nothing_of_the_tick_at_which_it_came_is_lost() -> None:
     assert life.put_away()
 
 
-def test_the_group_of_one_that_is_put_away_is_asked_for_once() -> None:
+def test_the_group_of_one_that_is_put_away_is_asked_for_once_and_whether_it_is_immovable() -> None:
     asked: list[Any] = []
 
     class Grouped(Naps):
@@ -189,12 +189,16 @@ def test_the_group_of_one_that_is_put_away_is_asked_for_once() -> None:
             asked.append(state)
             return "squad"
 
+        def immovable(self, state: Any) -> bool:
+            asked.append(state)
+            return True
+
     life = asleep()
     life.put_away()
     for _ in range(3):
         (row,) = census_rows([Holding(BALL, life)], Grouped(), LOAD, 0.05, 10, lambda name: True)
-        assert row.group == "squad"
-    assert (len(asked), life.passive is not None) == (1, True)
+        assert (row.group, row.immovable) == ("squad", True)
+    assert (len(asked), life.passive is not None) == (2, True)
 
 
 async def test_it_is_copied_and_written_down_from_its_bytes_and_nothing_else_keeps_its_state(system: System) -> None:

@@ -60,7 +60,7 @@ FLAWS: list[tuple[dict[str, Any], str]] = [
     (without("step"), "neither `step` nor `advance`"),
     *(
         (WORLD | {name: wrong}, f"`{name}` is {sentence}")
-        for name in ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity")
+        for name in ("spawn", "step", "advance", "destination", "may_sleep", "migrate", "affinity", "immovable")
         for wrong, sentence in [
             (asynchronous, "`async def`"),
             (partial(asynchronous, 1), "`async def`"),
@@ -114,7 +114,7 @@ def test_whatever_the_import_raises_is_a_fault_of_the_configuration(
     "more",
     [
         {},
-        {"may_sleep": plain, "migrate": plain, "advance": plain, "affinity": partial(plain, 1)},
+        {"may_sleep": plain, "migrate": plain, "advance": plain, "affinity": partial(plain, 1), "immovable": plain},
         {"participants": {"warmth": SimpleNamespace(**PART)}},
         {"schema_version": 2, "kinds": {"ball": 1}},
         {"schema_version": 0, "kinds": ()},
