@@ -320,10 +320,17 @@ def remove(server: Server, server_name: str, directory: Path | None, json_wanted
     view: dict[str, Any] = {"name": server_name}
     was_known = True
     try:
-        with _telling_that_it_goes_on(server_name, f"baton server remove {server_name}"):
-            if status := _wait(server, path, server.call("POST", path), json_wanted, within_s, removing=True):
-                return status
-        view = server.call("DELETE", f"/v1/servers/{server_name}")
+        for tries_left in (2, 1, 0):
+            with _telling_that_it_goes_on(server_name, f"baton server remove {server_name}"):
+                if status := _wait(server, path, server.call("POST", path), json_wanted, within_s, removing=True):
+                    return status
+            try:
+                view = server.call("DELETE", f"/v1/servers/{server_name}")
+                break
+            except RemoteRefused as refused:
+                # A server came, or died, just after this one was empty: it is not known for a moment who keeps copies.
+                if refused.code != "not_drained" or not tries_left:
+                    raise
     except RemoteRefused as refused:
         # It is out of the directory already, and perhaps its process is still there.
         if directory is None or refused.code not in ("unknown_target", "not_found"):

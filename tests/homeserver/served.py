@@ -100,6 +100,15 @@ class Api:
         assert answer.is_success, answer.text
         return answer.json()
 
+    async def drained(self, server: str) -> dict[str, Any]:
+        """Wait until a drained server is empty."""
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                view: dict[str, Any] = await self.get(f"/v1/servers/{server}/drain")
+                if view["empty"]:
+                    return view
+                await trio.sleep(0.05)
+
     async def refused(self, status: int, code: str, method: str, path: str, body: Any = None, /, **more: Any) -> Any:
         """The value that an error names; the error is the expected one."""
         answer = await self.call(method, path, body, **more)

@@ -71,16 +71,6 @@ async def test_every_simulation_server_reports_its_load(world: Home) -> None:
     assert not busy["draining"]
 
 
-async def drained(home: Home, server: str) -> dict[str, Any]:
-    """Wait until a drained server is empty."""
-    with trio.fail_after(PATIENCE_S):
-        while True:
-            view: dict[str, Any] = await home.api.get(f"/v1/servers/{server}/drain")
-            if view["empty"]:
-                return view
-            await trio.sleep(0.05)
-
-
 async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None:
     operator = Operator(world)
     await spawn(world, 5, "alpha.s1")
@@ -89,7 +79,7 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     assert (view["draining"], view["entities"], view["empty"]) == (True, 5, False)
     assert await operator.do("POST", "/v1/servers/alpha.s1/drain") is not None
     await operator.refused(409, "not_drained", "DELETE", "/v1/servers/alpha.s2")
-    view = await drained(world, "alpha.s1")
+    view = await world.api.drained("alpha.s1")
     assert (view["entities"], view["delegated"], view["held"], view["leaving"]) == (0, 0, 0, 0)
     assert len(world.simservers["alpha.s2"].holdings) == 5
     ada = {"id": "alpha.late", "kind": "ball", "spawner": "alpha.ada", "server": "alpha.s1"}
@@ -99,7 +89,7 @@ async def test_a_server_is_drained_opened_again_and_removed(world: Home) -> None
     await world.api.do("POST", "/v1/entities", ada)
 
     await operator.do("POST", "/v1/servers/alpha.s1/drain")
-    await drained(world, "alpha.s1")
+    await world.api.drained("alpha.s1")
     assert (await operator.do("DELETE", "/v1/servers/alpha.s1"))["name"] == "alpha.s1"
     assert [row["name"] for row in await world.api.get("/v1/servers")] == ["alpha.h1", "alpha.s2"]
     assert set(await loads(world)) == {"alpha.s2"}
@@ -123,7 +113,7 @@ async def test_nothing_can_be_passed_to_a_dead_server_any_more_when_it_is_draine
     view = await operator.do("POST", f"/v1/servers/{gone}/drain")
     assert (view["delegated"], view["empty"]) == (count, False), "it may be alive: nobody is moved for that"
     await store.submit("lease.expire", server=gone, incarnation=1, office=store.lease_office().number)
-    view = await drained(world, gone)
+    view = await world.api.drained(gone)
     assert (view["entities"], view["delegated"]) == (0, 0)
     for number in range(count):
         record = await world.api.get(f"/v1/entities/alpha.ball-{number}")
@@ -189,7 +179,7 @@ async def test_a_live_server_that_keeps_the_only_copies_of_others_entities_is_no
     """Nobody could reach it any more; one death later they would be lost."""
     operator = Operator(world)
     await operator.do("POST", "/v1/servers/alpha.s1/drain")
-    await drained(world, "alpha.s1")
+    await world.api.drained("alpha.s1")
     with monkeypatch.context() as patched:
         for followed in (3, None):
             patched.setattr("homeserver.rest.placement._followed", lambda node, followed=followed: followed)
@@ -247,7 +237,7 @@ async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: H
     view = await alpha.api.get("/v1/servers/alpha.s1/drain")
     assert (view["empty"], view["targets"]) == (False, 0)
     node = await alpha.simserver("alpha.s2")
-    await drained(alpha, "alpha.s1")
+    await alpha.api.drained("alpha.s1")
     # Nor with all of them drained: what the last one has stays there, until one takes entities again.
     await reported(alpha, s1=0, s2=2)
     view = await Operator(alpha).do("POST", "/v1/servers/alpha.s2/drain")
@@ -255,7 +245,7 @@ async def test_with_nowhere_to_go_entities_are_simulated_where_they_are(alpha: H
     ticks = [holding.life.tick for holding in node.holdings]
     await until(lambda: all(holding.life.tick > tick + 10 for holding, tick in zip(node.holdings, ticks, strict=True)))
     await Operator(alpha).do("DELETE", "/v1/servers/alpha.s1/drain")
-    await drained(alpha, "alpha.s2")
+    await alpha.api.drained("alpha.s2")
 
 
 async def test_failures_33_moves_back_that_somebody_asked_for_are_counted_too(world: Home) -> None:
@@ -338,7 +328,7 @@ async def test_balance_leaves_who_is_immovable_and_a_request_or_a_drain_moves_it
             await home.api.do("POST", "/v1/entities/alpha.tower/transfers", body)
             assert (await home.finished("asked-for"))["result"] == "done"
             await Operator(home).do("POST", "/v1/servers/alpha.s2/drain")
-            await drained(home, "alpha.s2")
+            await home.api.drained("alpha.s2")
             assert tower["id"] in first.ids()
 
 

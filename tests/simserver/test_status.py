@@ -58,6 +58,7 @@ async def test_one_that_was_removed_and_runs_on_says_so_and_its_home_warns_once(
     # It has a link over which it tells of its load.
     await until(lambda: home.node.balancer.report("alpha.s1") is not None)
     await home.api.do("POST", "/v1/servers/alpha.s1/drain", headers=operator)
+    await home.api.drained("alpha.s1")
     await home.api.do("DELETE", "/v1/servers/alpha.s1", headers=operator)
     await until(lambda: not removed.lease.may_act(removed.clock.monotonic_ns()))
     # What was under way when it was removed is answered in other words.
