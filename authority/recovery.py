@@ -264,10 +264,11 @@ class CopyTable:
             return False
         while self._lacks_room(entity, copy):
             oldest, row = next(iter(self._rows.items()))
-            if row.renewed_ns < now_ns < row.asked_until_ns:
-                self._renew(oldest, row, now_ns)
-            elif now_ns - row.renewed_ns < self.fresh_ns:
+            if now_ns - row.renewed_ns < self.fresh_ns:
                 return False
+            if now_ns < row.asked_until_ns and row.renewed_ns < now_ns:
+                # Once in `fresh_ns` for each: a table full of them is not gone through for every offer.
+                self._renew(oldest, row, now_ns)
             else:
                 self._push_out(oldest)
         return True
