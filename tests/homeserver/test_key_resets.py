@@ -137,7 +137,7 @@ async def test_a_simulation_server_follows_a_reset_also_after_its_homeserver_has
     seen = await home.keys_of(NAME, max_age_ns=0)
     assert seen is not None
     assert seen.kids == new.kids
-    await alpha.api.do("POST", "/v1/keys/rotate", {"overlap_s": 0}, headers=operator_of(alpha))
+    await alpha.api.do("POST", "/v1/keys/rotate", {"overlap_s": 60}, headers=operator_of(alpha))
     seen = await home.keys_of("alpha.s8", max_age_ns=0)
     assert seen is not None
     assert seen.kids == new.kids
