@@ -1,6 +1,9 @@
 """Kinds of values on the command line that click does not have."""
 
 import math
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,9 +47,32 @@ def output_file(_ctx: click.Context, param: click.Parameter, path: Path | None) 
 
 
 def json_file_option(help_: str = "Also write it as JSON.") -> Callable[[Any], Any]:
-    """`--json FILE`, which the command gets as `json_file`."""
-    kind = click.Path(dir_okay=False, writable=True, path_type=Path)
-    return click.option("--json", "json_file", type=kind, callback=output_file, help=help_)
+    """`--json FILE`, which the command gets as `json_file`; without FILE, or as `-`, it is for stdout.
+
+    Then everything else that the command prints goes to stderr, so that programs can read what comes from stdout.
+    """
+    kind = click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path)
+    text = f"{help_} To stdout without FILE; tables go to stderr then."
+    shape: dict[str, Any] = {"type": kind, "metavar": "[FILE]", "is_flag": False, "flag_value": "-"}
+    return click.option("--json", "json_file", callback=_json_file, help=text, **shape)
+
+
+def _json_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """A callback: where to write. What is for stdout is written to a file of its own, and shown when all is done."""
+    if path is None or str(path) != "-":
+        return output_file(ctx, param, path)
+    stdout, sys.stdout = sys.stdout, sys.stderr
+    directory = Path(tempfile.mkdtemp(prefix="baton-json-"))
+    path = directory / "stdout"
+
+    def show() -> None:
+        sys.stdout = stdout
+        if path.exists():
+            click.echo(path.read_text(encoding="utf-8"), nl=False)
+        shutil.rmtree(directory)
+
+    ctx.call_on_close(show)
+    return path
 
 
 def telemetry_handler_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from scenarios.bench.rows import RowSpec, rows_of
 from scenarios.bench.run import Plan, run_bench, run_profiles
 from scenarios.bench.table import render
 from scenarios.bench.workloads import Workload
-from scenarios.options import FiniteRange, output_file
+from scenarios.options import FiniteRange, json_file_option
 
 __all__ = ["command"]
 
@@ -28,13 +28,7 @@ _LEAST_NODES = 10_000
 
 
 @click.command(name="tree", short_help="The replicated tree against etcd, on this machine.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=output_file,
-    help="Also write it as JSON.",
-)
+@json_file_option()
 @click.option("--quick", is_flag=True, help="One short round: under a minute, and noisy.")
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Only this row, or all that begin like this; can be repeated."

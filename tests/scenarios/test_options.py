@@ -1,12 +1,13 @@
 """Values of the command line: what is not a number in the range, or cannot be written, is said before a long run."""
 
+import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from scenarios.options import FiniteRange, output_file
+from scenarios.options import FiniteRange, json_file_option, output_file
 
 
 @click.command()
@@ -38,3 +39,34 @@ def test_a_file_in_a_directory_that_is_not_there_is_wrong_usage(tmp_path: Path) 
 def test_a_file_that_can_be_written_is_taken(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["--out", str(tmp_path / "report.json")])
     assert result.exit_code == 0
+
+
+@click.command()
+@json_file_option()
+@click.option("--fails", is_flag=True)
+@click.argument("word", default="none")
+def measuring(json_file: Path | None, fails: bool, word: str) -> None:
+    sys.stdout.write("a table\n")
+    if fails:
+        raise click.ClickException("nothing could be measured")
+    if json_file is not None:
+        json_file.write_text('{"p50_ms": 3}\n', encoding="utf-8")
+
+
+@pytest.mark.parametrize("arguments", [["--json"], ["--json", "-"], ["--json=-", "word"]])
+def test_json_without_a_file_is_all_that_comes_from_stdout(arguments: list[str]) -> None:
+    result = CliRunner().invoke(measuring, arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, '{"p50_ms": 3}\n', "a table\n")
+
+
+def test_json_with_a_file_is_written_there_and_the_table_shown(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    result = CliRunner().invoke(measuring, ["--json", str(file)])
+    assert (result.exit_code, result.stdout, file.read_text()) == (0, "a table\n", '{"p50_ms": 3}\n')
+    assert CliRunner().invoke(measuring, ["--json", str(tmp_path / "nowhere" / "x")]).exit_code == 2
+
+
+def test_where_nothing_is_written_nothing_but_what_went_wrong_is_shown() -> None:
+    result = CliRunner().invoke(measuring, ["--json", "--fails"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "nothing could be measured" in result.stderr
