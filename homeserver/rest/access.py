@@ -60,8 +60,8 @@ def _check(given: HTTPAuthorizationCredentials | None, token: bytes) -> None:
 async def check_players(directory: Directory, instance: str, names: Mapping[str, str | None]) -> None:
     """Check that all who would be given a right are players: nobody else could use it, nor ever give it back.
 
-    Only the master may be a server of this `instance`, too: it answers and decides with its own keys. `names` are
-    those that are given, by the field that gives each; empty ones and None are nobody.
+    Only the master may be a simulation server of this `instance`, too: its world may answer and decide, with its own
+    keys. `names` are those that are given, by the field that gives each; empty ones and None are nobody.
 
     Raises:
         ApiError: one of them is not; the message and the value name it.
@@ -73,7 +73,8 @@ async def check_players(directory: Directory, instance: str, names: Mapping[str,
         if row is None:
             text = f"{field}: no player {name} is registered; register its keys first (PUT /v1/players/{name}/keys)"
             raise ApiError(422, "not_a_player", text, name)
-        if row.role is not Role.PLAYER and not (field == "master" and instance_of(name) == instance):
+        may_decide = field == "master" and row.role is Role.SIMSERVER and instance_of(name) == instance
+        if row.role is not Role.PLAYER and not may_decide:
             raise ApiError(422, "not_a_player", f"{field}: {name} is a {row.role}, not a player", name)
 
 
