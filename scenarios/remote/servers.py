@@ -235,7 +235,8 @@ def balance(server: Server, pause: bool, resume: bool, json_wanted: bool) -> int
 def _balancing(view: dict[str, Any]) -> str:
     if view["paused_since_s"] is not None:
         since = datetime.fromtimestamp(view["paused_since_s"], UTC).isoformat(" ", "seconds")
-        return f"balancing is paused since {since}"
+        is_off = "" if view["balancing"] else ", and off by configuration anyway (placement.balance)"
+        return f"balancing is paused since {since}{is_off}"
     return "balancing" if view["balancing"] else "not balancing (placement.balance is off)"
 
 

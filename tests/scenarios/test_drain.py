@@ -29,6 +29,7 @@ async def test_a_drained_server_is_empty_and_no_input_was_lost_or_doubled() -> N
         ):
             status, out, _ = await on.baton("server", "balance", flag)
             assert (status, out.startswith(said)) == (0, True), out
+            assert "placement.balance" in out, "it is off by configuration, paused or not"
         await on.judge()
 
 
