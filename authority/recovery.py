@@ -75,6 +75,9 @@ class CopySource(StrEnum):
 ASKED_NS: Final = 3600 * 1_000_000_000
 """For so long a copy that was asked for is kept as if its authority renewed it: by then operators have others back."""
 
+_GAPS: Final = 4
+"""A copy is fresh for so many times as long as its authority has ever let pass before it renewed it."""
+
 _PREFERRED: Final = (CopySource.FOLLOWER, CopySource.CHECKPOINT, CopySource.STAGED, CopySource.OWN)
 
 
@@ -154,6 +157,8 @@ class _Row:
     copy: Copy
     renewed_ns: int
     asked_until_ns: int = 0
+    gap_ns: int = 0
+    """The longest time that its authority has let pass, which may copy more seldom than this server."""
 
 
 class CopyTable:
@@ -191,6 +196,8 @@ class CopyTable:
         if copy.fence < self._raised.get(entity, copy.fence) or (row is not None and copy.fence < row.copy.fence):
             return False
         if row is not None:
+            if self.fresh_ns:
+                row.gap_ns = max(row.gap_ns, min(now_ns - row.renewed_ns, ASKED_NS))
             self._renew(entity, row, now_ns)
             if row.copy.rank >= copy.rank:
                 return True
@@ -251,8 +258,9 @@ class CopyTable:
         self._rows.move_to_end(entity)
 
     def _put(self, entity: str, copy: Copy, now_ns: int) -> None:
+        known = self._rows.get(entity)
         self.drop(entity)
-        self._rows[entity] = _Row(copy, now_ns)
+        self._rows[entity] = _Row(copy, now_ns, gap_ns=0 if known is None else known.gap_ns)
         self.bytes += len(copy.state)
 
     def _makes_room(self, entity: str, copy: Copy, now_ns: int) -> bool:
@@ -264,7 +272,7 @@ class CopyTable:
             return False
         while self._lacks_room(entity, copy):
             oldest, row = next(iter(self._rows.items()))
-            if now_ns - row.renewed_ns < self.fresh_ns:
+            if now_ns - row.renewed_ns < max(self.fresh_ns, _GAPS * row.gap_ns):
                 return False
             if now_ns < row.asked_until_ns and row.renewed_ns < now_ns:
                 # Once in `fresh_ns` for each: a table full of them is not gone through for every offer.

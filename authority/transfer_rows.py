@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from authority.epoch import Fence
 from authority.errors import Reason, Refused
-from authority.records import EntityRecord, Phase, TransferRecord
+from authority.records import EntityRecord, Phase, RecoveryRow, TransferRecord
 from authority.rows import Rows
 
 __all__ = [
@@ -186,8 +186,8 @@ def check_room(rows: Rows, now_s: float) -> None:
     """Raise `Refused` (`full`) if so many transfers are kept that a new request would have others forgotten."""
     queues = _Queues.read(rows, now_s)
     _, until_s, _ = queues.first_late(rows)
-    # If that is over, the new one has it looked at.
-    if queues.late < MAX_KEPT or _is_late_over(queues, until_s):
+    # If that is over, or of a clock that was wrong, the new one has it looked at.
+    if queues.late < MAX_KEPT or _is_late_over(queues, until_s) or _is_to_be_dated(queues, until_s):
         return
     after_s = 60.0 if until_s is None else float(min(max(1, until_s - queues.now_s), LATE_S))
     text = f"{MAX_KEPT} transfers are under way, or may be asked for again: try again in {after_s:.0f} s"
@@ -243,8 +243,7 @@ def _forget_kept(rows: Rows, queues: _Queues) -> None:
             _forget_or_keep(rows, queues, name)
         elif is_over:
             rows.delete(("transfers", queues.take_late(rows)[0]))
-        elif queues.now_s and (not until_s or until_s > queues.now_s + LATE_S):
-            # The time was not known yet, or that of a clock far ahead.
+        elif _is_to_be_dated(queues, until_s):
             queues.keep_late(rows, *queues.take_late(rows))
         else:
             break
@@ -253,20 +252,28 @@ def _forget_kept(rows: Rows, queues: _Queues) -> None:
 def _expire(rows: Rows, transfer_id: str, phase: str) -> None:
     """Refuse what has been in this phase all the time, if it is permitted: nobody has begun with it, or ended it.
 
-    Not what is frozen for a group: whoever has it asks for the result.
+    Not what is frozen for a group: whoever has it asks for the result. Nor what may have been passed directly: the log
+    learns of that behind.
     """
     row = rows.get_or(("transfers", transfer_id), None)
-    if row is None or row["phase"] != phase or phase == Phase.ASKED.value or _is_frozen(rows, row):
+    if row is None or row["phase"] != phase or phase == Phase.ASKED.value or _has_perhaps_begun(rows, row):
         return
     refused = TransferRecord.from_data(row).changed(phase=Phase.REFUSED, reason=Reason.EXPIRED.value)
     rows.put(("transfers", transfer_id), refused.to_data())
 
 
-def _is_frozen(rows: Rows, row: Mapping[str, Any]) -> bool:
-    if row["phase"] != Phase.PREPARED.value:
-        return False
+def _has_perhaps_begun(rows: Rows, row: Mapping[str, Any]) -> bool:
     entity = rows.get_or(("entities", row["entity"]), None)
-    return entity is not None and EntityRecord.from_data(entity).fence == TransferRecord.from_data(row).fence
+    if entity is None:
+        return False
+    record = EntityRecord.from_data(entity)
+    is_frozen = row["phase"] == Phase.PREPARED.value and record.fence == TransferRecord.from_data(row).fence
+    return is_frozen or bool(row.get("direct") and row["target"] in record.delegation)
+
+
+def _is_to_be_dated(queues: _Queues, until_s: int | None) -> bool:
+    """Whether the time was not known when it was put there, or was that of a clock far ahead."""
+    return bool(queues.now_s) and (not until_s or until_s > queues.now_s + LATE_S)
 
 
 def _is_late_over(queues: _Queues, until_s: int | None) -> bool:
@@ -310,4 +317,4 @@ def _comes_from(rows: Rows, record: EntityRecord, fence: Fence) -> bool:
     if record.fence == fence:
         return True
     row = rows.get_or(("recoveries", record.id), None)
-    return row is not None and Fence(row["stay_epoch"], row["stay_sub"]) <= fence
+    return row is not None and RecoveryRow.from_data(row).stay <= fence

@@ -480,6 +480,7 @@ class Recoveries:
                 for server, died in heard.deaths.items()
                 if instance_of(server) not in row.abroad_too
                 for epoch in died.get(row.entity, ())
+                if epoch < row.epoch
             ]
             # A release is of an epoch, and the latest deaths are of the highest ones.
             self._died_of[row.entity] = sorted(epochs)[-MAX_DEATHS:]

@@ -1,7 +1,7 @@
 """Kinds of values on the command line that click does not have."""
 
 import math
-import shutil
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable
@@ -62,14 +62,14 @@ def _json_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     if path is None or str(path) != "-":
         return output_file(ctx, param, path)
     stdout, sys.stdout = sys.stdout, sys.stderr
-    directory = Path(tempfile.mkdtemp(prefix="baton-json-"))
-    path = directory / "stdout"
+    # Nothing is there before the command writes it: options after this one may be wrong.
+    path = Path(tempfile.gettempdir()) / f"baton-json-{secrets.token_hex(16)}"
 
     def show() -> None:
         sys.stdout = stdout
         if path.exists():
             click.echo(path.read_text(encoding="utf-8"), nl=False)
-        shutil.rmtree(directory)
+            path.unlink()
 
     ctx.call_on_close(show)
     return path

@@ -186,8 +186,10 @@ class Copier:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Copy what has changed, until cancelled."""
         task_status.started()
-        if not self._interval_s:
-            await trio.sleep_forever()
+        while not self._interval_s:
+            # It copies nothing, and keeps what others send: the time without a lease is to be known.
+            await self._clock.sleep_s(_LEAST_INTERVAL_S)
+            self._kept_at_ns()
         rest_s = 0.0
         while True:
             for part in range(_PARTS):

@@ -189,7 +189,9 @@ class Recovery:
 
     def _staged_of(self, item: RaisedItem) -> Copy | None:
         """The latest staged state that counts, of those under fences that the log has given when it asks."""
-        if (kept := self._staged.get(item.entity)) is not None and kept.fence >= item.counts_below:
+        kept = self._staged.get(item.entity)
+        # A question of an earlier recovery may come late: it says nothing of what was staged since.
+        if kept is not None and item.counts_below <= kept.fence < item.fence:
             self._staged.drop(item.entity)
         if (staged := self._stages.of(item.entity, min(item.fence, item.counts_below))) is not None:
             copy = new_copy(staged.fence, staged.tick, staged.state, CopySource.STAGED)

@@ -759,3 +759,12 @@ def test_nothing_durable_is_lost_in_a_takeover() -> None:
 def test_a_rule_of_takeovers_that_is_missing_is_found(mutant: str) -> None:
     with pytest.raises(AssertionError, match="durable"):
         _runs(MUTANTS[mutant])
+
+
+def test_who_copies_more_seldom_than_this_server_is_relied_on_for_longer() -> None:
+    table = CopyTable(1000, 1, fresh_ns=100)
+    copy = Copy(Fence(1), 1, b"state", "hash")
+    for now_ns in (0, 50, 150, 350):
+        assert table.offer(BALL, copy, now_ns)
+    assert not table.offer(f"{BALL}-2", copy, 350 + 799), "its authority lets 200 pass"
+    assert table.offer(f"{BALL}-2", copy, 350 + 801)

@@ -16,7 +16,7 @@ from authority.records import Phase, TransferRecord
 from authority.sealing import LIFETIME_S
 from authority.transfer_rows import LATE_S, check_room, save_transfer
 from homeserver.rest.access import MAX_PROOF_LIFETIME_S
-from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log
+from tests.authority.log import ADA, BALL, BOB, HOMESERVER, OTHER, S1, S2, S3, Log, new_log, passing
 from tests.authority.rows import DictRows
 
 SMALL, KEPT = 5, 12
@@ -171,6 +171,31 @@ def test_what_was_permitted_a_moment_ago_is_not_refused_for_how_long_the_questio
     assert log.transfer("wish").phase is Phase.PERMITTED
     many_others(log, NOW_S + 2 * LATE_S + 2)
     assert log.transfer("wish").reason == "expired"
+
+
+def test_what_was_passed_directly_is_its_requesters_however_late_the_log_learns_of_it(log: Log) -> None:
+    entity = log.rows.get_or(("entities", BALL), None) | {"delegation": [S1, S2]}
+    log.rows.put(("entities", BALL), entity)
+    wish(log, direct=True)
+    many_others(log)
+    many_others(log, NOW_S + LATE_S + 1)
+    log.run("transfer.passed", entity=BALL, passes=[passing(1, S1, S2, transfer_id="wish")])
+    assert (log.rows.entity(BALL).authority, log.rows.entity(BALL).owner) == (S2, BOB)
+
+
+def test_what_was_looked_for_before_stays_were_noted_holds_nobody_up(log: Log) -> None:
+    log.commit("unreported", now_s=NOW_S)
+    log.rows.put(("recoveries", BALL), {"entity": BALL, "last": S2, "epoch": 3})
+    log.rows.put(("entities", BALL), log.rows.get_or(("entities", BALL), None) | {"epoch": 3, "authority": ""})
+    many_others(log)
+    assert log.transfer("unreported").phase is Phase.COMMITTED
+
+
+def test_a_clock_that_was_a_day_ahead_does_not_refuse_requests_for_a_day(log: Log) -> None:
+    for number in range(SMALL + KEPT):
+        own(log, f"ahead-{number}", BOB, NOW_S + 86_400 + number)
+    for number in range(100):
+        own(log, f"right-{number}", ADA, NOW_S + number * LATE_S)
 
 
 def test_what_is_frozen_for_a_group_is_not_refused_behind_its_back(log: Log) -> None:

@@ -92,14 +92,15 @@ def test_who_has_the_office_again_does_not_go_by_what_it_saw_when_it_had_it_last
         ([5], [3], [], [3, 5]),
         ([*range(4, 12)], [*range(8)], [], [4, 5, 5, 6, 6, 7, 7, *range(8, 12)][-8:]),
         ([3], [], [4, 5], [3]),
+        ([3], [12, 2**63 - 1], [], [3]),
     ],
-    ids=["none", "one", "two", "many", "in an instance that it has left"],
+    ids=["none", "one", "two", "many", "in an instance that it has left", "under an epoch that nobody had"],
 )
 async def test_failures_row_41_home_tells_whoever_goes_on_how_often_servers_have_died_of_it(
     here: list[int], there: list[int], abroad: list[int], told: list[int]
 ) -> None:
     record = SimpleNamespace(incarnation=0, owner="alpha.ada", owner_rev=1, born=1)
-    row = RecoveryRow(entity="alpha.e", last=S1, epoch=7, abroad_too=("beta",))
+    row = RecoveryRow(entity="alpha.e", last=S1, epoch=12, abroad_too=("beta",))
     decided = row.changed(target=S2, state_hash="f" * 64)
     store: Any = SimpleNamespace(entity=lambda _: record, recovery=lambda _: decided)
     clock: Any = SimpleNamespace(monotonic_ns=lambda: 5, bell=Bell)

@@ -1,6 +1,7 @@
 """Values of the command line: what is not a number in the range, or cannot be written, is said before a long run."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -70,3 +71,9 @@ def test_where_nothing_is_written_nothing_but_what_went_wrong_is_shown() -> None
     result = CliRunner().invoke(measuring, ["--json", "--fails"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "nothing could be measured" in result.stderr
+
+
+def test_wrong_usage_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert CliRunner().invoke(measuring, ["--json", "--", "one", "two"]).exit_code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -272,6 +272,16 @@ async def test_a_later_copy_that_does_not_count_leaves_no_earlier_one_unsaid(sce
     assert scene.counts["adopt_without_copy"] == 0
 
 
+async def test_a_question_of_an_earlier_recovery_that_comes_late_takes_nothing_that_home_was_told_of(
+    scene: Scene,
+) -> None:
+    scene.staged = [staged(Fence(6))]
+    assert (found := scene.collect(8, counts_before=8)) is not None
+    scene.staged.clear()
+    scene.collect(5, counts_before=5)
+    assert scene.collect(8, counts_before=8) == found
+
+
 async def test_a_staged_state_of_when_it_counts_is_found_behind_one_that_does_not(scene: Scene) -> None:
     scene.staged = [staged(Fence(4))]
     assert (found := scene.collect(6)) is not None
