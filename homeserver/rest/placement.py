@@ -130,8 +130,7 @@ def _drain_view(node: Node, name: str) -> DrainView:
         raise ApiError(404, Reason.NOT_FOUND, f"no simulation server {name} is registered", name)
     record = node.store.drain(name)
     entities, delegated = node.store.named_by(name)
-    report = node.balancer.report(name)
-    load = None if report is None or report.age_s > FRESH_S else report.load
+    load = _fresh_load(node, name)
     waiting = sum(_waits_for(node, name, row) for row in node.store.recoveries())
     followed = 0 if _has_no_lease(node, name) else _followed(node)
     return DrainView(
@@ -149,6 +148,12 @@ def _drain_view(node: Node, name: str) -> DrainView:
         targets=sum(other.name != name and not other.draining for other in node.balancer.loads()),
         empty=record is not None and not (entities or delegated or waiting or _why_missed(node, name, load, followed)),
     )
+
+
+def _fresh_load(node: Node, name: str) -> Load | None:
+    """What a server has reported lately, or None."""
+    report = node.balancer.report(name)
+    return None if report is None or report.age_s > FRESH_S else report.load
 
 
 def _why_missed(node: Node, name: str, load: Load | None, followed: int | None) -> str:
@@ -171,8 +176,7 @@ def _followed(node: Node) -> int | None:
     Every server says so a second or two after it has heard who is drained, and has sent copies to others.
     """
     alive, told = node.leases.believed_by_all()
-    reports = [node.balancer.report(server) for server in alive]
-    loads = [report.load for report in reports if report is not None and report.age_s <= FRESH_S]
+    loads = [load for server in alive if (load := _fresh_load(node, server)) is not None]
     is_known = len(loads) == len(alive) and all(load.knows == told for load in loads)
     return sum(load.leaning for load in loads) if is_known else None
 
@@ -196,8 +200,7 @@ async def _remove(node: Node, name: str) -> ServerView:
     await node.store.fresh()
     view = _drain_view(node, name)
     row = node.store.row(name)
-    report = node.balancer.report(name)
-    load = None if report is None or report.age_s > FRESH_S else report.load
+    load = _fresh_load(node, name)
     # What waits for it is no reason: that it is removed is what ends the waiting.
     named = view.entities + view.delegated
     why = f"{named} entities are left" if named else _why_missed(node, name, load, view.followed)
