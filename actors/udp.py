@@ -475,6 +475,7 @@ class LinkEndpoint:
                     self._flush_link(udp, link, now)
                 else:  # most deadlines move back before they come
                     self._look_again(link)
+                link.be_ready()
 
     def _settle(self) -> None:
         """Send what was held back: the task that would have added to it is about to wait."""

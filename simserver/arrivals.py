@@ -21,6 +21,7 @@ from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.incoming import Incoming, Offer, Permission
+from authority.made import made
 from authority.messages import (
     Activate,
     Activated,
@@ -450,8 +451,7 @@ class Arrivals:
         """Simulate: the log (or the chain) says so, and the state is the one that it names."""
         snapshot = self._states.take(offer.state, offer.state_hash, entity)
         self._clear_the_way(entity, permission.fence)
-        inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
-        holding = self._holdings.begin(entity, permission.fence, snapshot, inputs, context.ownership)
+        holding = self._holdings.begin(entity, permission.fence, snapshot)
         try:
             now_ns = self._clock.monotonic_ns()
             self._reached(Breakpoint.ACTIVATED, permission.transfer_id)
@@ -460,7 +460,8 @@ class Arrivals:
             # What else follows from it need not be waited for.
             self._answer(entity, permission, context)
         finally:
-            self._holdings.see_to(holding)
+            inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
+            self._holdings.see_to(holding, inputs, context.ownership)
         is_staged = self._stages.get(permission.transfer_id) is not None
         self._spans.activated(entity, offer, permission, context, Mode.STAGED if is_staged else Mode.EAGER)
         self._reception.arrived(permission.source)
@@ -506,7 +507,9 @@ class Arrivals:
         """Say that it has begun here, unless this server stood still since and its lease is over: it is asked again."""
         if not self._has_lease():
             return
-        answer = Activated(
+        answer = made(
+            Activated,
+            type="activated",
             transfer_id=permission.transfer_id,
             entity=entity,
             epoch=permission.fence.epoch,

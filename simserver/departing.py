@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from authority.certificates import PassCertificate, token_hash
 from authority.epoch import Fence
 from authority.hops import Trace
+from authority.made import made
 from authority.messages import (
     Activate,
     Decline,
@@ -146,7 +147,9 @@ class Departure:
         No other incarnation of the target will act on it than the one that promised a place.
         """
         fence = self.frozen.fence.passed()
-        return PassCertificate(
+        return made(
+            PassCertificate,
+            kind="pass",
             entity=self.plan.entity,
             epoch=fence.epoch,
             sub=fence.sub,
@@ -219,7 +222,9 @@ class Departure:
         """To the target: it is yours."""
         recipe, state = self._recipe_and_state() if with_state else (b"", b"")
         fence = self.frozen.fence.passed()
-        return DirectHandoff(
+        return made(
+            DirectHandoff,
+            type="direct",
             transfer_id=self.plan.transfer_id,
             entity=self.plan.entity,
             epoch=fence.epoch,
@@ -228,6 +233,7 @@ class Departure:
             tick=self.frozen.tick,
             state=state,
             state_hash=self.frozen.state_hash,
+            manifest=None,
             recipe=recipe,
             chain=list(self.chain),
         )

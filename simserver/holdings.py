@@ -277,42 +277,40 @@ class Holdings:
         `ownership` is what the log says, which counts if it is later than what the snapshot says. It has an actor a
         moment later. Raises `AlreadyHeld`.
         """
-        holding = self.begin(entity, fence, snapshot, inputs, ownership)
-        self.see_to(holding)
+        holding = self.begin(entity, fence, snapshot)
+        self.see_to(holding, inputs, ownership)
         return holding
 
-    def begin(
-        self,
-        entity: str,
-        fence: Fence,
-        snapshot: Snapshot,
-        inputs: Iterable[InputItem] = (),
-        ownership: Ownership = UNTOLD,
-    ) -> Holding:
-        """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`)."""
+    def begin(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
+        """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`).
+
+        Nobody else may look at it in between: that is one step.
+        """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        with self._environment.black_box.simulating(entity, fence.epoch):
-            life = Life(self._environment, entity, fence, snapshot)
-        if not life.broken and (why := self._environment.black_box.verdict(entity, life.released_epoch)):
-            _log.error("%s stands still: %s", entity, why)
-            life.stand_still(why)
-        life.owned(ownership)
-        life.take_inputs(inputs)
+        life = Life(self._environment, entity, fence, snapshot, begins=False)
         holding = self._living[entity] = Holding(entity, life)
         self._gone.pop(entity, None)
         self._lived.pop(entity, None)
         return holding
 
-    def see_to(self, holding: Holding) -> None:
+    def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
         """Have it written down that this entity has begun here, its parts taken up, and an actor given to it.
 
-        All of that is one step.
+        All of that is one step; the rest is as of `start`.
         """
-        self._notes.lives(holding.id, holding.life.kind, holding.fence)
-        with self._environment.black_box.simulating(holding.id, holding.fence.epoch):
-            holding.life.rehydrate()
-        self.attend(holding.life)
+        life, black_box = holding.life, self._environment.black_box
+        with black_box.simulating(holding.id, life.fence.epoch):
+            life.begin()
+        if not life.broken and (why := black_box.verdict(holding.id, life.released_epoch)):
+            _log.error("%s stands still: %s", holding.id, why)
+            life.stand_still(why)
+        life.owned(ownership)
+        life.take_inputs(inputs)
+        self._notes.lives(holding.id, life.kind, life.fence)
+        with black_box.simulating(holding.id, life.fence.epoch):
+            life.rehydrate()
+        self.attend(life)
 
     def attend(self, life: Life) -> None:
         """Have an actor given to a life that has none."""

@@ -64,6 +64,7 @@ class Life:
     """
 
     __slots__ = (
+        "_begun_ns",
         "_crashes",
         "_encoder",
         "_env",
@@ -96,8 +97,13 @@ class Life:
         "world",
     )
 
-    def __init__(self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot) -> None:
-        """Begins from the snapshot: from here on this server is in custody."""
+    def __init__(
+        self, environment: EntityEnvironment, entity: str, fence: Fence, snapshot: Snapshot, *, begins: bool = True
+    ) -> None:
+        """Begins from the snapshot: from here on this server is in custody.
+
+        Unless it `begins` at once, whoever makes it has it `begin` within the same step, and nobody looks before that.
+        """
         self._env = environment
         self.id = entity
         self.passive: Passive | None = None
@@ -124,11 +130,17 @@ class Life:
         self.leaves_at_ns = 0
         self._parts = Parts(snapshot.tick, snapshot.parts) if snapshot.parts else None
         self._journal: Journal | None = None
-        self.stint = self._begin_stint()
+        self._begun_ns = environment.monotonic_ns()
+        if begins:
+            self.begin()
+
+    def begin(self) -> None:
+        """It is written down that it has begun here when it was made, and with what; then the world may look at it."""
+        self.stint = self._begin_stint(self._begun_ns)
         self._bring_up_to_date()
         self._sleep_if_it_may()
         if self.ownership.is_half_told:
-            environment.wants_word_of_owner(entity)
+            self._env.wants_word_of_owner(self.id)
 
     def _bring_up_to_date(self) -> None:
         """A state in an earlier form is brought into the present one, after it was seen that it came as it left.
@@ -541,7 +553,7 @@ class Life:
         if self.over or not self.frozen or fence <= self.fence:
             return
         self.fence, self._ticks_here = fence, 0
-        self.stint = self._begin_stint()
+        self.stint = self._begin_stint(self._env.monotonic_ns())
         self._go_on()
 
     def _go_on(self) -> None:
@@ -572,13 +584,18 @@ class Life:
         owner = self.ownership.owner
         return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
-    def _begin_stint(self) -> Stint:
+    def _begin_stint(self, now_ns: int) -> Stint:
         # By what is in memory now, and not by what came: the custody log vouches for that.
         if self.passive is None:
             self._encoder = LifeEncoder()
-        state = self.encoded_state()
-        self.state_bytes = len(state)
-        encoded = self._with_present_parts(state)
+        tick, digest = self.tick, ""
+        try:
+            state = self.encoded_state()
+            self.state_bytes = len(state)
+            digest = state_hash(self._with_present_parts(state))
+        except Exception as error:
+            # Whoever had it may have heard that it is here.
+            self.cannot_be_encoded(error)
         self._env.begun(self.id)
         return self._env.custody.start(
             Stint(
@@ -586,9 +603,9 @@ class Life:
                 server=self._env.server,
                 epoch=self.fence.epoch,
                 sub=self.fence.sub,
-                started_tick=self.tick,
-                started_hash=state_hash(encoded),
-                started_ns=self._env.monotonic_ns(),
+                started_tick=tick,
+                started_hash=digest,
+                started_ns=now_ns,
             )
         )
 

@@ -10,6 +10,7 @@ from typing import Final
 from authority.errors import MessageError
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
+from simserver.portable import Glance, glance, portable
 
 __all__ = ["OfferedStates"]
 
@@ -48,10 +49,13 @@ def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
 
     Nothing could be begun with what cannot be read, nor passed on. No server of this release sends such a state, since
     whoever has one keeps it (`simserver.portable`). One that comes all the same is a bad message, and counted as such.
+    So is one that cannot be written again: to begin with it needs that, after the answer.
     """
     try:
         snapshot = Snapshot.decode(state)
         Inbox.from_data(snapshot.inbox)
+        if glance(snapshot.world) is not Glance.PLAIN:
+            portable(snapshot.world)
     except Exception as error:
         raise MessageError(f"the state of {entity} cannot be read: {error}") from error
     return snapshot

@@ -145,6 +145,7 @@ class Link:
         self._receiver = Receiver(parts, self._sender, self._move)
         # These are called for every datagram, so without a method in between that only hands on.
         prediction = Prediction(parts, self._sender, self._receiver)
+        self._arm: Final = prediction.arm
         self.send_at_once: Final = prediction.send
         """As `send` and then `datagrams_to_send`, for a small message that has nothing to wait for: a datagram, where
         it goes, and `next_timer` or NEVER if that has not come nearer; or None, and nothing has happened."""
@@ -405,6 +406,12 @@ class Link:
         self._outgoing.restart()
         self._incoming.restart()
         self.arrivals.forget()
+
+    def be_ready(self) -> None:
+        """Look now whether all is as usual, so that the next datagram, in or out, need not wait for that. Changes
+        nothing else. Budget: 3 us."""
+        if not self._agenda.is_usual:
+            self._arm()
 
     # What goes out
 

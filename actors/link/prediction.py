@@ -98,7 +98,7 @@ class Prediction(WithParts):
         self._free: tuple[Chunk, ...] | None = None
         self._session_id = 0
 
-    def _arm(self) -> bool:
+    def arm(self) -> bool:
         """Whether everything is as usual that does not change from one usual datagram to the next; then it is kept at
         hand."""
         session, ranges, settings = self._sessions.current, self._arrivals.ranges, self._arrivals.settings
@@ -147,7 +147,7 @@ class Prediction(WithParts):
         arrivals, agenda, size_bytes = self._arrivals, self._agenda, len(datagram)
         if (
             not _LEAST_BYTES <= size_bytes <= _MOST_BYTES
-            or not (agenda.is_usual or self._arm())
+            or not (agenda.is_usual or self.arm())
             or session_id != self._session_id
             or counter != self._lasts[0] + 1
             or source != self._address
@@ -284,7 +284,7 @@ class Prediction(WithParts):
         None, and nothing has happened, when there is anything else to do or any doubt. Budget: 3 us.
         """
         agenda, in_flight, size = self._agenda, self._in_flight, len(data)
-        if in_flight or not (agenda.is_usual or self._arm()):
+        if in_flight or not (agenda.is_usual or self.arm()):
             return None
         outgoing, session = self._outgoing, self._session
         used_bytes = outgoing._used_bytes + size

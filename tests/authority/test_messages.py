@@ -1,18 +1,19 @@
 """Messages: what is encoded is what is decoded, and arbitrary bytes are a `MessageError` or exactly one message."""
 
-from typing import Any
+from typing import Any, cast
 
 import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from authority import messages
 from authority.certificates import MAX_CHAIN
 from authority.epoch import Fence
 from authority.errors import MessageError
 from authority.hops import Trace
+from authority.made import made
 from authority.messages import (
     MAX_BODY_BYTES,
     MAX_INPUT_BYTES,
@@ -43,6 +44,19 @@ PARCELS = st.builds(
 def test_every_transfer_message_survives_the_wire(kind: type[BaseModel], data: st.DataObject) -> None:
     message = data.draw(of_kind(kind))
     assert decode_message_untrusted(encode_message(message)) == message
+
+
+@pytest.mark.parametrize("kind", TRANSFER_KINDS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_what_is_made_of_right_fields_is_what_would_be_read(kind: type[BaseModel], data: st.DataObject) -> None:
+    message = data.draw(of_kind(kind))
+    twin = made(kind, **vars(message))
+    assert twin == message
+    assert (repr(twin), vars(twin)) == (repr(message), vars(message))
+    assert encode_message(cast(Any, twin)) == encode_message(message)
+    assert decode_message_untrusted(encode_message(cast(Any, twin))) == message
+    with pytest.raises(ValidationError):
+        twin.type = "another"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", PLAYER_KINDS, ids=lambda kind: kind.__name__)

@@ -243,3 +243,34 @@ def test_what_is_encoded_once_is_encoded_anew_as_soon_as_anything_has_changed(de
                 pass
         assert life.encoded() == life.snapshot().encode()
     assert life.encoded() is life.encoded(), "nothing has changed"
+
+
+def test_one_that_is_made_before_it_begins_is_in_custody_since_it_was_made() -> None:
+    """Whoever waits to hear that it is here hears it in between; what is written down is the same."""
+    one, other = (Stage(cast(Any, None), world=Tally()) for _ in range(2))
+    arriving = Life(one.environment, BALL, Fence(1), one.fresh("tally"), begins=False)
+    assert not one.custody.to_data()
+    for _ in range(5):
+        one.environment.monotonic_ns()
+    arriving.begin()
+    at_once = Life(other.environment, BALL, Fence(1), other.fresh("tally"))
+    assert one.custody.to_data() == other.custody.to_data()
+    assert arriving.state_bytes == at_once.state_bytes > 0
+    arriving.take_input(ADA, 1, 1, b"")
+    arriving.commit({"applied": [[ADA, 1]]}, 1)
+    frozen = arriving.freeze()
+    assert frozen is not None
+    assert one.custody.to_data()[0]["ended_hash"] == frozen.state_hash
+
+
+def test_one_that_cannot_be_written_when_it_begins_stands_still() -> None:
+    """It is looked at before anybody hears that it is here; this is for what no look finds, such as want of memory."""
+    stage = Stage(cast(Any, None), world=Tally())
+    came = stage.fresh("tally")
+    life = Life(stage.environment, BALL, Fence(1), came, begins=False)
+    life.world = {"applied": ["\ud800"]}
+    life.begin()
+    assert life.broken.startswith("its state cannot travel")
+    assert stage.counts["state_not_portable"] == 1
+    (stint,) = stage.custody.to_data()
+    assert (stint["started_tick"], stint["started_hash"]) == (0, ""), "the custody log vouches for nothing"

@@ -4,6 +4,7 @@ import hashlib
 from types import SimpleNamespace
 from typing import Any, cast
 
+import cbor2
 import pytest
 
 from authority.errors import MessageError
@@ -14,6 +15,21 @@ from simserver.arrivals import Arrivals
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
 from simserver.offered_states import MAX_READ, MAX_READ_BYTES, OfferedStates
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def sets(levels: int) -> frozenset[Any]:
+    value: frozenset[Any] = frozenset([1])
+    for _ in range(levels - 1):
+        value = frozenset([value])
+    return value
+
 
 STATE = Snapshot("ball", 3, {"x": 1.5}, Inbox().to_data()).encode()
 HASH = hashlib.sha256(STATE).hexdigest()
@@ -79,3 +95,17 @@ def test_a_large_state_is_kept_alone_and_the_oldest_are_forgotten() -> None:
     states.keep("large", read[0], MAX_READ_BYTES + 1)
     assert states.take(*convoy[2], "alpha.e") is not read[2]
     assert states.take(b"", "large", "alpha.e") is read[0]
+
+
+@pytest.mark.parametrize("world", [{"a": nested(390)}, {"a": {1, 2}}, {"a": cbor2.CBORTag(1000, (1,))}])
+def test_a_state_that_can_be_written_again_is_read(world: Any) -> None:
+    encoded = Snapshot("ball", 3, world, Inbox().to_data()).encode()
+    assert OfferedStates().read_untrusted(encoded, "", "alpha.e").world == world
+
+
+def test_a_state_that_cannot_be_written_again_is_no_state() -> None:
+    """Who begins with one writes it again, and has answered before that."""
+    encoded = Snapshot("ball", 3, sets(10), Inbox().to_data()).encode()
+    assert Snapshot.decode(encoded).world == sets(10), "a reader takes it"
+    with pytest.raises(MessageError, match="cannot be read: it has sets on more than 8 levels"):
+        OfferedStates().read_untrusted(encoded, "", "alpha.e")

@@ -73,7 +73,7 @@ def long_way_only(*, one_by_one: bool) -> Iterator[None]:
     """`one_by_one`: small messages that leave together are not remembered as one either."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("actors.link.receiver.read_usual_untrusted", lambda _: None)
-        patch.setattr(Prediction, "_arm", lambda _: False)
+        patch.setattr(Prediction, "arm", lambda _: False)
         if one_by_one:
             patch.setattr(Outgoing, "_fill_small", lambda _, room_bytes, *__: room_bytes)
         yield
@@ -83,6 +83,7 @@ def say(network: Network, node: Node, message: bytes, channel: int) -> bool:
     """As the shell does; whether it left by the short cut."""
     node.link.find_at(network.other(node).address, network.now)
     node.take()
+    node.link.be_ready()
     departure = node.link.send_at_once(message, network.now, channel)
     if departure is None:
         node.link.send(message, network.now, channel)
