@@ -284,15 +284,11 @@ class Holdings:
     def begin(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
         """As `start`; whoever has something to do that is waited for does it, and then has it seen to (`see_to`).
 
-        Nobody else may look at it in between: that is one step.
+        That is one step: nobody else may look in between, when the entity is not found here yet.
         """
         if entity in self._living:
             raise AlreadyHeld(entity, self._living[entity].fence)
-        life = Life(self._environment, entity, fence, snapshot, begins=False)
-        holding = self._living[entity] = Holding(entity, life)
-        self._gone.pop(entity, None)
-        self._lived.pop(entity, None)
-        return holding
+        return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False))
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
         """Have it written down that this entity has begun here, its parts taken up, and an actor given to it.
@@ -307,6 +303,9 @@ class Holdings:
             life.stand_still(why)
         life.owned(ownership)
         life.take_inputs(inputs)
+        self._living[holding.id] = holding
+        self._gone.pop(holding.id, None)
+        self._lived.pop(holding.id, None)
         self._notes.lives(holding.id, life.kind, life.fence)
         with black_box.simulating(holding.id, life.fence.epoch):
             life.rehydrate()

@@ -54,6 +54,8 @@ _INVALID_ARGUMENT: Final = 3
 _EXHAUSTED: Final = 8
 _OUT_OF_RANGE: Final = 11
 _UNAUTHENTICATED: Final = 16
+# With a token that is refused; while accounts are being changed, a new one may be old already.
+_ATTEMPTS: Final = 3
 _REFUSALS: Final = frozenset({_INVALID_ARGUMENT, 5, 7, _EXHAUSTED, 9, _OUT_OF_RANGE, 12, _UNAUTHENTICATED})
 _OLD_AUTHENTICATION: Final = "revision of auth store is old"
 
@@ -213,20 +215,24 @@ class EtcdClient:
 
     async def _post(self, path: str, request: dict[str, Any]) -> bytes:
         """The body of a successful answer."""
-        for attempt in (1, 2):
+        for attempt in range(1, _ATTEMPTS + 1):
             endpoint = self.endpoint
-            status, body = await self._exchange(endpoint, path, request, await self._headers(endpoint))
+            headers = await self._headers(endpoint)
+            used = self._token
+            status, body = await self._exchange(endpoint, path, request, headers)
             if status == 200:
                 return body
             if status == 404:
                 raise RefusedByEtcd(f"{endpoint} has no {path}: it needs etcd 3.4 or newer, with its gRPC gateway on")
             failure = read_failure_untrusted(status, body)
             expired = failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message
-            if expired and attempt == 1 and self._token is not None:
-                self._token = None
+            if expired and attempt < _ATTEMPTS and used is not None:
+                if self._token is used:
+                    # Else another request has found out, and there is a new one.
+                    self._token = None
                 continue
             self._raise_for(endpoint, failure)
-        raise AssertionError("unreachable: the second attempt answers or raises")
+        raise AssertionError("unreachable: the last attempt answers or raises")
 
     async def _exchange(
         self, endpoint: str, path: str, request: dict[str, Any], headers: list[tuple[str, str]]

@@ -130,6 +130,13 @@ def _statement_seeds() -> list[bytes]:
     ]
 
 
+def _sealed_header(data: bytes) -> object:
+    """Whatever the pattern takes is what JSON says."""
+    read = jws._sealed_header_untrusted(data)
+    assert read is None or read == jws.json_object_untrusted(data)
+    return read
+
+
 def _jws(data: bytes) -> object:
     compact = jws.read_untrusted(_text(data), max_header_chars=1536, max_chars=20_000)
     return compact.verify_untrusted(ALPHA.signing.public_key())
@@ -392,6 +399,13 @@ TARGETS = [
         ],
         lambda: [_sealed()],
         (Malformed,),
+    ),
+    Target(
+        "jose-sealed-header",
+        _sealed_header,
+        ["crypto.jws:_sealed_header_untrusted"],
+        lambda: [base64url.decode_untrusted(_sealed().split(b".")[0])],
+        (),
     ),
     Target(
         "jose-open",
