@@ -128,7 +128,8 @@ def read_header_untrusted(token: str, *, max_header_chars: int) -> dict[str, Any
 def _sealed_header_untrusted(text: bytes) -> dict[str, Any] | None:
     """What `json_object_untrusted` reads, if it is the header of a sealed message as we write it (`crypto.jose`).
 
-    A third of the time, of which an entity that is handed over waits for two. Anything else is read as JSON.
+    In half of the time: 1.8 us for 3.3 in a loop, 30 for 65 out of the caches; a hand-over waits for two. Anything else
+    is read as JSON.
     """
     usual = _SEALED_HEADER.fullmatch(text)
     if usual is None:

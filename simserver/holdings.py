@@ -278,7 +278,8 @@ class Holdings:
         moment later. Raises `AlreadyHeld`.
         """
         holding = self.begin(entity, fence, snapshot)
-        self.see_to(holding, inputs, ownership)
+        self._take_up(holding, inputs, ownership)
+        self._hold(holding)
         return holding
 
     def begin(self, entity: str, fence: Fence, snapshot: Snapshot) -> Holding:
@@ -291,10 +292,19 @@ class Holdings:
         return Holding(entity, Life(self._environment, entity, fence, snapshot, begins=False))
 
     def see_to(self, holding: Holding, inputs: Iterable[InputItem] = (), ownership: Ownership = UNTOLD) -> None:
-        """Have it written down that this entity has begun here, its parts taken up, and an actor given to it.
+        """What is left of `start`. Whoever had the entity may have heard that it is here.
 
-        All of that is one step; the rest is as of `start`.
+        So it is, whatever goes wrong: it stands still then, can be looked at and handed over, and no other is asked.
         """
+        try:
+            self._take_up(holding, inputs, ownership)
+        except Exception as error:
+            self._environment.count("internal_error")
+            _log.exception("%s has begun here, and something went wrong with it", holding.id)
+            holding.life.stand_still(f"{type(error).__name__} when it began here")
+        self._hold(holding)
+
+    def _take_up(self, holding: Holding, inputs: Iterable[InputItem], ownership: Ownership) -> None:
         life, black_box = holding.life, self._environment.black_box
         with black_box.simulating(holding.id, life.fence.epoch):
             life.begin()
@@ -303,11 +313,15 @@ class Holdings:
             life.stand_still(why)
         life.owned(ownership)
         life.take_inputs(inputs)
+
+    def _hold(self, holding: Holding) -> None:
+        """It is found here; have that written down, its parts taken up, and an actor given to it."""
+        life = holding.life
         self._living[holding.id] = holding
         self._gone.pop(holding.id, None)
         self._lived.pop(holding.id, None)
         self._notes.lives(holding.id, life.kind, life.fence)
-        with black_box.simulating(holding.id, life.fence.epoch):
+        with self._environment.black_box.simulating(holding.id, life.fence.epoch):
             life.rehydrate()
         self.attend(life)
 

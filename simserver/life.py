@@ -136,7 +136,7 @@ class Life:
 
     def begin(self) -> None:
         """It is written down that it has begun here when it was made, and with what; then the world may look at it."""
-        self.stint = self._begin_stint(self._begun_ns)
+        self._begin_stint(self._begun_ns)
         self._bring_up_to_date()
         self._sleep_if_it_may()
         if self.ownership.is_half_told:
@@ -553,7 +553,7 @@ class Life:
         if self.over or not self.frozen or fence <= self.fence:
             return
         self.fence, self._ticks_here = fence, 0
-        self.stint = self._begin_stint(self._env.monotonic_ns())
+        self._begin_stint(self._env.monotonic_ns())
         self._go_on()
 
     def _go_on(self) -> None:
@@ -584,7 +584,7 @@ class Life:
         owner = self.ownership.owner
         return sorted({*(name for name, *_ in self.heard), *([owner] if owner else [])})
 
-    def _begin_stint(self, now_ns: int) -> Stint:
+    def _begin_stint(self, now_ns: int) -> None:
         # By what is in memory now, and not by what came: the custody log vouches for that.
         if self.passive is None:
             self._encoder = LifeEncoder()
@@ -596,18 +596,17 @@ class Life:
         except Exception as error:
             # Whoever had it may have heard that it is here.
             self.cannot_be_encoded(error)
-        self._env.begun(self.id)
-        return self._env.custody.start(
-            Stint(
-                entity=self.id,
-                server=self._env.server,
-                epoch=self.fence.epoch,
-                sub=self.fence.sub,
-                started_tick=tick,
-                started_hash=digest,
-                started_ns=now_ns,
-            )
+        self.stint = Stint(
+            entity=self.id,
+            server=self._env.server,
+            epoch=self.fence.epoch,
+            sub=self.fence.sub,
+            started_tick=tick,
+            started_hash=digest,
+            started_ns=now_ns,
         )
+        self._env.begun(self.id)
+        self._env.custody.start(self.stint)
 
     def snapshot(self) -> Snapshot:
         """As it stands between two ticks."""

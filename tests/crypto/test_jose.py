@@ -113,7 +113,7 @@ ALMOST = st.lists(
     ALMOST,
 )
 def test_a_header_as_we_write_it_is_read_as_json_is(claims: Claims, changes: list[tuple[float, str]]) -> None:
-    """It is read by a pattern, which takes a third of the time; whatever the pattern takes is that JSON."""
+    """It is read by a pattern, which takes half of the time; whatever the pattern takes is that JSON."""
     text = unb64(seal_for_bob(claims=claims).split(".")[0]).decode()
     for where, what in changes:
         at = int(where * len(text))

@@ -6,7 +6,7 @@ from actors import System
 from authority.epoch import Fence
 from simserver import holdings
 from simserver.holdings import AlreadyHeld, Holding, Holdings, Tombstone
-from simserver.life import Snapshot
+from simserver.life import Life, Snapshot
 from tests.simserver.stage import BALL, Stage, Tally
 
 
@@ -151,3 +151,52 @@ async def test_what_lived_here_in_an_earlier_life_is_known_until_it_lives_here_a
     assert known.lived(BALL) == Fence(2)
     spawned = known.spawn(BALL, "ball", {}, Fence(3))
     assert (known.lived(BALL), spawned.fence) == (None, Fence(3))
+
+
+async def test_an_entity_is_not_found_before_it_is_seen_to_and_nothing_is_written_down(system: System) -> None:
+    """In between its former authority is answered, so that nobody waits for the rest."""
+    stage, notes = Stage(system), Written()
+    known = Holdings(stage.environment, notes)
+    holding = known.begin(BALL, Fence(1), stage.fresh())
+    assert (known.get(BALL), stage.custody.to_data(), notes.lines) == (None, [], [])
+    known.see_to(holding)
+    assert (known.get(BALL), len(stage.custody.to_data()), len(notes.lines)) == (holding, 1, 1)
+
+
+@pytest.mark.parametrize("what", ["custody", "owner", "inputs", "follower"])
+async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatever_goes_wrong(
+    system: System, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    stage, notes = Stage(system), Written()
+    known = Holdings(stage.environment, notes)
+    holding = known.begin(BALL, Fence(1), stage.fresh())
+    match what:
+        case "custody":
+            monkeypatch.setattr(stage.custody, "changed", full)
+        case "owner":
+            monkeypatch.setattr(Life, "owned", full)
+        case "inputs":
+            monkeypatch.setattr(Life, "take_inputs", full)
+        case _:
+            stage.begun = full
+    known.see_to(holding)
+    monkeypatch.undo()
+    assert known.get(BALL) is holding
+    assert (holding.life.broken, stage.counts["internal_error"]) == ("OSError when it began here", 1)
+    assert notes.lines == [f"{BALL} lives as ball under 1"]
+    assert at_rest(holding).broken == holding.life.broken, "it can be handed over"
+
+
+async def test_an_entity_of_which_nobody_has_heard_is_not_held_if_anything_goes_wrong(system: System) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    stage = Stage(system)
+    known = Holdings(stage.environment, Written())
+    stage.begun = full
+    with pytest.raises(OSError, match="no space"):
+        known.start(BALL, Fence(1), stage.fresh())
+    assert known.get(BALL) is None

@@ -15,22 +15,9 @@ from simserver.arrivals import Arrivals
 from simserver.inputs import Inbox
 from simserver.life import Snapshot
 from simserver.offered_states import MAX_READ, MAX_READ_BYTES, OfferedStates
+from tests.simserver.test_portable import nested
 
-
-def nested(levels: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(levels - 1):
-        value = [value]
-    return value
-
-
-def sets(levels: int) -> frozenset[Any]:
-    value: frozenset[Any] = frozenset([1])
-    for _ in range(levels - 1):
-        value = frozenset([value])
-    return value
-
-
+SETS = nested(10, by=lambda inner: frozenset([inner]))
 STATE = Snapshot("ball", 3, {"x": 1.5}, Inbox().to_data()).encode()
 HASH = hashlib.sha256(STATE).hexdigest()
 
@@ -105,7 +92,7 @@ def test_a_state_that_can_be_written_again_is_read(world: Any) -> None:
 
 def test_a_state_that_cannot_be_written_again_is_no_state() -> None:
     """Who begins with one writes it again, and has answered before that."""
-    encoded = Snapshot("ball", 3, sets(10), Inbox().to_data()).encode()
-    assert Snapshot.decode(encoded).world == sets(10), "a reader takes it"
+    encoded = Snapshot("ball", 3, SETS, Inbox().to_data()).encode()
+    assert Snapshot.decode(encoded).world == SETS, "a reader takes it"
     with pytest.raises(MessageError, match="cannot be read: it has sets on more than 8 levels"):
         OfferedStates().read_untrusted(encoded, "", "alpha.e")

@@ -213,3 +213,34 @@ async def test_serving_twice_is_a_mistake() -> None:
         with pytest.raises(RuntimeError, match="once"):
             await replica.serve()
         nursery.cancel_scope.cancel()
+
+
+async def test_several_whose_token_is_refused_at_one_time_go_on_with_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restart of etcd, which keeps tokens in memory."""
+    keeper: dict[str, Any] = {"user": "homeserver", "password": "secret"}
+    good, refused = 1, 0
+    both_refused = trio.Event()
+
+    async def exchange(
+        _client: EtcdClient, _endpoint: str, path: str, _request: object, headers: list[tuple[str, str]]
+    ) -> Answer:
+        nonlocal refused
+        await trio.lowlevel.checkpoint()
+        if path.endswith("authenticate"):
+            return 200, json.dumps({"header": HEADER, "token": f"token {good}"}).encode()
+        if headers == [("authorization", f"token {good}")]:
+            return 200, EMPTY
+        refused += 1
+        if refused == 2:
+            both_refused.set()
+        await both_refused.wait()
+        return failure(401, 16, "etcdserver: invalid auth token")
+
+    monkeypatch.setattr(EtcdClient, "_exchange", exchange)
+    async with EtcdClient(config("http://127.0.0.1:1", **keeper)) as client:
+        await client.range(b"a")
+        good = 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.range, b"a")
+            nursery.start_soon(client.range, b"b")
+    assert refused == 2

@@ -54,8 +54,6 @@ _INVALID_ARGUMENT: Final = 3
 _EXHAUSTED: Final = 8
 _OUT_OF_RANGE: Final = 11
 _UNAUTHENTICATED: Final = 16
-# With a token that is refused; while accounts are being changed, a new one may be old already.
-_ATTEMPTS: Final = 3
 _REFUSALS: Final = frozenset({_INVALID_ARGUMENT, 5, 7, _EXHAUSTED, 9, _OUT_OF_RANGE, 12, _UNAUTHENTICATED})
 _OLD_AUTHENTICATION: Final = "revision of auth store is old"
 
@@ -215,7 +213,7 @@ class EtcdClient:
 
     async def _post(self, path: str, request: dict[str, Any]) -> bytes:
         """The body of a successful answer."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in (1, 2):
             endpoint = self.endpoint
             headers = await self._headers(endpoint)
             used = self._token
@@ -226,13 +224,13 @@ class EtcdClient:
                 raise RefusedByEtcd(f"{endpoint} has no {path}: it needs etcd 3.4 or newer, with its gRPC gateway on")
             failure = read_failure_untrusted(status, body)
             expired = failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message
-            if expired and attempt < _ATTEMPTS and used is not None:
+            if expired and attempt == 1 and used is not None:
                 if self._token is used:
-                    # Else another request has found out, and there is a new one.
+                    # Else another request that was refused has seen to it.
                     self._token = None
                 continue
             self._raise_for(endpoint, failure)
-        raise AssertionError("unreachable: the last attempt answers or raises")
+        raise AssertionError("unreachable: the second attempt answers or raises")
 
     async def _exchange(
         self, endpoint: str, path: str, request: dict[str, Any], headers: list[tuple[str, str]]

@@ -83,7 +83,8 @@ def say(network: Network, node: Node, message: bytes, channel: int) -> bool:
     """As the shell does; whether it left by the short cut."""
     node.link.find_at(network.other(node).address, network.now)
     node.take()
-    node.link.be_ready()
+    if len(message) % 2:
+        node.link.be_ready()
     departure = node.link.send_at_once(message, network.now, channel)
     if departure is None:
         node.link.send(message, network.now, channel)
