@@ -89,6 +89,8 @@ class Comparison(_Frozen):
     """Names and versions of the others, as they say themselves."""
     not_measured: dict[str, str]
     """Why a subject is missing."""
+    remarks: tuple[str, ...] = ()
+    """What this machine lacks, where figures depend on it."""
     rows: tuple[ComparedRow, ...]
 
     @property

@@ -48,6 +48,7 @@ def _notes(report: Comparison) -> list[Text]:
         f"{host.cores} cores ({host.processor}), load average {host.load_average_1m:.2f}"
         f"{'' if report.quiet else ', so not quiet'}; {report.rounds} rounds; {versions}",
         *(f"{name}: not measured: {why}" for name, why in report.not_measured.items()),
+        *report.remarks,
         *(f"{row.title}: {row.note}" for row in report.rows if row.note),
     ]
     missed = [row.title for row in report.rows if row.verdict is Verdict.MISSED]

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +43,7 @@ class Course:
     `on_NAME` beside them. `work` is what a worker calls the work of a row, where it is not the row's own name.
     A sample may take `patience_s` longer than twice the time that it was told to take.
     With `one_core` all processes of a sample share a core; without, they have all that this process may use.
+    `remarks` looks whether this machine lacks something that the figures depend on; the report repeats what it says.
     """
 
     title: str
@@ -54,6 +55,7 @@ class Course:
     versions: tuple[str, ...] = ("batonpass", "trio")
     one_core: bool = True
     patience_s: float = _PATIENCE_S
+    remarks: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ async def run_course(plan: Plan, tell: Tell) -> Comparison:
         quiet=is_quiet(host),
         peers={name: (await _ask(commands[name], "version", 0.0, course))["version"] for name in installed},
         not_measured=not_measured,
+        remarks=course.remarks(),
         rows=tuple(compare(row, measured[row.name]) for row in plan.rows),
     )
 

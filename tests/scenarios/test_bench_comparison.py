@@ -60,6 +60,7 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
         quiet=True,
         peers={"other": "1.2"},
         not_measured={"third": "cannot be installed: no network"},
+        remarks=("nobody goes first here",),
         rows=(compare(RATE, {OURS: [150.0, 170.0], "other": [80.0, 90.0]}),),
     )
     screen = Console(width=140, file=io.StringIO())
@@ -72,6 +73,7 @@ def test_the_table_shows_everybody_the_demands_and_why_somebody_is_missing() -> 
         ">= 100; >= 2x other",
         "missed",
         "third: not measured",
+        "nobody goes first here",
         "MISSED: things",
     ):
         assert part in shown

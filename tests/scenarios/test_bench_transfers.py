@@ -1,11 +1,14 @@
 """The benchmark of hand-overs: its rows, its world, and that every sample has every figure that a row takes from it."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 
 from scenarios.bench.comparison import OURS
-from scenarios.bench.transfers import workers
+from scenarios.bench.transfers import cores, workers
 from scenarios.bench.transfers.course import CASES, COURSE, MANY, SIZES, modes
 from scenarios.bench.transfers.workers import on_batonpass, on_floor
 from scenarios.bench.transfers.world import Shuttle, ballast_for
@@ -25,7 +28,7 @@ def test_every_mode_that_can_be_asked_for_has_its_rows() -> None:
     assert workers.__doc__
     rows = {row.name for row in COURSE.rows}
     for case, size, mode in itertools.product(CASES, SIZES, modes()):
-        for figure in ("p50", "p99", "gap-p99", "rate", "many-p50", "many-p99", "many-rate"):
+        for figure in ("p50", "ordinary-p50", "p99", "gap-p99", "rate", "many-p50", "many-p99", "many-rate"):
             assert f"{case}-{size}-{mode}-{figure}" in rows
     assert {OURS, *(subject for row in COURSE.rows for subject in row.subjects)} == set(COURSE.workers)
     assert all((subject, row.name) in COURSE.work for row in COURSE.rows for subject in (OURS, *row.subjects))
@@ -73,6 +76,34 @@ async def test_what_is_staged_is_asked_for_many_at_once(monkeypatch: pytest.Monk
     measured = await on_batonpass.measure("3-300-staged", 0.1)
     assert set(measured) == figures_of(OURS, "3-300-staged")
     assert all(figure > 0 for figure in measured.values())
+
+
+def test_the_ends_go_before_all_others_for_a_while() -> None:
+    if not cores.can_go_ahead():
+        with pytest.raises(PermissionError), cores.ahead_of_others([0]):
+            pass
+        assert COURSE.remarks() != ()
+        return
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        with cores.ahead_of_others([other.pid, 0]):
+            assert [os.sched_getscheduler(pid) for pid in (other.pid, 0)] == [os.SCHED_FIFO] * 2
+        assert [os.sched_getscheduler(pid) for pid in (other.pid, 0)] == [os.SCHED_OTHER] * 2
+        with cores.ahead_of_others([other.pid]):
+            other.communicate(b"\n")
+    assert COURSE.remarks() == ()
+
+
+async def test_where_no_end_may_go_before_others_all_is_measured_and_the_report_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(pid: int, policy: int, param: os.sched_param) -> None:
+        raise PermissionError(f"{pid}: {policy}, {param}")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert not cores.can_go_ahead()
+    assert ["CAP_SYS_NICE" in remark for remark in COURSE.remarks()] == [True]
+    measured = await on_floor.measure("3-300-eager", 0.02)
+    assert figures_of("floor", "3-300-eager") | figures_of("floor, paced", "3-300-eager") == set(measured)
 
 
 async def test_the_floor_of_bulk_is_how_many_there_are_in_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
