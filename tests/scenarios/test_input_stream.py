@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted
+from actors.udp import LinkDown, Received
+from authority.messages import InputAck, NotHere, NotOwner, Present, decode_link_untrusted, encode_link
 from scenarios.client import ApiFailure, RestClient
 from scenarios.players import (
     ASK_AFTER_S,
@@ -373,6 +374,44 @@ class Directory:
         if not self.knows[consistency]:
             raise ApiFailure("not_found", f"there is no {path}")
         return {"authority": "alpha.s1", "owner": self.owner, "owner_rev": self.owner_rev}
+
+
+@pytest.mark.parametrize(
+    ("server", "first_look_up_s"), [("answers", None), ("is silent", 2 * ASK_AFTER_S), ("is down", ASK_AFTER_S)]
+)
+async def test_home_is_asked_who_has_the_entity_only_when_whoever_should_have_it_says_nothing(
+    autojump_clock: MockClock, server: str, first_look_up_s: float | None
+) -> None:
+    looked_up_s = list[float]()
+
+    class Counting(Directory):
+        async def call(self, *arguments: str, consistency: str = "log", **more: str) -> object:
+            looked_up_s.append(trio.current_time())
+            return await super().call(*arguments, consistency=consistency, **more)
+
+    def post(peer: str, _where: object, message: bytes) -> None:
+        if server == "is down":
+            raise LinkDown(peer, "silent")
+        if server == "answers":
+            answer = encode_link(ack(1, 0))
+            players._take(Received(peer, answer, 0, ("127.0.0.1", 1)))
+
+    players = Players(PLAYER, cast(RestClient, Counting(local=True)))
+    players._servers["alpha.s1"] = {"link_host": "127.0.0.1", "link_port": 1}
+    stream = await players.follow("alpha.ball", "alpha.s1")
+    stream.add(b"push", 0.0)
+    stream.next_to_send()
+    stream.acknowledged_as(ack(1, 0), 0.0)
+    players._link = cast(Any, SimpleNamespace(post=post))
+    async with trio.open_nursery() as nursery:
+        players._nursery = nursery
+        nursery.start_soon(players._repeat)
+        await trio.sleep(5 * ASK_AFTER_S)
+        nursery.cancel_scope.cancel()
+    if first_look_up_s is None:
+        assert looked_up_s == []
+    else:
+        assert first_look_up_s < looked_up_s[0] < first_look_up_s + 3 * RESEND_S
 
 
 @pytest.mark.parametrize("knows", [{"local": False, "log": False}, {"local": False, "log": True}, {"local": True}])
