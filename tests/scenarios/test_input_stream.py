@@ -385,9 +385,9 @@ async def test_home_is_asked_who_has_the_entity_only_when_whoever_should_have_it
     looked_up_s = list[float]()
 
     class Counting(Directory):
-        async def call(self, *arguments: str, consistency: str = "log", **more: str) -> object:
+        async def call(self, _instance: str, _method: str, path: str, consistency: str = "log", **more: str) -> object:
             looked_up_s.append(trio.current_time())
-            return await super().call(*arguments, consistency=consistency, **more)
+            return await super().call(_instance, _method, path, consistency, **more)
 
     def post(peer: str, _where: object, message: bytes) -> None:
         if server == "is down":
