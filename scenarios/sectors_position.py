@@ -10,6 +10,8 @@ from typing import Any, Final, Self
 import cbor2
 
 from scenarios.tracks import Point
+from tree.data import decode_untrusted
+from tree.errors import BadData
 
 __all__ = ["BadReport", "PositionReport"]
 
@@ -94,10 +96,9 @@ class PositionReport:
     def decode_untrusted(cls, data: bytes) -> Self:
         """Read what `encode` made. Raises BadReport, and nothing else."""
         try:
-            fields = cbor2.loads(data)
-        except Exception as error:
-            # cbor2 raises many kinds for damaged bytes, RecursionError and OverflowError among them.
-            raise BadReport(f"a position report is CBOR; this is not ({type(error).__name__})") from error
+            fields = decode_untrusted(data)
+        except BadData as error:
+            raise BadReport("a position report is plain CBOR; this is not") from error
         return cls.from_data_untrusted(fields)
 
 

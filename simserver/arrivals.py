@@ -460,15 +460,22 @@ class Arrivals:
             # What else follows from it need not be waited for.
             self._answer(entity, permission, context)
         finally:
+            self._see_to(holding, offer, permission, context)
+
+    def _see_to(self, holding: Holding, offer: Offer, permission: Permission, context: Context) -> None:
+        entity = holding.id
+        try:
             inputs = [*context.inputs, *self._early.take(entity, self._clock.monotonic_ns())]
             self._holdings.see_to(holding, inputs, context.ownership)
+        finally:
+            # By which it may leave again.
+            chain = self._renewals.applied(entity, context.chain, context.group)
+            holding.delegated(chain, context.group, context.leads_to)
         is_staged = self._stages.get(permission.transfer_id) is not None
         self._spans.activated(entity, offer, permission, context, Mode.STAGED if is_staged else Mode.EAGER)
         self._reception.arrived(permission.source)
         self._stages.used(permission.transfer_id)
         self._chunks.drop(permission.transfer_id)
-        chain = self._renewals.applied(entity, context.chain, context.group)
-        holding.delegated(chain, context.group, context.leads_to)
         self.unsettled.begun(entity, by_chain=len(holding.chain) > 1)
 
     def keep_early(self, entity: str, item: InputItem) -> bool:

@@ -7,9 +7,8 @@ continuity of a hand-over can be checked by equality, not by tolerance.
 from collections.abc import Sequence
 from typing import Any, Final
 
-import cbor2
-
 from simserver.inputs import PendingInput
+from tree.data import decode_untrusted
 
 __all__ = ["BOX_UM", "Balls"]
 
@@ -83,7 +82,7 @@ def _is_whole(value: Any) -> bool:
 
 def _push(data: bytes) -> list[int]:
     try:
-        return _vector(cbor2.loads(data), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
+        return _vector(decode_untrusted(data), -MAX_SPEED_UM_S, MAX_SPEED_UM_S)
     except Exception:
         # A malformed input is still that source's input number n: it counts, and pushes nothing.
         return [0, 0, 0]

@@ -7,6 +7,7 @@ themselves.
 """
 
 import json
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 __all__ = ["CustodyLog", "Stint", "custody_file"]
+
+_log = logging.getLogger("simserver.custody")
 
 MAX_STINTS: Final = 200_000
 
@@ -61,8 +64,13 @@ class CustodyLog:
 
     def changed(self, stint: Stint) -> None:
         """A stint has ended, or has not after all."""
-        if self._note is not None:
+        if self._note is None:
+            return
+        try:
             self._note(stint)
+        except OSError:
+            # It is evidence, and nothing that is gone on with: who has the entity must not depend on it.
+            _log.exception("a stint of %s could not be written down", stint.entity)
 
     def to_data(self, after: int = 0) -> list[dict[str, Any]]:
         """The stints from number `after` (counted from 0 since the start of this server) as plain data."""

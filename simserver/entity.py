@@ -15,6 +15,7 @@ from typing import Any
 
 from actors.ref import From
 from actors.server import IGNORE, Ignore, Reply, Server
+from simserver.failing import is_stopping
 from simserver.inputs import PendingInput
 from simserver.life import EntityEnvironment, Life
 from simserver.sleep import may_sleep
@@ -100,7 +101,9 @@ class Entity(Server[Life]):
             if destination is not None and not isinstance(destination, str):
                 raise TypeError(f"destination has to name a server or be None, not {destination!r:.40}")
             wants_sleep = may_sleep(self._env.world, world)
-        except Exception as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             life.stand_still(f"{type(error).__name__}: {error}")
             _log.exception("the world failed on %s at tick %d; it stands still", life.id, life.tick)
             return

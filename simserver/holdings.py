@@ -5,8 +5,9 @@ It outlives every actor of the server: an actor that is restarted finds here wha
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import trio
@@ -18,6 +19,7 @@ from authority.messages import MAX_STATE_BYTES, InputItem
 from authority.ownership import UNTOLD, Ownership
 from simserver.black_box import BlackBox
 from simserver.entity import Inspect, NewInput, TickNow
+from simserver.failing import is_stopping
 from simserver.inputs import Inbox
 from simserver.life import EntityEnvironment, Life, Snapshot
 from simserver.portable import portable
@@ -51,7 +53,7 @@ class StateTooLarge(Exception):
 class WorldFailed(Exception):
     """The world's own code raised what it should not, or its state cannot be encoded; the cause is what was raised."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(f"the world failed: {type(error).__name__}: {error}")
 
 
@@ -251,7 +253,9 @@ class Holdings:
             state = self._environment.world.spawn(kind, params)
         except ValueError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             raise WorldFailed(error) from error
         schema = schema_version(self._environment.world)
         snapshot = Snapshot(kind, 0, state, Inbox().to_data(), ownership, schema, Carried.of_new(entity))
@@ -278,7 +282,9 @@ class Holdings:
         moment later. Raises `AlreadyHeld`.
         """
         holding = self.begin(entity, fence, snapshot)
-        self._take_up(holding, inputs, ownership)
+        self._take_up(holding)
+        holding.life.owned(ownership)
+        holding.life.take_inputs(inputs)
         self._hold(holding)
         return holding
 
@@ -296,23 +302,31 @@ class Holdings:
 
         So it is, whatever goes wrong: it stands still then, can be looked at and handed over, and no other is asked.
         """
+        life = holding.life
         try:
-            self._take_up(holding, inputs, ownership)
-        except Exception as error:
+            for step in (partial(self._take_up, holding), partial(life.owned, ownership)):
+                self._guarded(holding, step)
+            self._guarded(holding, partial(life.take_inputs, inputs))
+        finally:
+            self._hold(holding)
+
+    def _guarded(self, holding: Holding, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             self._environment.count("internal_error")
             _log.exception("%s has begun here, and something went wrong with it", holding.id)
             holding.life.stand_still(f"{type(error).__name__} when it began here")
-        self._hold(holding)
 
-    def _take_up(self, holding: Holding, inputs: Iterable[InputItem], ownership: Ownership) -> None:
+    def _take_up(self, holding: Holding) -> None:
         life, black_box = holding.life, self._environment.black_box
         with black_box.simulating(holding.id, life.fence.epoch):
             life.begin()
         if not life.broken and (why := black_box.verdict(holding.id, life.released_epoch)):
             _log.error("%s stands still: %s", holding.id, why)
             life.stand_still(why)
-        life.owned(ownership)
-        life.take_inputs(inputs)
 
     def _hold(self, holding: Holding) -> None:
         """It is found here; have that written down, its parts taken up, and an actor given to it."""
@@ -320,10 +334,12 @@ class Holdings:
         self._living[holding.id] = holding
         self._gone.pop(holding.id, None)
         self._lived.pop(holding.id, None)
-        self._notes.lives(holding.id, life.kind, life.fence)
-        with self._environment.black_box.simulating(holding.id, life.fence.epoch):
-            life.rehydrate()
-        self.attend(life)
+        try:
+            self._notes.lives(holding.id, life.kind, life.fence)
+            with self._environment.black_box.simulating(holding.id, life.fence.epoch):
+                life.rehydrate()
+        finally:
+            self.attend(life)
 
     def attend(self, life: Life) -> None:
         """Have an actor given to a life that has none."""

@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-__all__ = ["MAX_PENDING", "MAX_PENDING_BYTES", "MAX_SOURCES", "Admission", "Cursor", "Inbox", "PendingInput", "fold"]
+__all__ = [
+    "MAX_PENDING",
+    "MAX_PENDING_BYTES",
+    "MAX_SOURCES",
+    "Admission",
+    "Cursor",
+    "Inbox",
+    "PendingInput",
+    "check_inbox",
+    "fold",
+]
 
 # Inputs that wait for the next tick, per entity. At 20 ticks a second this is 40,000 inputs a second on one entity.
 MAX_PENDING: Final = 2048
@@ -26,6 +36,8 @@ MAX_PENDING: Final = 2048
 MAX_PENDING_BYTES: Final = 256 * 1024
 MAX_SOURCES: Final = 64
 _START: Final = b"\0" * 16
+# As `authority.messages` takes them.
+_MAX_SEQ: Final = 2**63
 
 
 class Admission(StrEnum):
@@ -174,3 +186,38 @@ class Inbox:
         inbox.has_forgotten = data.get("has_forgotten", False)
         inbox._pending_bytes = sum(len(item.data) for item in inbox.pending)
         return inbox
+
+
+def check_inbox(data: Any) -> None:
+    """See that this is what `Inbox.to_data` writes; raises `ValueError`, `TypeError` or `KeyError` if not.
+
+    Its integrity is checked with the state's hash, but whoever has written that may be of another instance.
+    """
+    cursors, pending = data["cursors"], data["pending"]
+    if type(cursors) is not dict or len(cursors) > MAX_SOURCES or not all(map(_is_cursor, cursors.items())):
+        raise ValueError(f"cursors are those of at most {MAX_SOURCES} sources")
+    if type(pending) is not list or len(pending) > MAX_PENDING:
+        raise ValueError(f"at most {MAX_PENDING} inputs wait")
+    if not all(_is_pending(item) and item[0] in cursors for item in pending):
+        raise ValueError("an input that waits has a source that has a cursor, a number and data")
+    if sum(len(item[2]) for item in pending) > MAX_PENDING_BYTES:
+        raise ValueError(f"at most {MAX_PENDING_BYTES} bytes of inputs wait")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < _MAX_SEQ
+
+
+def _is_cursor(named: tuple[object, object]) -> bool:
+    name, cursor = named
+    if type(name) is not str or type(cursor) is not list or len(cursor) != 3:
+        return False
+    accepted, applied, digest = cursor
+    return _is_number(accepted) and _is_number(applied) and type(digest) is bytes and len(digest) == len(_START)
+
+
+def _is_pending(item: object) -> bool:
+    if type(item) is not list or len(item) != 3:
+        return False
+    source, seq, data = item
+    return type(source) is str and _is_number(seq) and type(data) is bytes

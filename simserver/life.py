@@ -22,6 +22,7 @@ from simserver.custody import Stint
 from simserver.description import described
 from simserver.encoding import LifeEncoder
 from simserver.environment import EntityEnvironment
+from simserver.failing import is_stopping
 from simserver.inputs import Admission, Inbox, PendingInput
 from simserver.journal import Journal
 from simserver.participants import NO_PARTS, Parts, dehydrated, rehydrate, release, with_parts
@@ -154,7 +155,9 @@ class Life:
             state = migrated(world, self.kind, self.world, self.schema)
             portable(state)
             self.world, self.schema = state, schema_version(world)
-        except Exception as error:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             if not self.broken:
                 self.broken, self._is_unread = shortened(f"{type(error).__name__}: {error}"), True
                 self._env.count("entity_broken")
@@ -319,7 +322,9 @@ class Life:
         try:
             if may_sleep(self._env.world, self.world):
                 self.fall_asleep()
-        except Exception:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             # The next tick runs into the same, and says what.
             self.wake()
 

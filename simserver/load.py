@@ -20,6 +20,7 @@ from authority.messages import Message
 from authority.placement_messages import MAX_CENSUS, MAX_GROUP_CHARS, Census, CensusRequest, CensusRow, Load, LoadReport
 from authority.records import DirectoryRow
 from simserver.departures import Departures
+from simserver.failing import is_stopping
 from simserver.holdings import Holding, Holdings
 from simserver.life import Life
 from simserver.world import World, yes_or_no
@@ -186,7 +187,9 @@ def _group(world: Affine, holding: Holding) -> str:
         return passive.group
     try:
         group = str(world.affinity(holding.life.look()))[:MAX_GROUP_CHARS]
-    except Exception:
+    except BaseException as error:
+        if is_stopping(error):
+            raise
         # The world's fault, and no reason to keep the entity where it is.
         _log.exception("the world cannot say to which group %s belongs", holding.id)
         group = ""
@@ -202,7 +205,9 @@ def _is_immovable(world: Rooted, holding: Holding) -> bool:
         return passive.immovable
     try:
         immovable = yes_or_no("immovable", world.immovable(holding.life.look()))
-    except Exception:
+    except BaseException as error:
+        if is_stopping(error):
+            raise
         # As of its group.
         _log.exception("the world cannot say whether %s is immovable", holding.id)
         immovable = False

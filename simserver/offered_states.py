@@ -8,7 +8,7 @@ from collections import OrderedDict
 from typing import Final
 
 from authority.errors import MessageError
-from simserver.inputs import Inbox
+from simserver.failing import is_stopping
 from simserver.life import Snapshot
 from simserver.portable import Glance, glance, portable
 
@@ -53,9 +53,10 @@ def _decoded_untrusted(state: bytes, entity: str) -> Snapshot:
     """
     try:
         snapshot = Snapshot.decode(state)
-        Inbox.from_data(snapshot.inbox)
-        if glance(snapshot.world) is not Glance.PLAIN:
+        if glance(snapshot.world, len(state)) is not Glance.PLAIN:
             portable(snapshot.world)
-    except Exception as error:
+    except BaseException as error:
+        if is_stopping(error):
+            raise
         raise MessageError(f"the state of {entity} cannot be read: {error}") from error
     return snapshot

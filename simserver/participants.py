@@ -16,13 +16,15 @@ along: nobody knows what the failed step made of them.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import cbor2
 
+from authority.cbor import loads_unshared
 from authority.messages import MAX_STATE_BYTES
+from simserver.failing import is_stopping
 from simserver.portable import portable
 
 __all__ = [
@@ -85,18 +87,20 @@ def dehydrated(
     world: Any, entity: str, look: Callable[[], Any], state_bytes: int, count: Callable[[str], None]
 ) -> Mapping[str, bytes]:
     """The parts that go along, encoded, by name. `look` gives the state, of `state_bytes` without them."""
-    participants: Mapping[str, Participant] | None = getattr(world, "participants", None)
+    participants = _participants(world, entity, count)
     if not participants:
         return NO_PARTS
     parts: dict[str, bytes] = {}
     state = look()
     room_bytes = min(MAX_PARTS_BYTES, MAX_STATE_BYTES - state_bytes - _HEAD_BYTES)
-    for name, participant in participants.items():
+    for name, participant in participants:
         try:
             data = participant.dehydrate(entity, state)
             encoded = b"" if data is None else portable(data)
             size_bytes = len(encoded) + len(name.encode()) + _ENTRY_BYTES
-        except Exception:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             # Also one under what is no text, or none that can be encoded.
             _left_behind(entity, name, count)
             continue
@@ -112,15 +116,17 @@ def dehydrated(
 
 def rehydrate(world: Any, entity: str, state: Any, parts: Mapping[str, bytes], count: Callable[[str], None]) -> None:
     """Give every part to the participant of its name."""
-    participants: Mapping[str, Participant] = getattr(world, "participants", None) or {}
+    participants = dict(_participants(world, entity, count))
     for name, encoded in parts.items():
         participant = participants.get(name)
         if participant is None:
             count("part_unknown")
             continue
         try:
-            participant.rehydrate(entity, state, cbor2.loads(encoded))
-        except Exception:
+            participant.rehydrate(entity, state, loads_unshared(encoded))
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             _left_behind(entity, name, count)
         else:
             count("part_rehydrated")
@@ -128,12 +134,26 @@ def rehydrate(world: Any, entity: str, state: Any, parts: Mapping[str, bytes], c
 
 def release(world: Any, entity: str, count: Callable[[str], None]) -> None:
     """Have every participant free what it keeps of the entity."""
-    participants: Mapping[str, Participant] | None = getattr(world, "participants", None)
-    for name, participant in participants.items() if participants else ():
+    for name, participant in _participants(world, entity, count):
         try:
             participant.release(entity)
-        except Exception:
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             _left_behind(entity, name, count)
+
+
+def _participants(world: Any, entity: str, count: Callable[[str], None]) -> Sequence[tuple[str, Participant]]:
+    """By name; none if the world fails to say."""
+    try:
+        participants: Mapping[str, Participant] | None = getattr(world, "participants", None)
+        return list(participants.items()) if participants else ()
+    except BaseException as error:
+        if is_stopping(error):
+            raise
+        count("part_failed")
+        _log.exception("the world failed to say who takes care of the parts of %s", entity)
+        return ()
 
 
 def _left_behind(entity: str, name: object, count: Callable[[str], None]) -> None:

@@ -17,6 +17,10 @@ from typing import Any, Final
 
 import cbor2
 
+from authority.cbor import loads_unshared
+from authority.messages import MAX_STATE_BYTES
+from simserver.failing import is_stopping
+
 __all__ = ["MAX_LEVELS", "Glance", "NotPortable", "glance", "is_text", "portable"]
 
 READER_LEVELS: Final = 400
@@ -24,6 +28,8 @@ READER_LEVELS: Final = 400
 overflows, which ends the process: so levels are counted before anything is encoded."""
 MAX_LEVELS: Final = READER_LEVELS - 1
 """Of a state: it stands in the map of a snapshot. Whatever that goes into (parcels, stages, rows) has it as bytes."""
+_LOWEST: Final = -(2**64)
+_HIGHEST: Final = 2**64 - 1
 # Each level of sets doubles the time of writing them in canonical order.
 _MAX_SET_LEVELS: Final = 8
 
@@ -57,7 +63,7 @@ def glance(value: Any, most: float = float("inf")) -> Glance:
         return Glance.PLAIN
     containers: list[Any] = [(value,)]
     seen, set_levels = Glance.PLAIN, 0
-    for _ in range(MAX_LEVELS + 1):
+    for level in range(MAX_LEVELS + 1):
         below: list[Any] = []
         others: list[Any] = []
         most = _look_into(containers, most, below, others)
@@ -68,6 +74,8 @@ def glance(value: Any, most: float = float("inf")) -> Glance:
             below += [members for other in others for members in _within(other) if members]
             set_levels += any(isinstance(other, Set) for other in others)
         if not below:
+            if level == MAX_LEVELS and any(map(_has_beyond_64_bits, containers)):
+                break
             return seen
         if set_levels > _MAX_SET_LEVELS:
             raise NotPortable(f"it has sets on more than {_MAX_SET_LEVELS} levels")
@@ -142,6 +150,12 @@ def _look_into(containers: list[Any], most: float, below: list[Any], others: lis
     return most
 
 
+def _has_beyond_64_bits(container: Any) -> bool:
+    """Whether there is a whole number in it that has a tag, which a reader counts as one more level."""
+    members = [*container, *container.values()] if type(container) is dict else container
+    return any(type(member) is int and not _LOWEST <= member <= _HIGHEST for member in members)
+
+
 def _is_plain_key(key: Any) -> bool:
     kind = type(key)
     return kind is bytes or kind is int or (kind is str and (key.isascii() or is_text(key)))
@@ -170,17 +184,28 @@ def _within(other: Any) -> Iterable[Any]:
 def portable(value: Any) -> bytes:
     """Its canonical CBOR, which can be read again.
 
+    What contains the same list many times, or itself, has many members where it takes little memory: nobody goes
+    through more of them than a state can have bytes.
+
     Raises:
         NotPortable: there is none, or nobody could read it.
     """
-    seen = glance(value)
     try:
+        seen = glance(value, MAX_STATE_BYTES)
+        if seen is Glance.LARGE:
+            raise NotPortable(f"it has more members than the {MAX_STATE_BYTES} bytes of a state")
         encoded = cbor2.dumps(value, canonical=True)
-    except Exception as error:
+    except NotPortable:
+        raise
+    except BaseException as error:
+        if is_stopping(error):
+            raise
         raise NotPortable(f"it cannot be written: {type(error).__name__}: {error}") from error
     if seen is Glance.OTHER:
         try:
-            cbor2.loads(encoded, max_depth=MAX_LEVELS)
-        except Exception as error:
+            loads_unshared(encoded, MAX_LEVELS)
+        except BaseException as error:
+            if is_stopping(error):
+                raise
             raise NotPortable(f"it could not be read again: {type(error).__name__}: {error}") from error
     return encoded

@@ -7,15 +7,19 @@ from typing import Any, Final, Self
 
 import cbor2
 
+from authority.cbor import loads_unshared
 from authority.epoch import MAX_EPOCH, Fence
 from authority.ownership import UNTOLD, Ownership
+from simserver.inputs import check_inbox
 from simserver.participants import KEY, NO_PARTS, read_parts
+from simserver.portable import is_text
 from simserver.stepping import NOTHING_CARRIED, Carried
 
 __all__ = ["MAX_BROKEN_CHARS", "Frozen", "Snapshot", "shortened", "state_hash"]
 
 # Of why an entity stands still: it moves with it.
 MAX_BROKEN_CHARS: Final = 512
+_MAX_TICK: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,12 @@ class Snapshot:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what `encode` wrote; its hash was checked against the log's certificate before."""
-        fields = cbor2.loads(data)
+        """Read what `encode` wrote.
+
+        Raises:
+            Exception: `ValueError`, `KeyError`, `TypeError` or what reading CBOR raises, when it is anything else.
+        """
+        fields = loads_unshared(data)
         ownership = Ownership.from_data(fields["ownership"])
         schema = fields.get("schema", 1)
         if not isinstance(schema, int) or not 0 <= schema < 2**31:
@@ -66,6 +74,11 @@ class Snapshot:
             raise ValueError(f"{released_epoch!r} is no epoch")
         carried, parts = Carried.from_data(fields), read_parts(fields)
         kind, tick, world, inbox = fields["kind"], fields["tick"], fields["world"], fields["inbox"]
+        if type(kind) is not str or not is_text(kind):
+            raise ValueError("a kind is a text")
+        if type(tick) is not int or not 0 <= tick < _MAX_TICK:
+            raise ValueError("a tick is a whole number from 0 to 2^63 - 1")
+        check_inbox(inbox)
         return cls(kind, tick, world, inbox, ownership, schema, carried, broken, parts, released_epoch)
 
 

@@ -19,3 +19,17 @@ class FatalBalls(Balls):
         if any(item.data == DEADLY for item in inputs):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().step(state, inputs, dt_s)
+
+
+class Panic(BaseException):
+    """As pyo3's `PanicException`, which is raised where code in Rust panics."""
+
+
+class PanickingBalls(Balls):
+    """As `FatalBalls`, but what is raised for `DEADLY` is no `Exception`."""
+
+    def step(self, state: Any, inputs: Sequence[PendingInput], dt_s: float) -> Any:
+        """One tick, unless it panics."""
+        if any(item.data == DEADLY for item in inputs):
+            raise Panic("unwrapped nothing")
+        return super().step(state, inputs, dt_s)

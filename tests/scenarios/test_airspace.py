@@ -19,6 +19,7 @@ from scenarios.toml_writer import to_toml
 from scenarios.tracks import Point
 from simserver.inputs import PendingInput
 from simserver.world import load_world
+from tests.authority.test_cbor import laughs
 
 TICK_S = 0.05
 START_MS = 1_533_121_320_000
@@ -332,3 +333,9 @@ def test_only_aircraft_with_a_callsign_and_a_position_can_be_spawned(
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
         make_airspace().spawn(kind, params)
+
+
+@pytest.mark.parametrize("levels", [3, 28, 200])
+def test_a_report_that_is_short_and_would_be_endless_is_none(levels: int) -> None:
+    with pytest.raises(BadReport, match="plain CBOR"):
+        PositionReport.decode_untrusted(laughs(levels))

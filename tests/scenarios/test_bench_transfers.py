@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -91,6 +92,15 @@ def test_the_ends_go_before_all_others_for_a_while() -> None:
         with cores.ahead_of_others([other.pid]):
             other.communicate(b"\n")
     assert COURSE.remarks() == ()
+
+
+def test_whoever_goes_first_is_scheduled_afterwards_as_before() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        os.sched_setscheduler(other.pid, os.SCHED_BATCH, os.sched_param(0))
+        with suppress(PermissionError), cores.ahead_of_others([other.pid]):
+            pass
+        assert os.sched_getscheduler(other.pid) == os.SCHED_BATCH
+        other.communicate(b"\n")
 
 
 async def test_where_no_end_may_go_before_others_all_is_measured_and_the_report_says_so(

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from simserver.black_box import TOO_OFTEN
-from tests.scenarios.fatal_world import DEADLY, FatalBalls
+from tests.scenarios.fatal_world import DEADLY, FatalBalls, PanickingBalls
 from tests.scenarios.test_failover import World, world
 from tests.scenarios.test_leases import answer
 
@@ -82,6 +82,26 @@ async def test_failures_row_41_who_kills_its_server_is_found_out_and_stands_stil
         # Each server stands by what it has found out itself; as a rule home has told the third one what the others say.
         assert TOO_OFTEN <= len(deaths) <= TOO_OFTEN * len(SERVERS), deaths
         assert (await running.entity(POISONED))["standing"] == "simulated"
+
+
+async def test_failures_row_41_who_raises_what_would_end_its_server_stands_still_and_no_server_dies() -> None:
+    """Code in Rust that panics raises no `Exception`; nor does `sys.exit`."""
+    deaths: list[str] = []
+    importable = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    async with world(world=f"{PanickingBalls.__module__}:{PanickingBalls.__name__}", environment=importable) as running:
+        await running.spawn(4, "alpha.s1")
+        await running.push(10)
+        await running.everything_durable()
+        poisoned = running.streams.pop(POISONED)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_again_whoever_dies, running, deaths)
+            assert running.players.push(poisoned, DEADLY)
+            found = await standing_still(running)
+            await running.push(10)
+            await running.exactly_once()
+            nursery.cancel_scope.cancel()
+        assert [(row["entity"], row["error"]) for row in found] == [(POISONED, "Panic: unwrapped nothing")]
+        assert deaths == []
 
 
 async def test_failures_row_41_what_was_released_goes_on_after_the_next_takeover_though_others_remember_it() -> None:

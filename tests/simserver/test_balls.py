@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simserver.balls import BOX_UM, MAX_SPEED_UM_S, Balls
 from simserver.inputs import PendingInput
+from tests.authority.test_cbor import laughs
 
 PERIOD_S = 0.05
 BALLS = Balls()
@@ -98,6 +99,13 @@ def test_an_input_that_is_no_push_counts_and_pushes_nothing(state: Any, data: by
 def test_a_push_is_three_whole_numbers_within_reason(nonsense: Any) -> None:
     state = BALLS.spawn("ball", {})
     item = PendingInput("alpha.ada", 1, cbor2.dumps(nonsense))
+    assert BALLS.step(state, [item], PERIOD_S) == BALLS.step(state, [], PERIOD_S) | {"pushes": 1}
+
+
+@pytest.mark.parametrize("levels", [3, 28, 200])
+def test_a_push_that_is_short_and_would_be_endless_is_none(levels: int) -> None:
+    state = BALLS.spawn("ball", {})
+    item = PendingInput("alpha.ada", 1, laughs(levels))
     assert BALLS.step(state, [item], PERIOD_S) == BALLS.step(state, [], PERIOD_S) | {"pushes": 1}
 
 

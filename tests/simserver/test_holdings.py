@@ -1,13 +1,23 @@
 """What a server holds, and where what left has gone."""
 
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from actors import System
 from authority.epoch import Fence
+from authority.messages import InputItem
+from authority.ownership import Ownership
 from simserver import holdings
+from simserver.balls import Balls
+from simserver.custody import custody_file
 from simserver.holdings import AlreadyHeld, Holding, Holdings, Tombstone
 from simserver.life import Life, Snapshot
-from tests.simserver.stage import BALL, Stage, Tally
+from tests.simserver.stage import ADA, BALL, Stage, Tally
 
 
 class Written:
@@ -163,19 +173,22 @@ async def test_an_entity_is_not_found_before_it_is_seen_to_and_nothing_is_writte
     assert (known.get(BALL), len(stage.custody.to_data()), len(notes.lines)) == (holding, 1, 1)
 
 
+@pytest.mark.parametrize(
+    "error", [OSError("no space left on device"), SystemExit("panic"), BaseExceptionGroup("", [SystemExit()])]
+)
 @pytest.mark.parametrize("what", ["custody", "owner", "inputs", "follower"])
 async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatever_goes_wrong(
-    system: System, monkeypatch: pytest.MonkeyPatch, what: str
+    system: System, monkeypatch: pytest.MonkeyPatch, what: str, error: BaseException
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise error
 
     stage, notes = Stage(system), Written()
     known = Holdings(stage.environment, notes)
     holding = known.begin(BALL, Fence(1), stage.fresh())
     match what:
         case "custody":
-            monkeypatch.setattr(stage.custody, "changed", full)
+            monkeypatch.setattr(stage.custody, "start", full)
         case "owner":
             monkeypatch.setattr(Life, "owned", full)
         case "inputs":
@@ -185,7 +198,7 @@ async def test_an_entity_of_which_others_have_heard_that_it_is_here_is_so_whatev
     known.see_to(holding)
     monkeypatch.undo()
     assert known.get(BALL) is holding
-    assert (holding.life.broken, stage.counts["internal_error"]) == ("OSError when it began here", 1)
+    assert (holding.life.broken, stage.counts["internal_error"]) == (f"{type(error).__name__} when it began here", 1)
     assert notes.lines == [f"{BALL} lives as ball under 1"]
     assert at_rest(holding).broken == holding.life.broken, "it can be handed over"
 
@@ -200,3 +213,77 @@ async def test_an_entity_of_which_nobody_has_heard_is_not_held_if_anything_goes_
     with pytest.raises(OSError, match="no space"):
         known.start(BALL, Fence(1), stage.fresh())
     assert known.get(BALL) is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
+async def test_who_is_told_to_stop_in_between_has_the_entity_and_stops(system: System, error: BaseException) -> None:
+    def stopped(_: str) -> None:
+        raise error
+
+    stage, notes = Stage(system), Written()
+    known = Holdings(stage.environment, notes)
+    stage.begun = stopped
+    holding = known.begin(BALL, Fence(1), stage.fresh())
+    with pytest.raises(type(error)):
+        known.see_to(holding)
+    assert (known.get(BALL), len(notes.lines)) == (holding, 1)
+
+
+async def test_who_owns_an_entity_is_known_and_its_inputs_wait_though_something_went_wrong(system: System) -> None:
+    def full(_: str) -> None:
+        raise OSError("no space left on device")
+
+    stage = Stage(system)
+    known = Holdings(stage.environment, Written())
+    stage.begun = full
+    holding = known.begin(BALL, Fence(2), stage.fresh())
+    given = [InputItem(source="alpha.bob", owner_rev=2, seq=1, data=b"push")]
+    known.see_to(holding, given, Ownership("alpha.bob", 2))
+    assert holding.life.broken
+    assert (holding.life.ownership.owner, holding.life.ownership.rev) == ("alpha.bob", 2)
+    assert [item.source for item in holding.life.inbox.pending] == ["alpha.bob"]
+    assert holding.life.release()
+    holding.life.take_input(ADA, 1, 1, b"push")
+    assert [item.source for item in holding.life.inbox.pending] == ["alpha.bob"], "its former owner plays on no more"
+
+
+async def test_an_entity_has_an_actor_though_it_could_not_be_written_down_or_its_world_has_no_participants_to_name(
+    system: System,
+) -> None:
+    class Failing(Balls):
+        @property
+        def participants(self) -> dict[str, Any]:
+            raise RuntimeError("the engine is gone")
+
+    class Full(Written):
+        def lives(self, entity: str, kind: str, fence: Fence) -> None:
+            raise OSError("no space left on device")
+
+    for stage, notes, raises in (
+        (Stage(system, world=Failing()), Written(), nullcontext()),
+        (Stage(system), Full(), pytest.raises(OSError, match="no space")),
+    ):
+        known, attended = Holdings(stage.environment, notes), list[Any]()
+        known.caretaker = cast(Any, SimpleNamespace(cast=attended.append))
+        snapshot = replace(stage.fresh(), parts={"engine": b"\x01"})
+        with raises:
+            known.start(BALL, Fence(1), snapshot)
+        holding = known.get(BALL)
+        assert holding is not None
+        assert attended == [holding.life]
+
+
+async def test_a_full_disk_under_the_evidence_keeps_nobody_from_leaving_or_going_on(
+    system: System, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(system)
+    stage.custody._note = custody_file(Path("/dev/full"))
+    known = Holdings(stage.environment, Written())
+    holding = known.start(BALL, Fence(1), stage.fresh())
+    assert holding.life.freeze() is not None
+    holding.life.thaw()
+    assert not holding.life.frozen
+    assert holding.life.freeze() is not None
+    holding.stays(Fence(2))
+    assert (holding.life.frozen, holding.fence, holding.life.broken) == (False, Fence(2), "")
+    assert "could not be written down" in caplog.text

@@ -6,15 +6,18 @@ from typing import Any, cast
 
 import cbor2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from authority.errors import MessageError
 from authority.hops import Trace
 from authority.messages import StateTransfer
 from authority.sealing import Opened
 from simserver.arrivals import Arrivals
-from simserver.inputs import Inbox
+from simserver.inputs import MAX_PENDING, MAX_PENDING_BYTES, MAX_SOURCES, Inbox
 from simserver.life import Snapshot
 from simserver.offered_states import MAX_READ, MAX_READ_BYTES, OfferedStates
+from tests.authority.test_cbor import laughs
 from tests.simserver.test_portable import nested
 
 SETS = nested(10, by=lambda inner: frozenset([inner]))
@@ -96,3 +99,60 @@ def test_a_state_that_cannot_be_written_again_is_no_state() -> None:
     assert Snapshot.decode(encoded).world == SETS, "a reader takes it"
     with pytest.raises(MessageError, match="cannot be read: it has sets on more than 8 levels"):
         OfferedStates().read_untrusted(encoded, "", "alpha.e")
+
+
+def of_fields(**fields: Any) -> bytes:
+    """An encoded snapshot of which some fields are others."""
+    return cbor2.dumps(cbor2.loads(STATE) | fields, canonical=True)
+
+
+def inbox_of(cursors: Any = None, pending: Any = ()) -> Any:
+    return {"cursors": {} if cursors is None else cursors, "pending": list(pending)}
+
+
+ODD_INBOXES: list[Any] = [None, [], {}, {"cursors": {}}, {"pending": []}]
+CURSOR = [1, 0, bytes(16)]
+TEXT = st.characters(exclude_categories=["Cs"])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        *(of_fields(kind=kind) for kind in (["list"], {"a": 1}, 7, None, b"ball")),
+        *(of_fields(tick=tick) for tick in ("x", -7, None, 2**63, 2**70, 1.0, True)),
+        *(of_fields(inbox=odd) for odd in ODD_INBOXES),
+        *(
+            of_fields(inbox=inbox_of({"alpha.ada": cursor}))
+            for cursor in (None, [], [1, 0], ["1", 0, bytes(16)], [1, -1, bytes(16)], [1, 2**63, bytes(16)],
+                           [1, 0, b""], [1, 0, "text"], [1, 0, bytes(16), 0], {"a": 1})
+        ),
+        of_fields(inbox=inbox_of({7: CURSOR})),
+        of_fields(inbox=inbox_of([CURSOR])),
+        of_fields(inbox=inbox_of({str(number): CURSOR for number in range(MAX_SOURCES + 1)})),
+        *(
+            of_fields(inbox=inbox_of({"alpha.ada": CURSOR}, [item]))
+            for item in (None, [], ["alpha.ada", 1], ["alpha.bob", 1, b""], ["alpha.ada", "1", b""],
+                         ["alpha.ada", 1, "text"], ["alpha.ada", 1, b"", 0], [["alpha.ada"], 1, b""])
+        ),
+        of_fields(inbox=inbox_of({"alpha.ada": CURSOR}, [["alpha.ada", 1, b""]] * (MAX_PENDING + 1))),
+        of_fields(inbox=inbox_of({"alpha.ada": CURSOR}, [["alpha.ada", 1, bytes(MAX_PENDING_BYTES + 1)]])),
+        STATE.replace(cbor2.dumps({"x": 1.5}, canonical=True), laughs(28)),
+        STATE.replace(cbor2.dumps({"x": 1.5}, canonical=True), bytes.fromhex("d81c82d81d00d81d00")),
+    ],
+)  # fmt: skip
+def test_what_no_server_can_have_written_is_no_state(state: bytes) -> None:
+    """Whoever began with one could not hand it over any more, or would go through it for ever."""
+    with pytest.raises(MessageError, match="cannot be read"):
+        OfferedStates().read_untrusted(state, "", "alpha.e")
+
+
+@given(st.dictionaries(st.text(TEXT, max_size=9), st.lists(st.binary(max_size=9), max_size=5), max_size=5))
+def test_every_inbox_that_a_server_writes_is_read(inputs: dict[str, list[bytes]]) -> None:
+    inbox = Inbox()
+    for source, given_data in inputs.items():
+        for seq, data in enumerate(given_data, start=1):
+            inbox.offer(source, seq, data)
+        if len(given_data) % 2:
+            inbox.take()
+    encoded = Snapshot("ball", 3, {}, inbox.to_data()).encode()
+    assert Inbox.from_data(OfferedStates().read_untrusted(encoded, "", "alpha.e").inbox).to_data() == inbox.to_data()

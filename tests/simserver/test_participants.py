@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cbor2
@@ -24,7 +25,7 @@ from tests.simserver.test_copies import FOLLOWER, Place
 from tests.simserver.test_departures import Scene
 from tests.simserver.test_direct_departures import PLAN, delegated, sent
 from tests.simserver.test_holdings import Written
-from tests.simserver.test_portable import nested
+from tests.simserver.test_portable import circle, nested
 
 SERVERS = "alpha.s1", "alpha.s2"
 NOBODY: Any = None
@@ -273,7 +274,7 @@ def test_what_has_left_or_ended_is_released_once() -> None:
 # --- what stays behind -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [object(), {1: object()}, nested(500), "raises"])
+@pytest.mark.parametrize("data", [object(), {1: object()}, nested(500), circle(), "raises"])
 def test_what_is_no_data_or_raises_is_left_behind_and_the_rest_goes(
     data: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -434,3 +435,20 @@ def test_what_went_ahead_of_a_large_state_need_not_go_again_with_its_parts() -> 
     assert recipe
     assert len(state) > 3_000_000
     assert len(beside) <= 2 * MAX_CHUNK_BYTES + 1000, "the first chunk, since there is a field more, and the last"
+
+
+class Ends(Keeps):
+    """One of which every method raises what ends programs."""
+
+    def _asked(self, what: str, *how: Any) -> None:
+        raise SystemExit("panic")
+
+
+def test_one_that_raises_what_ends_programs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    stage = stage_of(Counts(ends=Ends(), good=(good := Keeps())))
+    good.kept[BALL] = 7
+    life = begun(stage, replace(stage.fresh("counter"), parts={"ends": b"\x01"}))
+    assert set(Snapshot.decode(frozen_state(life)).parts) == {"good"}
+    life.end()
+    assert stage.counts["part_failed"] == 3

@@ -129,3 +129,41 @@ def test_what_has_many_members_is_large_and_not_looked_through() -> None:
         assert (glance(value, 999), glance(value, 1100)) == (Glance.LARGE, Glance.PLAIN)
     assert glance(b"x" * 10**6, 1) is Glance.PLAIN, "bytes are one member"
     assert glance(Counter("aab")) is Glance.OTHER
+
+
+def doubled(levels: int) -> Any:
+    """A list of the same list twice, and so on: it takes little memory, and has 2^levels members."""
+    inside: list[Any] = []
+    for _ in range(levels):
+        inside = [inside, inside]
+    return [0, inside]
+
+
+def test_what_contains_the_same_many_times_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cbor2.loads(portable(doubled(3))) == doubled(3)
+    monkeypatch.setattr("simserver.portable.MAX_STATE_BYTES", 1000)
+    twice: list[Any] = [0]
+    twice += [twice, twice]
+    for value in (doubled(300), {"a": doubled(300)}, twice, {"a": twice}):
+        with pytest.raises(NotPortable, match="more members than the 1000 bytes"):
+            portable(value)
+
+
+def test_what_refers_to_something_else_is_written_and_would_not_be_read() -> None:
+    with pytest.raises(NotPortable, match="could not be read again"):
+        portable(cbor2.CBORTag(28, []))
+
+
+class Panicking(dict[str, int]):
+    """As code in Rust that panics does."""
+
+    def items(self) -> Any:
+        raise SystemExit("panic")
+
+    values = items
+
+
+def test_what_ends_programs_when_it_is_written_is_not_portable() -> None:
+    with pytest.raises((NotPortable, SystemExit)) as raised:
+        portable({1: Panicking(a=1)})
+    assert raised.type is NotPortable

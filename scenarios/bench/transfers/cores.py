@@ -43,12 +43,15 @@ def ahead_of_others(pids: Sequence[int]) -> Iterator[None]:
     Raises:
         PermissionError: this process may not do that; nothing is changed.
     """
+    before = [(pid, os.sched_getscheduler(pid), os.sched_getparam(pid)) for pid in pids]
+    changed = 0
     try:
         for pid in pids:
             os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(_AHEAD))
+            changed += 1
         yield
     finally:
-        for pid in pids:
+        for pid, policy, parameters in before[:changed]:
             # One that has died has no priority either.
-            with suppress(ProcessLookupError, PermissionError):
-                os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+            with suppress(ProcessLookupError):
+                os.sched_setscheduler(pid, policy, parameters)
