@@ -244,3 +244,24 @@ async def test_several_whose_token_is_refused_at_one_time_go_on_with_a_new_one(m
             nursery.start_soon(client.range, b"a")
             nursery.start_soon(client.range, b"b")
     assert refused == 2
+
+
+async def test_a_watch_whose_token_is_refused_may_be_had_with_a_new_one() -> None:
+    keeper: dict[str, Any] = {"user": "homeserver", "password": "secret"}
+    tokens, watched = 0, 0
+
+    def script(path: str) -> Answer:
+        nonlocal tokens, watched
+        if path.endswith("authenticate"):
+            tokens += 1
+            return 200, json.dumps({"header": HEADER, "token": f"token {tokens}"}).encode()
+        watched += 1
+        return failure(401, 16, "etcdserver: invalid auth token") if watched == 1 else (200, EMPTY)
+
+    async with scripted(script) as url, EtcdClient(config(url, **keeper)) as client:
+        with pytest.raises(NotSent, match="invalid auth token"):
+            async with client.watch(b"a", b"b", 1):
+                pass
+        async with client.watch(b"a", b"b", 1):
+            pass
+    assert (tokens, watched) == (2, 2)

@@ -200,11 +200,14 @@ class EtcdClient:
         endpoint = self.endpoint
         # Without a leader, a member would go on telling nothing: better to be told, and to watch another one.
         headers = [*await self._headers(endpoint), ("grpc-metadata-hasleader", "true")]
+        used = self._token
         body = json.dumps(request_watch(key, end, from_revision)).encode()
         try:
             async with self._servers[endpoint].posting("/v3/watch", headers, body) as response:
                 if response.status != 200:
                     failure = read_failure_untrusted(response.status, await response.body(_MAX_FAILURE_BYTES))
+                    if self._is_renewable(failure, used):
+                        raise NotSent(f"{endpoint}: {failure.message}")
                     self._raise_for(endpoint, failure)
                 yield Watch(response)
         except (NotConnected, Broken) as error:
@@ -223,14 +226,19 @@ class EtcdClient:
             if status == 404:
                 raise RefusedByEtcd(f"{endpoint} has no {path}: it needs etcd 3.4 or newer, with its gRPC gateway on")
             failure = read_failure_untrusted(status, body)
-            expired = failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message
-            if expired and attempt == 1 and used is not None:
-                if self._token is used:
-                    # Else another request that was refused has seen to it.
-                    self._token = None
+            if attempt == 1 and self._is_renewable(failure, used):
                 continue
             self._raise_for(endpoint, failure)
         raise AssertionError("unreachable: the second attempt answers or raises")
+
+    def _is_renewable(self, failure: Failure, used: str | None) -> bool:
+        """Whether a request was refused for the token that it had, and may have a new one."""
+        if used is None or not (failure.code == _UNAUTHENTICATED or _OLD_AUTHENTICATION in failure.message):
+            return False
+        if self._token is used:
+            # Else another request that was refused has seen to it.
+            self._token = None
+        return True
 
     async def _exchange(
         self, endpoint: str, path: str, request: dict[str, Any], headers: list[tuple[str, str]]
